@@ -1,0 +1,37 @@
+# What one can do here. Each target makes the environment it needs.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+.PHONY: demo test lint bench docs clean
+
+demo: $(VENV)/.ready  ## evaluate two rankers on generated data, plain and bounded
+	$(BIN)/rankbound demo -o demo-output
+
+test: $(VENV)/.ready lint  ## everything CI checks
+	$(BIN)/pytest -n 2
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
+
+bench: $(VENV)/.ready-bench  ## speed against peers, in one run
+	$(BIN)/python -m bench
+
+docs: $(VENV)/.ready-docs
+	$(BIN)/mkdocs build --strict
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet -c constraints.txt --editable ".[all]" --group test --group lint
+	touch $@
+
+$(VENV)/.ready-bench: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet -c constraints.txt --group bench
+	touch $@
+
+$(VENV)/.ready-docs: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet -c constraints.txt --group docs
+	touch $@
+
+clean:
+	rm -rf $(VENV) demo-output site build dist
