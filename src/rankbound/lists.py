@@ -109,9 +109,7 @@ class Lists:
     # ---- constructors ------------------------------------------------------------------------------------------------
 
     @classmethod
-    def from_qid(
-        cls, labels: ArrayLike, qid: ArrayLike, scores: ArrayLike | None = None, ids: Any = None
-    ) -> Self:
+    def from_qid(cls, labels: ArrayLike, qid: ArrayLike, scores: ArrayLike | None = None, ids: Any = None) -> Self:
         """From one row per item with the query it belongs to; rows of a query need not be neighbours.
 
         Queries keep the order of their first row, items the order of their rows.
@@ -122,9 +120,7 @@ class Lists:
         qid = np.asarray(qid)
         labels = np.asarray(labels)
         if qid.ndim != 1 or qid.shape != labels.shape:
-            raise DataError(
-                f"qid must have one entry per label, got shapes {qid.shape} and {labels.shape}"
-            )
+            raise DataError(f"qid must have one entry per label, got shapes {qid.shape} and {labels.shape}")
         new = np.flatnonzero(qid[1:] != qid[:-1]) + 1
         starts = np.concatenate(([0], new)) if len(qid) else np.zeros(0, np.int64)
         names = qid[starts]
@@ -143,9 +139,7 @@ class Lists:
         )
 
     @classmethod
-    def from_padded(
-        cls, labels: ArrayLike, mask: ArrayLike, scores: ArrayLike | None = None
-    ) -> Self:
+    def from_padded(cls, labels: ArrayLike, mask: ArrayLike, scores: ArrayLike | None = None) -> Self:
         """From 2-D arrays (queries x longest list) and a mask that is true where an item stands.
 
         >>> Lists.from_padded([[1, 0, 9], [0, 1, 1]], [[True, True, False], [True, True, True]])
@@ -153,9 +147,7 @@ class Lists:
         """
         labels, mask = np.asarray(labels), np.asarray(mask, dtype=bool)
         if labels.ndim != 2 or labels.shape != mask.shape:
-            raise DataError(
-                f"labels and mask must be 2-D of one shape, got {labels.shape} and {mask.shape}"
-            )
+            raise DataError(f"labels and mask must be 2-D of one shape, got {labels.shape} and {mask.shape}")
         if scores is not None:
             scores = np.asarray(scores)
             if scores.shape != mask.shape:

@@ -1,0 +1,217 @@
+"""Bounding: a value seen against what any ranking of its query could score.
+
+The same objects serve measures (``UL2(nDCG@10)``) and losses (``NDCGLoss(bounding="min-max")``). With W, E, B the worst,
+expected and best value of the query and F the law of the measure under a random order:
+
+=================  =======================================================  ==============================
+name               bounded value of x                                       affine in x
+=================  =======================================================  ==============================
+none               x                                                        yes
+min-max            (x - W) / (B - W)                                        yes, weight 1 / (B - W)
+expectation        x / E                                                    yes, weight 1 / E
+expectation-max    (x - E) / (B - E)                                        yes, weight 1 / (B - E)
+distribution       F(x), the share of random orders that are no better      no
+log-distribution   -log(1 - F(x)), the surprise of doing that well          no
+UL1                (x / B) * x / (x + E)                                    no
+UL2                (x - E) / (B - E) from E on, (x - E) / |E - floor| below   in two pieces
+=================  =======================================================  ==============================
+
+Sources: Metric bounding thesis eqs. 3.1, 3.6, 3.11, 3.12; UL1 and UL2 are eqs. 5 and 6 of the upper & lower bound paper, whose
+floor is 0. For a measure where lower is better (U) "no better" and "below E" turn round, so that a good ranking always gets a
+high F and a positive UL2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from rankbound.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["BOUNDING_NAMES", "Bounding", "Bounds", "Difficulty", "get_bounding"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What any ranking could score: the worst, the mean over all orders, and the best. Numbers, or arrays over queries."""
+
+    worst: Any
+    expected: Any
+    best: Any
+
+
+class LawsOfQueries(Protocol):
+    """Laws of one measure for many queries, as `rankbound.difficulty.laws.Laws` has them."""
+
+    def cdf(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """P(random order scores <= x), exact, one x per query."""
+
+    def survival(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """P(random order scores >= x), exact, one x per query."""
+
+    def smooth_cdf(self, x: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Smooth P(random order scores <= x) and its slope, one x per query."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Difficulty:
+    """What any ranking of each query could score under one measure: arrays over queries.
+
+    ``laws`` is a function so that the laws, which cost most, are made only for the boundings that need them.
+    """
+
+    worst: NDArray[np.float64]
+    expected: NDArray[np.float64]
+    best: NDArray[np.float64]
+    laws: Callable[[], LawsOfQueries] | None = None
+    lower_is_better: bool = False
+    floor: float = 0.0
+
+    @property
+    def informative(self) -> NDArray[np.bool_]:
+        """Queries of which some rankings are better than others."""
+        return np.asarray(self.best != self.worst)
+
+    def law(self) -> LawsOfQueries:
+        """The laws, made now."""
+        if self.laws is None:
+            raise ArgumentError("this difficulty carries no laws; distribution bounding needs them")
+        return self.laws()
+
+
+@dataclass(frozen=True, slots=True)
+class Bounding:
+    """One way of bounding.
+
+    ``apply(x, difficulty, smooth)`` gives the bounded value and its slope in x, per query; ``defined(difficulty)`` says
+    for which queries there is one (elsewhere value and slope are 0). ``affine`` boundings are a weight and a shift.
+    """
+
+    name: str
+    affine: bool
+    _defined: Callable[[Difficulty], NDArray[np.bool_]]
+    _apply: Callable[[NDArray[np.float64], Difficulty, bool], tuple[NDArray[np.float64], NDArray[np.float64]]]
+
+    def defined(self, difficulty: Difficulty) -> NDArray[np.bool_]:
+        """Queries for which the bounded value exists."""
+        return self._defined(difficulty)
+
+    def apply(
+        self, x: NDArray[np.float64], difficulty: Difficulty, smooth: bool = False
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Bounded value and slope; ``smooth`` asks for the differentiable law (losses) in place of the exact one."""
+        defined = self.defined(difficulty)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value, slope = self._apply(np.asarray(x, dtype=np.float64), difficulty, smooth)
+        return np.where(defined, value, 0.0), np.where(defined, slope, 0.0)
+
+    def weight(self, difficulty: Difficulty) -> NDArray[np.float64]:
+        """The factor by which an affine bounding scales each query's loss; 0 where the query has nothing to teach."""
+        if not self.affine:
+            raise ArgumentError(
+                f"{self.name} bounding is not a weight per query; choose from "
+                + ", ".join(name for name, bounding in _BOUNDINGS.items() if bounding.affine)
+            )
+        slope = self.apply(np.zeros(len(difficulty.best)), difficulty)[1]
+        return np.where(difficulty.informative, np.abs(slope), 0.0)
+
+
+def get_bounding(name: str | Bounding) -> Bounding:
+    """The bounding of a name.
+
+    >>> get_bounding("min-max").affine, get_bounding("distribution").affine
+    (True, False)
+    """
+    if isinstance(name, Bounding):
+        return name
+    if name not in _BOUNDINGS:
+        raise ArgumentError(f"bounding must be one of {', '.join(_BOUNDINGS)}, got {name!r}")
+    return _BOUNDINGS[name]
+
+
+# ---- the formulas ----------------------------------------------------------------------------------------------------
+
+
+def _affine(x: Any, shift: Any, scale: Any) -> Any:
+    slope = 1 / scale
+    return (x - shift) * slope, slope + np.zeros_like(x)
+
+
+def _none(x: Any, d: Difficulty, smooth: bool) -> Any:
+    return x, np.ones_like(x)
+
+
+def _min_max(x: Any, d: Difficulty, smooth: bool) -> Any:
+    return _affine(x, d.worst, d.best - d.worst)
+
+
+def _expectation(x: Any, d: Difficulty, smooth: bool) -> Any:
+    return _affine(x, 0.0, d.expected)
+
+
+def _expectation_max(x: Any, d: Difficulty, smooth: bool) -> Any:
+    return _affine(x, d.expected, d.best - d.expected)
+
+
+def _distribution(x: Any, d: Difficulty, smooth: bool) -> Any:
+    law = d.law()
+    if smooth:
+        value, slope = law.smooth_cdf(x)
+        return (1 - value, -slope) if d.lower_is_better else (value, slope)
+    return (law.survival(x) if d.lower_is_better else law.cdf(x)), np.zeros_like(x)
+
+
+_LEAST_TAIL = 1e-12  # keeps -log(1 - F) finite beyond the last point of the law
+
+
+def _log_distribution(x: Any, d: Difficulty, smooth: bool) -> Any:
+    value, slope = _distribution(x, d, smooth)
+    tail = np.maximum(1 - value, _LEAST_TAIL)
+    return -np.log(tail), slope / tail
+
+
+def _ul1(x: Any, d: Difficulty, smooth: bool) -> Any:
+    total = x + d.expected
+    share = np.divide(x, total, out=np.zeros_like(x), where=total > 0)
+    slope = np.divide(x * (x + 2 * d.expected), total**2, out=np.zeros_like(x), where=total > 0)
+    return x / d.best * share, slope / d.best
+
+
+def _ul2(x: Any, d: Difficulty, smooth: bool) -> Any:
+    good = d.best - d.expected  # negative where lower is better
+    bad = np.abs(d.expected - (d.worst if d.lower_is_better else d.floor)) * np.sign(good)
+    scale = np.where((x - d.expected) * np.sign(good) >= 0, good, bad)
+    return (x - d.expected) / scale, 1 / scale
+
+
+def _always(d: Difficulty) -> NDArray[np.bool_]:
+    return np.ones(len(d.best), dtype=bool)
+
+
+def _informative(d: Difficulty) -> NDArray[np.bool_]:
+    return d.informative
+
+
+_BOUNDINGS: Mapping[str, Bounding] = MappingProxyType(
+    {
+        bounding.name: bounding
+        for bounding in (
+            Bounding("none", True, _always, _none),
+            Bounding("min-max", True, _informative, _min_max),
+            Bounding("expectation", True, lambda d: np.asarray(d.expected != 0), _expectation),
+            Bounding("expectation-max", True, _informative, _expectation_max),
+            Bounding("distribution", False, _informative, _distribution),
+            Bounding("log-distribution", False, _informative, _log_distribution),
+            Bounding("UL1", False, lambda d: np.asarray(d.best > 0), _ul1),
+            Bounding("UL2", False, _informative, _ul2),
+        )
+    }
+)
+BOUNDING_NAMES = tuple(_BOUNDINGS)

@@ -1,0 +1,113 @@
+"""Labels of each query as runs of equal values: all that difficulty depends on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from rankbound.lists import Lists
+
+__all__ = ["LabelCounts"]
+
+_DENSE_LEVELS = 256  # up to this many whole-number labels are counted in a table, more are sorted
+
+
+@dataclass(frozen=True, eq=False)
+class LabelCounts:
+    """For each query how often each label occurs, the highest label first; labels below 0 count as 0.
+
+    Run ``r`` (``starts[q] <= r < starts[q + 1]`` for query ``q``) says that ``counts[r]`` items have label ``values[r]``.
+    ``depths`` is the number of items that are ranked: any of the query's items can stand there, the rest get no rank.
+
+    >>> counts = LabelCounts.from_labels([0, 2, 1, 0, -1, 0], [0, 4, 6])
+    >>> counts.values.tolist(), counts.counts.tolist(), counts.starts.tolist()
+    ([2, 1, 0, 0], [1, 1, 2, 2], [0, 3, 4])
+    >>> counts.relevant(1).tolist()
+    [2, 0]
+    """
+
+    values: NDArray[Any]
+    counts: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    depths: NDArray[np.int64]
+
+    @classmethod
+    def from_labels(cls, labels: ArrayLike, offsets: ArrayLike, depths: NDArray[np.int64] | None = None) -> LabelCounts:
+        """Count flat labels that offsets cut into queries."""
+        labels, offsets = np.maximum(labels, 0), np.asarray(offsets, dtype=np.int64)
+        sizes = np.diff(offsets)
+        queries = len(sizes)
+        query = np.repeat(np.arange(queries), sizes)
+        if labels.dtype.kind == "i" and (len(labels) == 0 or labels.max() < _DENSE_LEVELS):
+            levels = int(labels.max(initial=0)) + 1
+            code = query * levels
+            code += levels - 1
+            code -= labels
+            table = np.bincount(code, minlength=queries * levels)
+            runs = np.flatnonzero(table)
+            counts = table[runs]
+            values: NDArray[Any] = levels - 1 - runs % levels
+            starts = np.searchsorted(runs, np.arange(queries + 1) * levels)
+        else:
+            order = np.lexsort((-labels, query))
+            ordered = labels[order]
+            new = np.ones(len(labels), dtype=bool)
+            new[1:] = (ordered[1:] != ordered[:-1]) | (query[1:] != query[:-1])
+            first = np.flatnonzero(new)
+            counts = np.diff(np.append(first, len(labels)))
+            values = ordered[first]
+            starts = np.searchsorted(first, offsets)
+        return cls(values, counts, starts, sizes, sizes if depths is None else depths)
+
+    @classmethod
+    def from_lists(cls, lists: Lists, depth: int | None = None) -> LabelCounts:
+        """Count the labels of lists, of which at most ``depth`` items per query are ranked."""
+        depths = lists.sizes if lists.depths is None else lists.depths
+        return cls.from_labels(lists.labels, lists.offsets, depths if depth is None else np.minimum(depths, depth))
+
+    @classmethod
+    def binary(cls, n: ArrayLike, relevant: ArrayLike) -> LabelCounts:
+        """Queries of ``n`` items of which ``relevant`` have label 1, the others 0."""
+        sizes, hits = (np.ravel(a).astype(np.int64) for a in np.broadcast_arrays(n, relevant))
+        values = np.tile([1, 0], len(sizes))
+        counts = np.stack([hits, sizes - hits], axis=1).ravel()
+        return cls(values, counts, np.arange(len(sizes) + 1) * 2, sizes, sizes)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @cached_property
+    def query_of_run(self) -> NDArray[np.int64]:
+        """Index of the query that each run belongs to."""
+        return np.repeat(np.arange(len(self)), np.diff(self.starts))
+
+    @cached_property
+    def best_ends(self) -> NDArray[np.int64]:
+        """Rank at which each run ends when the highest labels come first."""
+        total = np.cumsum(self.counts)
+        before = np.concatenate(([0], np.cumsum(self.sizes)))[:-1]
+        return np.asarray(total - before[self.query_of_run])
+
+    @cached_property
+    def worst_ends(self) -> NDArray[np.int64]:
+        """Rank at which each run ends when the lowest labels come first."""
+        return np.asarray(self.sizes[self.query_of_run] - self.best_ends + self.counts)
+
+    def sum(self, weights: NDArray[Any]) -> NDArray[np.float64]:
+        """Sum per query of one number per run."""
+        return np.bincount(self.query_of_run, weights, minlength=len(self))
+
+    def relevant(self, rel: float) -> NDArray[np.int64]:
+        """Items per query with at least this label."""
+        return self.sum(self.counts * (self.values >= rel)).astype(np.int64)
+
+    def cut(self, cutoff: int | None) -> NDArray[np.int64]:
+        """Ranks per query that a measure with this cutoff can see."""
+        return self.depths if cutoff is None else np.minimum(self.depths, cutoff)
