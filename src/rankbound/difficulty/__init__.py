@@ -1,0 +1,19 @@
+"""What any ranking of a query could be worth: worst, expected, best, and the whole law under a random order."""
+
+from rankbound.difficulty.bounding import BOUNDING_NAMES, Bounding, Bounds, Difficulty, get_bounding
+from rankbound.difficulty.bounds import bounds, bounds_of
+from rankbound.difficulty.queries import QUERY_TYPES, difficulty_of, difficulty_weights, query_types
+
+__all__ = [
+    "BOUNDING_NAMES",
+    "QUERY_TYPES",
+    "Bounding",
+    "Bounds",
+    "Difficulty",
+    "bounds",
+    "bounds_of",
+    "difficulty_of",
+    "difficulty_weights",
+    "get_bounding",
+    "query_types",
+]

@@ -73,10 +73,10 @@ class LabelCounts:
         return cls.from_labels(lists.labels, lists.offsets, depths if depth is None else np.minimum(depths, depth))
 
     @classmethod
-    def binary(cls, n: ArrayLike, relevant: ArrayLike) -> LabelCounts:
-        """Queries of ``n`` items of which ``relevant`` have label 1, the others 0."""
+    def binary(cls, n: ArrayLike, relevant: ArrayLike, label: int = 1) -> LabelCounts:
+        """Queries of ``n`` items of which ``relevant`` have this label, the others 0."""
         sizes, hits = (np.ravel(a).astype(np.int64) for a in np.broadcast_arrays(n, relevant))
-        values = np.tile([1, 0], len(sizes))
+        values = np.tile([label, 0], len(sizes))
         counts = np.stack([hits, sizes - hits], axis=1).ravel()
         return cls(values, counts, np.arange(len(sizes) + 1) * 2, sizes, sizes)
 
@@ -102,7 +102,7 @@ class LabelCounts:
 
     def sum(self, weights: NDArray[Any]) -> NDArray[np.float64]:
         """Sum per query of one number per run."""
-        return np.bincount(self.query_of_run, weights, minlength=len(self))
+        return np.bincount(self.query_of_run, weights, minlength=len(self)).astype(np.float64, copy=False)
 
     def relevant(self, rel: float) -> NDArray[np.int64]:
         """Items per query with at least this label."""

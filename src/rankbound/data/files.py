@@ -1,0 +1,78 @@
+"""Files in and out: compressed input read whole, output written all or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from rankbound.errors import DataError
+
+__all__ = ["atomic_write", "open_bytes", "read_bytes"]
+
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+
+
+@contextmanager
+def open_bytes(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file's content as a stream of bytes; gzip and zstandard are undone by content, "-" is standard input.
+
+    Whatever goes wrong while reading (missing file, damaged archive) comes out as a DataError that names the file.
+    """
+    try:
+        raw: BinaryIO = sys.stdin.buffer if str(path) == "-" else Path(path).open("rb")
+        with io.BufferedReader(raw, 1 << 20) as stream:  # type: ignore[type-var]
+            magic = stream.peek(4)[:4]
+            if magic[:2] == _GZIP:
+                with gzip.GzipFile(fileobj=stream) as plain:
+                    yield plain  # type: ignore[misc]
+            elif magic == _ZSTD:
+                import zstandard
+
+                with zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True) as plain:
+                    yield plain  # type: ignore[misc]
+            else:
+                yield stream
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise DataError(f"{path}: cannot be read: {reason}") from error
+    except Exception as error:
+        if type(error).__name__ == "ZstdError":  # zstandard is loaded only when such a file comes
+            raise DataError(f"{path}: cannot be read: {error}") from error
+        raise
+
+
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """All of a file, decompressed."""
+    with open_bytes(path) as stream:
+        return stream.read()
+
+
+@contextmanager
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A temporary path beside ``path`` that takes its place when the block ends well, and vanishes when it does not."""
+    target = Path(path)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written: {error.strerror}") from error
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)  # mkstemp is private; a result is an ordinary file
+        yield temporary
+        temporary.replace(target)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written: {error.strerror or error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,265 @@
+"""LETOR and SVMlight lines to numbers, one block of lines at a time.
+
+A block goes the fast way: every separator becomes a line break, polars parses all numbers at once as a single column, and
+NumPy checks that labels, qids, indices and values stand where they must. A block that does not fit, for whatever reason, is
+read again line by line, which either succeeds (unusual but valid spacing) or names the first bad line.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from rankbound.errors import FileFormatError
+
+__all__ = ["WIDEST", "Block", "BlockParser"]
+
+WIDEST = 65_536  # features are dense: one stray index of 10^9 must not ask for terabytes
+_NEWLINE, _SPACE, _COLON = 10, 32, 58
+_QID = np.frombuffer(b"qid:", np.uint8)
+_DOCUMENT = re.compile(r"docid\s*=\s*(\S+)")
+_EXACT = 2.0**53  # whole numbers up to here survive a float64
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Rows of a file: label, qid (if the file has them), features, and the ids from comments (if any)."""
+
+    labels: NDArray[np.float64]
+    qids: NDArray[np.int64] | None
+    features: NDArray[np.float32]
+    ids: NDArray[np.str_] | None = None
+
+
+@dataclass(slots=True)
+class BlockParser:
+    """Parses the blocks of one file; remembers what earlier blocks taught about it."""
+
+    path: str | PathLike[str]
+    label_range: tuple[float, float]
+    has_qid: bool | None = None  # known from the first row on
+    has_null: bool = False
+
+    def parse(self, text: bytes, first_line: int) -> Block | None:
+        """The rows of ``text``, whole lines of which the first is number ``first_line``; None if it holds no row."""
+        ids = None
+        body = text
+        if b"#" in text:
+            parts = [line.partition(b"#") for line in text.split(b"\n")]
+            parts = [part for part in parts if part[0].strip()]
+            body = b"\n".join(part[0].rstrip() for part in parts)
+            ids = np.array([_document(part[2]) for part in parts], dtype=np.str_)
+        body = _tidy_ends(body)
+        if not body.strip():
+            return None
+        block = self._fast(body) or self._fast(_tidy(body)) or self._slowly(text, first_line)
+        self.has_qid = block.qids is not None
+        return block if ids is None else replace(block, ids=ids)
+
+    # ---- all numbers at once -----------------------------------------------------------------------------------------
+
+    def _fast(self, text: bytes) -> Block | None:
+        """The block if every line reads ``label [qid:q] index:value ...`` with single separators, else None."""
+        data = np.frombuffer(text, np.uint8).copy()
+        separators = np.flatnonzero((data <= _SPACE) | (data == _COLON))
+        if separators[0] == 0 or (np.diff(separators) == 1).any():
+            return None
+        kinds = data[separators]
+        ends = np.flatnonzero(kinds == _NEWLINE)
+        heads = np.concatenate(([0], ends[:-1] + 1))  # separator behind each line's label
+        has_qid = _is_qid(data, separators[heads])
+        if has_qid is None or has_qid != (has_qid if self.has_qid is None else self.has_qid):
+            return None
+        if has_qid:  # "qid:17" becomes the number "000017", so that a line holds label, qid, index, value, index, ...
+            data[separators[heads, None] + np.arange(1, 5)] = ord("0")
+            keep = np.ones(len(separators), dtype=bool)
+            keep[heads + 1] = False
+            separators, kinds = separators[keep], kinds[keep]
+            ends = ends - np.arange(1, len(ends) + 1)
+        data[separators] = _NEWLINE
+        numbers = self._numbers(data.tobytes())
+        if numbers is None or len(numbers) != len(separators):
+            return None
+        parsed = _rows(numbers, kinds, ends, 2 if has_qid else 1)
+        if parsed is None:
+            return None
+        labels, qids, features = parsed
+        low, high = self.label_range
+        if not ((labels >= low) & (labels <= high)).all() or np.isinf(features).any():
+            return None
+        if qids is None:
+            return Block(labels, None, features)
+        if not (qids < _EXACT).all() or (qids != np.floor(qids)).any():
+            return None
+        return Block(labels, qids.astype(np.int64), features)
+
+    def _numbers(self, lines: bytes) -> NDArray[np.float64] | None:
+        try:
+            frame = pl.read_csv(
+                lines,
+                has_header=False,
+                separator="\x01",
+                quote_char=None,
+                schema={"number": pl.Float64},
+                null_values=["NULL"] if self.has_null else None,
+            )
+        except pl.exceptions.ComputeError:
+            if self.has_null or b"NULL" not in lines:
+                return None
+            self.has_null = True
+            return self._numbers(lines)
+        return frame["number"].to_numpy()
+
+    # ---- line by line ------------------------------------------------------------------------------------------------
+
+    def _slowly(self, text: bytes, first_line: int) -> Block:
+        labels, qids = [], []
+        rows: list[tuple[list[int], list[float]]] = []
+        for number, line in enumerate(text.split(b"\n"), first_line):
+            fields = line.partition(b"#")[0].decode("utf-8", "replace").split()
+            if not fields:
+                continue
+            labels.append(self._label(fields[0], number))
+            has_qid = len(fields) > 1 and fields[1].startswith("qid:")
+            if self.has_qid is None:
+                self.has_qid = has_qid
+            if has_qid and not self.has_qid:
+                raise self._error(number, "either all lines or none have a qid", f"got {_short(fields[1])} here only")
+            if self.has_qid:
+                qids.append(self._query(fields[1] if len(fields) > 1 else "nothing", number))
+            rows.append(self._pairs(fields[2 if self.has_qid else 1 :], number))
+        features = np.zeros((len(rows), max((indices[-1] for indices, _ in rows if indices), default=0)), np.float32)
+        for row, (indices, values) in enumerate(rows):
+            features[row, np.asarray(indices, np.int64) - 1] = values
+        return Block(np.array(labels), np.array(qids, np.int64) if self.has_qid else None, features)
+
+    def _label(self, field: str, line: int) -> float:
+        low, high = self.label_range
+        label = _float(field)
+        if label is None:
+            raise self._error(line, "a line begins with a number, the label", f"got {_short(field)}")
+        if not low <= label <= high:
+            raise self._error(line, f"the label must lie between {low:g} and {high:g}", f"got {_short(field)}")
+        return label
+
+    def _query(self, field: str, line: int) -> int:
+        name, _, value = field.partition(":")
+        if name != "qid":
+            raise self._error(line, "qid is missing: the second field must be qid:number", f"got {_short(field)}")
+        if not re.fullmatch(r"[+-]?\d+", value) or abs(int(value)) >= 2**63:
+            raise self._error(line, "qid must be a whole number below 2^63", f"got {_short(field)}")
+        return int(value)
+
+    def _pairs(self, fields: list[str], line: int) -> tuple[list[int], list[float]]:
+        indices: list[int] = []
+        values: list[float] = []
+        for field in fields:
+            index, colon, value = field.partition(":")
+            if not colon or not index or not value:
+                raise self._error(line, "a feature is written index:value", f"got {_short(field)} (line cut short?)")
+            if not index.isdecimal() or not 1 <= int(index) <= WIDEST:
+                rule = f"a feature index must be a whole number from 1 to {WIDEST}"
+                raise self._error(line, rule, f"got {_short(field)}")
+            if indices and int(index) <= indices[-1]:
+                raise self._error(line, "feature indices must increase", f"got {index} after {indices[-1]}")
+            number = float("nan") if value == "NULL" else _float(value)
+            if number is None or abs(number) > np.finfo(np.float32).max:
+                raise self._error(line, "a feature value must be a finite number or NULL", f"got {_short(field)}")
+            indices.append(int(index))
+            values.append(number)
+        return indices, values
+
+    def _error(self, line: int, rule: str, came: str) -> FileFormatError:
+        return FileFormatError(self.path, line, rule, came)
+
+
+def _is_qid(data: NDArray[np.uint8], behind_label: NDArray[np.int64]) -> bool | None:
+    """Whether a qid follows the label on every line (True) or on none (False); None if they differ."""
+    if int(behind_label[-1]) + 5 > len(data):  # no room for a qid on the last line
+        return False
+    found = (data[behind_label[:, None] + np.arange(1, 5)] == _QID).all(axis=1)
+    return True if found.all() else None if found.any() else False
+
+
+def _rows(numbers: NDArray[np.float64], kinds: NDArray[np.uint8], ends: NDArray[np.int64], head: int) -> Any:
+    """Labels, qids (None when ``head`` is 1) and features, or None where a number is not in its place.
+
+    ``kinds`` is the separator behind each number, ``ends`` the last number of each line, ``head`` the numbers of a line
+    that come before its pairs of index and value.
+    """
+    rows, per_line = len(ends), np.diff(ends, prepend=-1)
+    width = int(per_line[0])
+    heads = np.concatenate(([0], ends[:-1] + 1))
+    if ((per_line - head) % 2).any() or (per_line < head).any():
+        return None
+    if (per_line == width).all():
+        table, marks = numbers.reshape(rows, width), kinds.reshape(rows, width)
+        if (marks[:, :head] == _COLON).any() or (marks[:, head + 1 :: 2] == _COLON).any():
+            return None
+        if (marks[:, head::2] != _COLON).any():
+            return None
+        if (table[:, head::2] == np.arange(1, (width - head) // 2 + 1)).all():
+            values = table[:, head + 1 :: 2]
+            return table[:, 0].copy(), table[:, 1].copy() if head == 2 else None, _single(values)
+    body = np.ones(len(numbers), dtype=bool)
+    body[heads] = False
+    if head == 2:
+        body[heads + 1] = False
+    keys, values = numbers[body].reshape(-1, 2).T
+    colons = kinds == _COLON
+    after_key, after_value = colons[body].reshape(-1, 2).T
+    if colons[~body].any() or not after_key.all() or after_value.any():
+        return None
+    if not ((keys >= 1) & (keys <= WIDEST)).all() or (keys != np.floor(keys)).any():
+        return None
+    row = np.repeat(np.arange(rows), (per_line - head) // 2)
+    if ((np.diff(keys) <= 0) & (np.diff(row) == 0)).any():
+        return None
+    features = np.zeros((rows, int(keys.max(initial=0))), np.float32)
+    features[row, keys.astype(np.int64) - 1] = _single(values)
+    return numbers[heads], numbers[heads + 1] if head == 2 else None, features
+
+
+def _single(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):  # becomes an infinity, which the caller refuses
+        return values.astype(np.float32, order="C")
+
+
+def _tidy_ends(text: bytes) -> bytes:
+    """The lines without trailing blanks or carriage returns where the first line has them, and with a last line break."""
+    if not text.endswith(b"\n"):
+        text += b"\n"
+    first = text.find(b"\n")
+    if text[:first].endswith(b"\r"):
+        text = text.replace(b"\r\n", b"\n")
+        first = text.find(b"\n")
+    return text.replace(b" \n", b"\n") if text[:first].endswith(b" ") else text
+
+
+def _tidy(text: bytes) -> bytes:
+    """One blank between fields, none elsewhere, no empty lines."""
+    lines = (b" ".join(line.split()) for line in text.split(b"\n"))
+    return b"\n".join(line for line in lines if line) + b"\n"
+
+
+def _document(comment: bytes) -> str:
+    text = comment.decode("utf-8", "replace")
+    match = _DOCUMENT.search(text)
+    return match.group(1) if match else text.strip().partition(" ")[0]
+
+
+def _float(field: str) -> float | None:
+    try:
+        return float(field) if "_" not in field else None
+    except ValueError:
+        return None
+
+
+def _short(field: str) -> str:
+    return repr(field if len(field) <= 40 else field[:37] + "...")
