@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Lists"]
+__all__ = ["Lists", "sort_within_queries"]
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -184,6 +184,39 @@ class Lists:
         from rankbound.data.letor import read_letor
 
         return read_letor(path).lists
+
+
+def sort_within_queries(keys: NDArray[Any], offsets: NDArray[np.int64], stable: bool = True) -> NDArray[np.int64]:
+    """Flat positions in ascending order of key within each query, query after query.
+
+    Queries of similar length are put into one padded matrix and sorted row by row, which is several times faster than one
+    sort by (query, key). Padding wastes at most an eighth: lengths are rounded up to their four highest bits.
+
+    >>> sort_within_queries(np.array([3, 1, 2, 9, 8]), np.array([0, 3, 5])).tolist()
+    [1, 2, 0, 4, 3]
+    """
+    sizes = np.diff(offsets)
+    if len(keys) == 0:
+        return np.empty(0, dtype=np.int64)
+    if (sizes == sizes[0]).all():
+        order = np.argsort(keys.reshape(len(sizes), -1), axis=1, kind="stable" if stable else None)
+        order += offsets[:-1, None]
+        return order.ravel()
+    largest = np.inf if keys.dtype.kind == "f" else np.iinfo(keys.dtype).max
+    step = 1 << np.maximum(np.frexp(np.maximum(sizes, 1))[1] - 4, 0)
+    width_of = -(-sizes // step) * step
+    order = np.empty(len(keys), dtype=np.int64)
+    for width in np.unique(width_of[sizes > 0]):
+        rows = np.flatnonzero((width_of == width) & (sizes > 0))
+        place = np.arange(width)
+        real = place < sizes[rows, None]
+        flat = offsets[rows, None] + place
+        matrix = np.full(real.shape, largest, dtype=keys.dtype)
+        matrix[real] = keys[flat[real]]
+        # stable, so that padding stays behind an item whose own key is the largest there is
+        ranked = offsets[rows, None] + np.argsort(matrix, axis=1, kind="stable")
+        order[flat[real]] = ranked[real]
+    return order
 
 
 # ---- validation ------------------------------------------------------------------------------------------------------

@@ -20,7 +20,16 @@ from rankbound.measures.ranked import TIES, Ranked
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BOUNDINGS", "FAMILIES", "TIES", "LabelCounts", "Measure", "Ranked", "has_something_to_find", "parse_measure"]
+__all__ = [
+    "BOUNDINGS",
+    "FAMILIES",
+    "TIES",
+    "LabelCounts",
+    "Measure",
+    "Ranked",
+    "has_something_to_find",
+    "parse_measure",
+]
 __all__ += ["values"]
 
 _VALUE: Mapping[str, Callable[[Ranked, Measure], NDArray[np.float64]]] = MappingProxyType(

@@ -127,7 +127,5 @@ def mean_products(factors: NDArray[np.float64], sizes: NDArray[np.int64], upto: 
         rows = len(sizes) - int(np.searchsorted(size_up, j))  # rows that have a j-th item
         top = min(j, upto)
         a = average[:rows]
-        a[:, 1 : top + 1] = (
-            (j - m[:top]) * a[:, 1 : top + 1] + m[:top] * factors[:rows, j - 1, None] * a[:, :top]
-        ) / j
+        a[:, 1 : top + 1] = ((j - m[:top]) * a[:, 1 : top + 1] + m[:top] * factors[:rows, j - 1, None] * a[:, :top]) / j
     return average

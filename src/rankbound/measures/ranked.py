@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.errors import ArgumentError, DataError
+from rankbound.lists import sort_within_queries
 from rankbound.measures.label_counts import LabelCounts
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Ranked:
             scores = scores.astype(np.float32)
         if lists.depths is not None:  # items that were not returned come last, whatever their score says
             scores = np.where(self._place() < np.repeat(lists.depths, self.sizes), scores, -np.inf)
-        order = _order_within_queries(scores, lists.offsets, stable=ties != "average")
+        order = sort_within_queries(-scores, lists.offsets, stable=ties != "average")
         labels = lists.labels[order]
         self.labels = np.maximum(labels, 0) if labels.min(initial=0) < 0 else labels
         self.tied = None
@@ -157,41 +158,7 @@ class Ranked:
         )
 
 
-# ---- sorting ---------------------------------------------------------------------------------------------------------
-
-
-def _order_within_queries(scores: NDArray[Any], offsets: NDArray[np.int64], stable: bool) -> NDArray[np.int64]:
-    """Flat positions in ranked order, query after query.
-
-    Queries of similar length are put into one padded matrix and sorted row by row, which is several times faster than one
-    sort by (query, score). Padding wastes at most an eighth: lengths are rounded up to three significant bits.
-    """
-    sizes = np.diff(offsets)
-    kind = "stable" if stable else None
-    order = np.empty(len(scores), dtype=np.int64)
-    step = 1 << np.maximum(np.frexp(np.maximum(sizes, 1))[1] - 4, 0)
-    width_of = -(-sizes // step) * step
-    if len(sizes) and (sizes == sizes[0]).all():
-        width_of = sizes
-    for width in np.unique(width_of[sizes > 0]):
-        rows = np.flatnonzero((width_of == width) & (sizes > 0))
-        start = offsets[rows, None]
-        if (sizes[rows] == width).all():
-            if len(rows) == len(sizes):
-                matrix = scores.reshape(-1, width)
-            else:
-                matrix = scores[start + np.arange(width)]
-            order[(start + np.arange(width)).ravel()] = (start + np.argsort(-matrix, axis=1, kind=kind)).ravel()
-        else:
-            column = np.arange(width)
-            real = column < sizes[rows, None]
-            matrix = np.full(real.shape, np.inf, dtype=scores.dtype)
-            flat = (start + column)[real]
-            matrix[real] = -scores[flat]
-            # a stable sort keeps padding behind items that were not returned, whose key is +inf too
-            ranked = start + np.argsort(matrix, axis=1, kind="stable")
-            order[flat] = ranked[real]
-    return order
+# ---- ties ------------------------------------------------------------------------------------------------------------
 
 
 def _tied_blocks(
@@ -219,9 +186,7 @@ def _tied_blocks(
     return TiedBlocks(query_of_item[start], start, size, items, block)
 
 
-def _by_descending_id(
-    labels: NDArray[Any], order: NDArray[np.int64], blocks: TiedBlocks, lists: Lists
-) -> NDArray[Any]:
+def _by_descending_id(labels: NDArray[Any], order: NDArray[np.int64], blocks: TiedBlocks, lists: Lists) -> NDArray[Any]:
     """Labels with the items of each tied block in descending order of id."""
     if lists.ids is None:
         raise DataError("ties='docid' needs item ids, which these lists do not carry")

@@ -1,0 +1,102 @@
+"""Frames: polars, pandas, and the parquet and csv files they come from."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rankbound.errors import DataError
+from rankbound.lists import Lists
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["COLUMN_NAMES", "as_polars", "lists_from_frame", "read_frame", "rename_columns"]
+
+# what a column may be called: ours, ir_measures', ranx', LETOR habit
+COLUMN_NAMES = {
+    "qid": ("qid", "query_id", "q_id", "query", "user", "user_id"),
+    "docid": ("docid", "doc_id", "docno", "document", "item", "item_id"),
+    "label": ("label", "relevance", "rel", "score_label", "rating"),
+    "score": ("score", "prediction", "sim"),
+}
+
+
+def as_polars(frame: Any) -> pl.DataFrame:
+    """A polars frame from a polars or pandas frame, or from a parquet or csv path."""
+    import polars as pl
+
+    if isinstance(frame, pl.DataFrame):
+        return frame
+    if isinstance(frame, pl.LazyFrame):
+        return frame.collect()
+    if isinstance(frame, (str, PathLike)):
+        return read_frame(frame)
+    if hasattr(frame, "to_numpy") and hasattr(frame, "columns"):  # pandas; by column, so that pyarrow is not needed
+        return pl.DataFrame({str(name): frame[name].to_numpy() for name in frame.columns})
+    raise DataError(f"expected a polars or pandas frame or a path, got {type(frame).__name__}")
+
+
+def read_frame(path: str | PathLike[str]) -> pl.DataFrame:
+    """Read a parquet or csv file."""
+    import polars as pl
+
+    suffixes = Path(path).suffixes
+    if not Path(path).is_file():
+        raise DataError(f"{path}: no such file")
+    try:
+        if ".parquet" in suffixes:
+            return pl.read_parquet(path)
+        if ".csv" in suffixes or ".tsv" in suffixes:
+            return pl.read_csv(path, separator="\t" if ".tsv" in suffixes else ",")
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise DataError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from error
+    raise DataError(f"{path}: expected a .parquet, .csv or .tsv file")
+
+
+def rename_columns(frame: pl.DataFrame, names: dict[str, str | None], required: tuple[str, ...]) -> pl.DataFrame:
+    """The frame's columns under our names; ``names`` says which is which where the usual names do not fit."""
+    found: dict[str, str] = {}
+    for ours, usual in COLUMN_NAMES.items():
+        given = names.get(ours)
+        if given is not None and given not in frame.columns:
+            raise DataError(f"no column {given!r} for {ours}; the columns are {', '.join(frame.columns)}")
+        theirs = given or next((name for name in usual if name in frame.columns), None)
+        if theirs is not None:
+            found[ours] = theirs
+        elif ours in required:
+            raise DataError(f"no column for {ours} ({', '.join(usual)}); the columns are {', '.join(frame.columns)}")
+    return frame.select([frame[theirs].alias(ours) for ours, theirs in found.items()])
+
+
+def lists_from_frame(
+    frame: Any,
+    *,
+    label: str | None = None,
+    qid: str | None = None,
+    score: str | None = None,
+    docid: str | None = None,
+) -> Lists:
+    """Lists from one frame that has a row per item: its query, its label and, where there are any, score and id.
+
+    >>> import polars as pl
+    >>> lists_from_frame(pl.DataFrame({"qid": ["a", "a", "b"], "label": [1, 0, 2], "score": [0.3, 0.1, 0.2]}))
+    Lists(queries=2, items=3, scored)
+    """
+    names = {"label": label, "qid": qid, "score": score, "docid": docid}
+    columns = rename_columns(as_polars(frame), names, required=("qid", "label"))
+    for name in ("label", "score"):
+        if name in columns.columns:
+            column = columns[name]
+            if not column.dtype.is_numeric() and not column.dtype == bool:
+                raise DataError(f"column {name!r} must hold numbers, got {column.dtype}")
+    for column in columns:
+        if column.null_count():
+            raise DataError(f"column {column.name!r} must be filled in every row, got {column.null_count()} empty")
+    return Lists.from_qid(
+        columns["label"].to_numpy(),
+        columns["qid"].to_numpy(),
+        columns["score"].to_numpy() if "score" in columns.columns else None,
+        columns["docid"].to_numpy() if "docid" in columns.columns else None,
+    )

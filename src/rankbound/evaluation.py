@@ -1,0 +1,204 @@
+"""evaluate: measures of rankings, plain and bounded, per query and in the mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rankbound.difficulty.bounding import Bounds, Difficulty, get_bounding
+from rankbound.difficulty.queries import difficulty_of
+from rankbound.errors import ArgumentError, DataError
+from rankbound.lists import Lists
+from rankbound.measures import Measure, Ranked, has_something_to_find, parse_measure, values
+
+if TYPE_CHECKING:
+    import polars as pl
+    from numpy.typing import NDArray
+
+__all__ = ["EMPTY", "Evaluation", "evaluate", "evaluate_lists", "to_lists"]
+
+EMPTY = ("skip", "zero", "one")
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Values of measures per query; the measures keep the names that they were asked for by.
+
+    ``values[name]`` has one number per query, NaN where the query is empty for that measure (nothing to find, or a bounded
+    measure of a query that any ranking gets right) and empty queries are skipped. ``empty[name]`` marks those queries
+    whatever the policy was. ``bounds[name]`` has worst, expected and best where they were asked for.
+    """
+
+    query_ids: Any
+    values: Mapping[str, NDArray[np.float64]]
+    empty: Mapping[str, NDArray[np.bool_]]
+    bounds: Mapping[str, Bounds] = field(default_factory=dict)
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The measures' names."""
+        return tuple(self.values)
+
+    @property
+    def queries(self) -> int:
+        """Queries that were evaluated, empty ones included."""
+        return len(self.query_ids)
+
+    @property
+    def empty_queries(self) -> int:
+        """Queries that are empty for at least one of the measures."""
+        return int(np.any([*self.empty.values()], axis=0).sum()) if self.empty else 0
+
+    def mean(self) -> dict[str, float]:
+        """Mean of each measure over the queries that count; NaN only where no query counts."""
+        means = {}
+        for name, value in self.values.items():
+            counted = value[~np.isnan(value)]
+            means[name] = float(counted.mean()) if len(counted) else float("nan")
+        return means
+
+    @cached_property
+    def per_query(self) -> pl.DataFrame:
+        """One row per query: qid, a column per measure (null where skipped), and the bounds if there are any."""
+        import polars as pl
+
+        columns = {"qid": pl.Series(self.query_ids)}
+        for name, value in self.values.items():
+            columns[name] = pl.Series(value, nan_to_null=True)
+        for name, three in self.bounds.items():
+            for part in ("worst", "expected", "best"):
+                columns[f"{name} {part}"] = pl.Series(getattr(three, part))
+        return pl.DataFrame(columns)
+
+    def __repr__(self) -> str:
+        means = ", ".join(f"{name}={mean:.4f}" for name, mean in self.mean().items())
+        return f"Evaluation({means}; queries={self.queries}, empty={self.empty_queries})"
+
+
+def evaluate(
+    qrels: Any,
+    run: Any = None,
+    measures: Iterable[str | Measure] | str | Measure | None = None,
+    *,
+    ties: str = "average",
+    empty: str = "skip",
+    missing: str = "ignore",
+    judged_only: bool = False,
+    depth: int | None = None,
+    bounds: bool = False,
+) -> Evaluation:
+    """Evaluate a run against judgements, or `Lists` that carry scores.
+
+    Parameters
+    ----------
+    qrels, run:
+        Paths of TREC files, ``{query: {document: number}}`` dicts, or polars or pandas frames with the columns ``qid, docid``
+        and ``label`` or ``score``. Or give scored Lists as the only data: ``evaluate(lists, measures=[...])``.
+    measures:
+        Names such as ``"nDCG@10"``, ``"AP(rel=2)"``, ``"UL2(nDCG@10)"``.
+    ties:
+        ``average`` takes the mean over all orders of tied items, ``input`` keeps the order in which they came, ``docid`` is
+        trec_eval's order (32-bit scores, ids descending).
+    empty:
+        What a query without anything to find counts as: left out of the mean (``skip``), ``zero`` or ``one``.
+    missing:
+        Judged queries that the run lacks: ``ignore`` them or count them as rankings of nothing, ``zero`` (trec_eval -c).
+    judged_only:
+        Leave documents without judgement out of the run (trec_eval -J).
+    depth:
+        Look only at the first ``depth`` documents of each query (trec_eval -M).
+    bounds:
+        Add worst, expected and best of every measure.
+
+    >>> qrels = {"q1": {"a": 1, "b": 0, "c": 0}, "q2": {"a": 0, "b": 1}}
+    >>> run = {"q1": {"a": 0.2, "b": 0.9, "c": 0.1}, "q2": {"a": 0.1, "b": 0.8}}
+    >>> evaluate(qrels, run, ["RR", "MM(RR)"])
+    Evaluation(RR=0.7500, MM(RR)=0.6250; queries=2, empty=0)
+    """
+    if isinstance(qrels, Lists):
+        if measures is None:
+            measures = run
+        elif run is not None:
+            raise ArgumentError("Lists carry their scores; evaluate(lists, measures=[...]) takes no run")
+        lists = qrels
+    else:
+        if run is None:
+            raise ArgumentError("evaluate needs qrels and a run, or Lists that carry scores")
+        lists = to_lists(qrels, run, missing=missing, judged_only=judged_only, keep_ids=ties == "docid")
+    if measures is None:
+        raise ArgumentError("evaluate needs measures, such as ['nDCG@10', 'AP']")
+    names = [measures] if isinstance(measures, (str, Measure)) else list(measures)
+    return evaluate_lists(lists, names, ties=ties, empty=empty, depth=depth, bounds=bounds)
+
+
+def evaluate_lists(
+    lists: Lists,
+    measures: Iterable[str | Measure],
+    *,
+    ties: str = "average",
+    empty: str = "skip",
+    depth: int | None = None,
+    bounds: bool = False,
+) -> Evaluation:
+    """Evaluate scored lists; see `evaluate`."""
+    if empty not in EMPTY:
+        raise ArgumentError(f"empty must be one of {', '.join(EMPTY)}, got {empty!r}")
+    asked = {str(name): parse_measure(name) for name in measures}
+    if not asked:
+        raise ArgumentError("measures must name at least one measure, got none")
+    if len(lists) == 0:
+        raise DataError("there are no queries to evaluate")
+    ranked = Ranked(lists, ties, depth)
+    plain: dict[Measure, NDArray[np.float64]] = {}
+    difficulty: dict[Measure, Difficulty] = {}
+    result: dict[str, NDArray[np.float64]] = {}
+    is_empty: dict[str, NDArray[np.bool_]] = {}
+    three: dict[str, Bounds] = {}
+    for name, measure in asked.items():
+        base = measure.plain
+        if base not in plain:
+            plain[base] = values(ranked, base)
+        value = plain[base]
+        nothing = ~has_something_to_find(ranked.counts, base)
+        if measure.bounding != "none" or bounds:
+            if base not in difficulty:
+                difficulty[base] = difficulty_of(base, ranked.counts)
+            d = difficulty[base]
+            if measure.bounding != "none":
+                bounding = get_bounding(measure.bounding)
+                value, nothing = bounding.apply(value, d)[0], nothing | ~bounding.defined(d)
+            elif bounds:
+                three[name] = Bounds(d.worst, d.expected, d.best)
+        result[name] = np.where(nothing, {"skip": np.nan, "zero": 0.0, "one": 1.0}[empty], value)
+        is_empty[name] = nothing
+    return Evaluation(lists.query_ids, result, is_empty, three)
+
+
+def to_lists(
+    qrels: Any, run: Any, *, missing: str = "ignore", judged_only: bool = False, keep_ids: bool = True
+) -> Lists:
+    """Bring judgements and a run together, whatever they come as."""
+    from rankbound.data import judged
+
+    if isinstance(qrels, Mapping) and isinstance(run, Mapping):
+        return judged.from_dicts(qrels, run, missing=missing, judged_only=judged_only, keep_ids=keep_ids)
+    return judged.from_frames(_frame(qrels, "label"), _frame(run, "score"), missing=missing, judged_only=judged_only)
+
+
+def _frame(source: Any, number: str) -> pl.DataFrame:
+    """A frame with qid, docid and the number: from a dict, a TREC file, or any frame."""
+    import polars as pl
+
+    from rankbound.data import frames, trec
+
+    if isinstance(source, Mapping):
+        rows = [(q, d, value) for q, documents in source.items() for d, value in documents.items()]
+        return pl.DataFrame(rows, schema=["qid", "docid", number], orient="row")
+    if isinstance(source, (str, PathLike)) and not str(source).endswith((".parquet", ".csv", ".tsv")):
+        return trec.read_qrels(source) if number == "label" else trec.read_run(source)
+    return frames.rename_columns(frames.as_polars(source), {}, required=("qid", "docid", number))
