@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.errors import ArgumentError, DataError
-from rankbound.lists import Lists, sort_within_queries
+from rankbound.lists import Lists
 
 if TYPE_CHECKING:
     import polars as pl
@@ -86,60 +86,76 @@ def from_dicts(
 def from_frames(qrels: pl.DataFrame, run: pl.DataFrame, *, missing: str = "ignore", judged_only: bool = False) -> Lists:
     """From frames with the columns ``qid, docid, label`` and ``qid, docid, score``; rows may come in any order."""
     _check_policy(missing)
-    qid_q, qid_r, names = _codes(qrels["qid"], run["qid"])
+    query_q, query_r, names = _codes(qrels["qid"], run["qid"])
     doc_q, doc_r, documents = _codes(qrels["docid"], run["docid"])
-    in_run = np.zeros(len(names), dtype=bool)
-    in_run[qid_r] = True
-    judged = np.zeros(len(names), dtype=bool)
-    judged[qid_q] = True
-    wanted = judged & in_run if missing == "ignore" else judged
-    if not (judged & in_run).any():
+    judged, ranked = (np.bincount(query, minlength=len(names)) > 0 for query in (query_q, query_r))
+    if not (judged & ranked).any():
         raise _nothing_in_common(*(frame["qid"][0] if len(frame) else None for frame in (qrels, run)))
-    q = _Side(qid_q, doc_q, wanted, "qrels", names, documents)
-    r = _Side(qid_r, doc_r, wanted, "run", names, documents)
-    labels_q = _numbers(qrels["label"], "label")[q.rows]
-    scores = _numbers(run["score"], "score")[r.rows]
-    if np.array_equal(q.keys, r.keys):
-        labels, unjudged, left = labels_q, np.zeros(len(r.keys), bool), np.zeros(len(q.keys), bool)
-    else:
-        at = np.minimum(np.searchsorted(q.keys, r.keys), max(len(q.keys) - 1, 0))
-        unjudged = q.keys[at] != r.keys if len(q.keys) else np.ones(len(r.keys), bool)
-        labels = np.where(unjudged, 0, labels_q[at])
-        left = np.ones(len(q.keys), dtype=bool)
-        left[at[~unjudged]] = False
-    seen = ~unjudged if judged_only else np.ones(len(unjudged), dtype=bool)
-    number = np.cumsum(wanted) - 1  # code of a query -> its place among the wanted
-    count = int(wanted.sum())
-    depths = np.bincount(number[r.query[seen]], minlength=count)
-    tails = np.bincount(number[q.query[left]], minlength=count)
-    docids = np.concatenate((r.document[seen], q.document[left]))
+    span = len(names) * len(documents)
+
+    def not_twice(frame: str, query: NDArray[Any], doc: NDArray[Any], twice: NDArray[np.int64]) -> None:
+        if len(twice):
+            at = int(twice[0])
+            raise DataError(
+                f"{frame}: document {documents[int(doc[at])]!r} occurs more than once in query {names[int(query[at])]!r}"
+            )
+
+    key_q, key_r = query_q * len(documents) + doc_q, query_r * len(documents) + doc_r
+    match, twice_q, twice_r = _match(key_q, key_r, span)
+    not_twice("qrels", query_q, doc_q, twice_q)
+    not_twice("run", query_r, doc_r, twice_r)
+    wanted = judged & ranked if missing == "ignore" else judged
+    keep = wanted[query_r] if not wanted[ranked].all() else np.ones(len(query_r), dtype=bool)
+    if judged_only:
+        keep &= match >= 0
+    left = wanted[query_q]
+    left[match[match >= 0]] = False
+    rows, rows_left = _by_query(query_r, keep, len(names)), _by_query(query_q, left, len(names))
+    label = _numbers(qrels["label"], "label")
+    match = match[rows]
     return _assemble(
-        np.asarray(names)[wanted], depths, scores[seen], labels[seen], tails, labels_q[left], docids, documents
+        np.asarray(names)[wanted],
+        np.bincount(query_r[rows], minlength=len(names))[wanted],
+        _numbers(run["score"], "score")[rows],
+        np.where(match >= 0, label[match], 0),
+        np.bincount(query_q[rows_left], minlength=len(names))[wanted],
+        label[rows_left],
+        np.concatenate((doc_r[rows], doc_q[rows_left])),
+        documents,
     )
 
 
-class _Side:
-    """One frame's rows of the wanted queries, sorted by query and document."""
+def _match(
+    key_q: NDArray[np.int64], key_r: NDArray[np.int64], span: int
+) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
+    """For each run row the qrels row with its key, or -1; and the rows of either side whose key occurs again."""
+    if span <= 4 * (len(key_q) + len(key_r)) + (1 << 20):  # keys are dense: look them up in a table
+        number_q, number_r = np.arange(len(key_q), dtype=np.int32), np.arange(len(key_r), dtype=np.int32)
+        table = np.empty(span, dtype=np.int32)
+        table[key_r] = number_r
+        twice_r = np.flatnonzero(table[key_r] != number_r)
+        table[:] = -1
+        table[key_q] = number_q
+        return table[key_r], np.flatnonzero(table[key_q] != number_q), twice_r
+    order_q, order_r = np.argsort(key_q), np.argsort(key_r)
+    key_q, key_r = key_q[order_q], key_r[order_r]
+    twice_q = order_q[:-1][key_q[1:] == key_q[:-1]]
+    twice_r = order_r[:-1][key_r[1:] == key_r[:-1]]
+    at = np.minimum(np.searchsorted(key_q, key_r), len(key_q) - 1)
+    match = np.empty(len(key_r), dtype=np.int64)
+    match[order_r] = np.where(key_q[at] == key_r, order_q[at], -1)
+    return match, twice_q, twice_r
 
-    def __init__(
-        self, query: NDArray[Any], document: NDArray[Any], wanted: NDArray[np.bool_], frame: str, names: Any, docs: Any
-    ) -> None:
-        rows = np.arange(len(query)) if wanted.all() else np.flatnonzero(wanted[query])
-        query, document = query[rows], document[rows]
-        if (query[1:] < query[:-1]).any():
-            small = query.astype(np.uint16) if len(names) <= 1 << 16 else query  # 16 bits are sorted by radix
-            order = np.argsort(small, kind="stable")
-            rows, query, document = rows[order], query[order], document[order]
-        offsets = np.concatenate(([0], np.cumsum(np.bincount(query, minlength=len(names)))))
-        if not ((document[1:] > document[:-1]) | (query[1:] != query[:-1])).all():
-            order = sort_within_queries(document, offsets, stable=False)
-            rows, query, document = rows[order], query[order], document[order]
-            twice = np.flatnonzero((document[1:] == document[:-1]) & (query[1:] == query[:-1]))
-            if len(twice):
-                doc, q = docs[int(document[twice[0]])], names[int(query[twice[0]])]
-                raise DataError(f"{frame}: document {doc!r} occurs more than once in query {q!r}")
-        self.rows, self.query, self.document = rows, query, document
-        self.keys = query.astype(np.int64) * len(docs) + document
+
+def _by_query(query: NDArray[Any], keep: NDArray[np.bool_], queries: int) -> NDArray[np.int64] | slice:
+    """The rows to keep, those of a query together; all of them as a slice, which copies nothing."""
+    grouped = bool((query[1:] >= query[:-1]).all())
+    if grouped:
+        return slice(None) if keep.all() else np.flatnonzero(keep)
+    rows = np.flatnonzero(keep)
+    code = query[rows]
+    small = code.astype(np.uint16) if queries <= 1 << 16 else code  # 16 bits are sorted by radix
+    return rows[np.argsort(small, kind="stable")]
 
 
 class _Range:
@@ -168,6 +184,8 @@ def _codes(left: pl.Series, right: pl.Series) -> tuple[NDArray[Any], NDArray[Any
         low = min((int(part.min()) for part in parts), default=0)
         span = max((int(part.max()) for part in parts), default=0) - low + 1
         if span <= 4 * (len(a) + len(b)) + 1024:
+            if low == 0 and a.dtype == b.dtype == np.int64:
+                return a, b, _Range(0, span)
             return a.astype(np.int64) - low, b.astype(np.int64) - low, _Range(low, span)
     if left.dtype != right.dtype:
         left, right = left.cast(pl.String), right.cast(pl.String)

@@ -30,18 +30,8 @@ def discounts(ranks: int) -> NDArray[np.float64]:
 
 def dcg(ranked: Ranked, measure: Measure) -> NDArray[np.float64]:
     """DCG@k = sum over ranks i <= k of gain_i / log2(i + 1)."""
-    if ranked.tied is None:
-        positions = np.flatnonzero(ranked.labels)
-        gains = gain_of(ranked.labels[positions], measure["dcg"])
-    else:
-        averaged = ranked.tied.mean_over(gain_of(ranked.labels, measure["dcg"]))
-        positions = np.flatnonzero(averaged)
-        gains = averaged[positions]
-    query, rank = ranked.locate(positions)
-    cut = ranked.cut(measure.cutoff)
-    seen = rank <= cut[query]
-    query, rank, gains = query[seen], rank[seen], gains[seen]
-    return ranked.sum(query, gains * discounts(int(cut.max(initial=0)))[rank - 1])
+    query, rank, gains = ranked.weights(lambda labels: gain_of(labels, measure["dcg"]), measure.cutoff)
+    return ranked.sum(query, gains * discounts(int(rank.max(initial=0)))[rank - 1])
 
 
 def ideal_dcg(counts: LabelCounts, measure: Measure) -> NDArray[np.float64]:

@@ -37,7 +37,9 @@ def ratio(top: NDArray[Any], bottom: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _visible(ranked: Ranked, hits: Hits, values: NDArray[np.float64], cut: NDArray[np.int64]) -> NDArray[np.float64]:
-    seen = hits.rank <= cut[hits.query]
+    if cut is ranked.sizes:
+        return ranked.sum(hits.query, values)
+    seen = hits.rank <= ranked.spread(cut, hits.query)
     return ranked.sum(hits.query[seen], values[seen])
 
 
@@ -192,15 +194,8 @@ def rank_biased_precision(ranked: Ranked, measure: Measure) -> NDArray[np.float6
     """RBP(p)@k = (1 - p) * sum over relevant items at ranks i <= k of p^(i - 1); Moffat & Zobel 2008."""
     p, cut = measure.number("p"), ranked.cut(measure.cutoff)
     if measure.family == "RBP" and measure["gain"] == "graded":
-        largest = largest_label(ranked.counts)
-        weights = ranked.labels.astype(np.float64)
-        if ranked.tied is not None:
-            weights = ranked.tied.mean_over(weights)
-        positions = np.flatnonzero(weights)
-        query, rank = ranked.locate(positions)
-        seen = rank <= cut[query]
-        total = ranked.sum(query[seen], weights[positions[seen]] * p ** (rank[seen] - 1.0))
-        return (1 - p) * ratio(total, largest)
+        query, rank, labels = ranked.weights(lambda labels: labels.astype(np.float64), measure.cutoff)
+        return (1 - p) * ratio(ranked.sum(query, labels * p ** (rank - 1.0)), largest_label(ranked.counts))
     hits = ranked.hits(measure.rel)
     return (1 - p) * _visible(ranked, hits, hits.chance * p ** (hits.rank - 1.0), cut)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -124,6 +125,34 @@ class Ranked:
     def cut(self, cutoff: int | None) -> NDArray[np.int64]:
         """Ranks per query that a measure with this cutoff can see."""
         return self.depths if cutoff is None else np.minimum(self.depths, cutoff)
+
+    def spread(self, per_query: NDArray[np.int64], query: NDArray[np.int64]) -> Any:
+        """One number per query, at each entry; a plain number where all queries have the same."""
+        return per_query[query] if per_query.min(initial=0) != per_query.max(initial=0) else per_query[0]
+
+    def weights(
+        self, weigh: Callable[[NDArray[Any]], NDArray[np.float64]], cutoff: int | None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """Query, rank and weight of what stands within the cutoff and weighs something; ties are averaged."""
+        cut = self.cut(cutoff)
+        if self.tied is not None:
+            averaged = self.tied.mean_over(weigh(self.labels))
+            positions = np.flatnonzero(averaged != 0)
+            query, rank = self.locate(positions)
+            seen = rank <= cut[query]
+            return query[seen], rank[seen], averaged[positions[seen]]
+        if 4 * int(cut.sum()) < len(self.labels):  # few ranks are seen: look only there
+            query = np.repeat(np.arange(len(self)), cut)
+            rank = np.arange(1, len(query) + 1) - np.repeat(np.cumsum(cut) - cut, cut)
+            labels = self.labels[self.offsets[query] + rank - 1]
+            found = labels > 0
+            return query[found], rank[found], weigh(labels[found])
+        positions = np.flatnonzero(self.labels > 0)
+        query, rank = self.locate(positions)
+        if cut is not self.sizes:
+            seen = rank <= self.spread(cut, query)
+            positions, query, rank = positions[seen], query[seen], rank[seen]
+        return query, rank, weigh(self.labels[positions])
 
     def hits(self, rel: float) -> Hits:
         """Where items with at least this label stand, over the whole list."""
