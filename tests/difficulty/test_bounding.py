@@ -1,0 +1,166 @@
+"""Bounding objects: formulas, slopes, and what they promise for every measure."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import rankbound as rb
+from rankbound.difficulty import BOUNDING_NAMES, Difficulty, difficulty_of, get_bounding
+from rankbound.errors import ArgumentError, MeasureError
+from rankbound.measures import LabelCounts, Ranked, parse_measure, values
+from rankbound.testing.strategies import CATALOGUE, measures, scored_lists
+
+NO_LAW = [name for name in BOUNDING_NAMES if "distribution" not in name]
+
+
+def plain_difficulty(w, e, b, **kwargs):
+    return Difficulty(np.array([w]), np.array([e]), np.array([b]), **kwargs)
+
+
+def test_each_formula_on_one_query():
+    d = plain_difficulty(0.1, 0.3, 0.9)
+    x = np.array([0.6])
+    expected = {
+        "none": 0.6,
+        "min-max": (0.6 - 0.1) / (0.9 - 0.1),
+        "expectation": 0.6 / 0.3,
+        "expectation-max": (0.6 - 0.3) / (0.9 - 0.3),
+        "UL1": (0.6 / 0.9) * 0.6 / (0.6 + 0.3),
+        "UL2": (0.6 - 0.3) / (0.9 - 0.3),
+    }
+    for name, value in expected.items():
+        assert get_bounding(name).apply(x, d)[0][0] == pytest.approx(value), name
+    below = get_bounding("UL2").apply(np.array([0.2]), d)[0][0]
+    assert below == pytest.approx((0.2 - 0.3) / 0.3)
+
+
+@pytest.mark.parametrize("name", NO_LAW)
+@pytest.mark.parametrize("x", [0.15, 0.55, 0.8])
+def test_slopes_equal_finite_differences(name, x):
+    d = plain_difficulty(0.1, 0.3, 0.9)
+    bounding, step = get_bounding(name), 1e-6
+    high, low = (bounding.apply(np.array([x + s]), d)[0][0] for s in (step, -step))
+    assert bounding.apply(np.array([x]), d)[1][0] == pytest.approx((high - low) / (2 * step), rel=1e-6)
+
+
+@given(scored_lists(), measures())
+@settings(max_examples=100, deadline=None)
+def test_what_bounding_promises(lists, measure):
+    ranked = Ranked(lists)
+    d = difficulty_of(measure, ranked.counts)
+    x = values(ranked, measure)
+    informative = d.informative
+    for name, at_best, at_expected in (("min-max", 1, None), ("expectation-max", 1, 0), ("UL2", 1, 0)):
+        bounding = get_bounding(name)
+        for point, target in ((d.best, at_best), (d.expected, at_expected)):
+            if target is not None:
+                np.testing.assert_allclose(bounding.apply(point, d)[0][informative], target, atol=1e-9)
+    assert (get_bounding("min-max").apply(x, d)[0] >= -1e-9).all()
+    assert (get_bounding("min-max").apply(x, d)[0] <= 1 + 1e-9).all()
+    ul2 = get_bounding("UL2").apply(x, d)[0]
+    assert (np.abs(ul2) <= 1 + 1e-9).all()
+    better = (x - d.expected) * (-1 if measure.info.lower_is_better else 1)
+    assert (ul2[better > 1e-9] > 0).all()
+    assert (ul2[better < -1e-9] < 0).all()
+    em = get_bounding("expectation-max").apply(x, d)[0]
+    np.testing.assert_allclose(ul2[better >= 0], em[better >= 0], atol=1e-9)
+    if measure.info.floor == 0 and not measure.info.lower_is_better:
+        ul1 = get_bounding("UL1").apply(x, d)[0]
+        assert (ul1 >= -1e-12).all()
+        assert (ul1 <= 1 + 1e-9).all()
+
+
+@given(st.integers(2, 40), st.data())
+@settings(max_examples=50, deadline=None)
+def test_the_three_affine_methods_on_u_are_proportional(n, data):
+    """Worst is twice the mean and best is 0, which is why the thesis sees equal results."""
+    p = data.draw(st.integers(1, n - 1))
+    d = difficulty_of(parse_measure("U"), LabelCounts.binary(n, p))
+    weights = [get_bounding(name).weight(d)[0] for name in ("min-max", "expectation", "expectation-max")]
+    assert weights[1] == pytest.approx(2 * weights[0])
+    assert weights[2] == pytest.approx(weights[1])
+
+
+def test_uninformative_queries_are_zero_with_zero_slope():
+    d = plain_difficulty(1.0, 1.0, 1.0)
+    for name in ("min-max", "expectation-max", "UL2"):
+        value, slope = get_bounding(name).apply(np.array([1.0]), d)
+        assert (value[0], slope[0]) == (0, 0)
+        assert not get_bounding(name).defined(d)[0]
+    assert get_bounding("expectation").weight(d)[0] == 0
+
+
+def test_only_affine_boundings_are_weights():
+    with pytest.raises(ArgumentError, match="is not a weight per query"):
+        get_bounding("distribution").weight(plain_difficulty(0.0, 0.5, 1.0))
+    with pytest.raises(ArgumentError, match="bounding must be one of none, min-max"):
+        get_bounding("max-min")
+
+
+def test_measures_that_a_bounding_cannot_take():
+    for name, message in (("UL1(U)", "UL1 needs"), ("UL1(Tau)", "UL1 needs"), ("EB(Tau)", "which is 0")):
+        with pytest.raises(MeasureError, match=message):
+            parse_measure(name)
+
+
+def test_distribution_needs_laws():
+    with pytest.raises(ArgumentError, match="carries no laws"):
+        get_bounding("distribution").apply(np.array([0.5]), plain_difficulty(0.0, 0.5, 1.0))
+
+
+# ---- weights and query types -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bounding", ["min-max", "expectation", "expectation-max"])
+def test_weights_are_the_reciprocal_ranges(bounding):
+    labels, qid = [1, 0, 0, 1, 1, 0, 0, 0], [7, 7, 7, 3, 3, 3, 5, 5]
+    weights = rb.difficulty_weights(labels, qid, measure="AP", bounding=bounding)
+    for q, (n, p) in enumerate([(3, 1), (3, 2)]):
+        b = rb.bounds("AP", n=n, relevant=p)
+        span = {"min-max": b.best - b.worst, "expectation": b.expected, "expectation-max": b.best - b.expected}
+        assert weights[q] == pytest.approx(1 / span[bounding])
+    assert weights[2] == 0  # nothing relevant
+    rows = rb.difficulty_weights(labels, qid, measure="AP", bounding=bounding, per="row")
+    np.testing.assert_allclose(rows, np.repeat(weights, [3, 3, 2]))
+    scaled = rb.difficulty_weights(labels, qid, measure="AP", bounding=bounding, normalize=True)
+    assert scaled[scaled > 0].mean() == pytest.approx(1)
+
+
+def test_row_weights_follow_rows_of_queries_that_are_torn_apart():
+    labels, qid = [1, 1, 0, 0, 0, 1], ["b", "a", "b", "a", "a", "b"]
+    query = rb.difficulty_weights(labels, qid)
+    rows = rb.difficulty_weights(labels, qid, per="row")
+    np.testing.assert_allclose(rows, query[[0, 1, 0, 1, 1, 0]])
+
+
+def test_weights_check_their_arguments():
+    with pytest.raises(ArgumentError, match="per must be 'query' or 'row', got 'list'"):
+        rb.difficulty_weights([1], [1], per="list")
+
+
+def test_query_types_follow_the_picture():
+    value = np.concatenate(([0.9], np.full(16, 0.6), [0.05], [0.9], [0.5]))
+    expected = np.concatenate(([0.1], np.full(16, 0.3), [0.05], [0.9], [0.5]))
+    types = rb.query_types(value, expected, share=0.15)
+    assert types[17:].tolist() == ["hard", "easy", "uninformative"]
+    assert types[0] == "ideal"
+    assert (types == "ideal").sum() == 3
+    with pytest.raises(ArgumentError, match="share must lie above 0"):
+        rb.query_types(value, expected, share=0.9)
+
+
+def test_every_wrapper_evaluates_on_every_measure_that_takes_it():
+    rng = np.random.default_rng(0)
+    lists = rb.Lists(rng.integers(0, 3, 40), [0, 8, 15, 16, 40], rng.normal(size=40))
+    for measure in CATALOGUE[::4]:
+        for wrapper in ("MM", "EB", "EM", "UL1", "UL2", "DB"):
+            try:
+                name = parse_measure(f"{wrapper}({measure})")
+            except MeasureError:
+                continue
+            result = rb.evaluate(lists, [str(name)])
+            value = result.values[str(name)]
+            assert np.isfinite(value[~result.empty[str(name)]]).all(), name

@@ -1,0 +1,48 @@
+"""trec_eval's own test files: the same four decimals, per query and in the mean."""
+
+from __future__ import annotations
+
+import pytest
+
+import rankbound as rb
+
+pytestmark = pytest.mark.data
+CUTOFFS = (5, 10, 15, 20, 30, 100, 200, 500, 1000)
+CASES = {
+    "out.test.aq": ("qrels.test", "results.test", 1, {}),
+    "out.test.aqc": ("qrels.test", "results.trunc", 1, {"missing": "zero"}),
+    "out.test.aqcM": ("qrels.test", "results.trunc", 1, {"missing": "zero", "depth": 100}),
+    "out.test.aql": ("qrels.rel_level", "results.test", 2, {}),
+    "out.comment.test": ("qrels.comment.test.gz", "results.comment.test.gz", 1, {}),
+}
+
+
+def names_at_level(level):
+    rel = "" if level == 1 else f"(rel={level})"
+    names = {"map": f"AP{rel}", "recip_rank": f"RR{rel}", "ndcg": "nDCG", "rbp": "rbp", "Rprec": f"Rprec{rel}"}
+    for k in CUTOFFS:
+        names |= {f"P_{k}": f"P{rel}@{k}", f"recall_{k}": f"R{rel}@{k}"}
+        names |= {f"ndcg_cut_{k}": f"nDCG@{k}", f"map_cut_{k}": f"AP{rel}@{k}"}
+    return names | {f"success_{k}": f"Success{rel}@{k}" for k in (1, 5, 10)}
+
+
+def printed_values(path):
+    for line in path.read_text().splitlines():
+        measure, query, value = line.split(maxsplit=2)
+        if value.replace(".", "", 1).replace("-", "", 1).isdigit():
+            yield measure, query, float(value)
+
+
+@pytest.mark.parametrize("output", CASES)
+def test_same_decimals_as_trec_eval(output, data_dir):
+    folder = data_dir / "trec-eval-test"
+    qrels, run, level, policy = CASES[output]
+    names = names_at_level(level)
+    result = rb.evaluate(folder / qrels, folder / run, [*names.values()], ties="docid", empty="zero", **policy)
+    ours = {row["qid"]: row for row in result.per_query.iter_rows(named=True)} | {"all": result.mean()}
+    compared = 0
+    for measure, query, value in printed_values(folder / output):
+        if measure in names:
+            assert ours[query][names[measure]] == pytest.approx(value, abs=5.01e-5), (measure, query)
+            compared += 1
+    assert compared >= (12 if output == "out.comment.test" else 170)
