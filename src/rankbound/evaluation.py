@@ -29,9 +29,9 @@ EMPTY = ("skip", "zero", "one")
 class Evaluation:
     """Values of measures per query; the measures keep the names that they were asked for by.
 
-    ``values[name]`` has one number per query, NaN where the query is empty for that measure (nothing to find, or a bounded
-    measure of a query that any ranking gets right) and empty queries are skipped. ``empty[name]`` marks those queries
-    whatever the policy was. ``bounds[name]`` has worst, expected and best where they were asked for.
+    ``values[name]`` has one number per query, NaN where the query is empty for that measure (nothing to find, or a
+    bounded measure of a query that any ranking gets right) and empty queries are skipped. ``empty[name]`` marks those
+    queries whatever the policy was. ``bounds[name]`` has worst, expected and best where they were asked for.
     """
 
     query_ids: Any
@@ -97,17 +97,19 @@ def evaluate(
     Parameters
     ----------
     qrels, run:
-        Paths of TREC files, ``{query: {document: number}}`` dicts, or polars or pandas frames with the columns ``qid, docid``
-        and ``label`` or ``score``. Or give scored Lists as the only data: ``evaluate(lists, measures=[...])``.
+        Paths of TREC files, ``{query: {document: number}}`` dicts, or polars or pandas frames with the columns ``qid,
+        docid`` and ``label`` or ``score``. Or give scored Lists as the only data: ``evaluate(lists,
+        measures=[...])``.
     measures:
         Names such as ``"nDCG@10"``, ``"AP(rel=2)"``, ``"UL2(nDCG@10)"``.
     ties:
-        ``average`` takes the mean over all orders of tied items, ``input`` keeps the order in which they came, ``docid`` is
-        trec_eval's order (32-bit scores, ids descending).
+        ``average`` takes the mean over all orders of tied items, ``input`` keeps the order in which they came,
+        ``docid`` is trec_eval's order (32-bit scores, ids descending).
     empty:
         What a query without anything to find counts as: left out of the mean (``skip``), ``zero`` or ``one``.
     missing:
-        Judged queries that the run lacks: ``ignore`` them or count them as rankings of nothing, ``zero`` (trec_eval -c).
+        Judged queries that the run lacks: ``ignore`` them or count them as rankings of nothing, ``zero`` (trec_eval
+        -c).
     judged_only:
         Leave documents without judgement out of the run (trec_eval -J).
     depth:

@@ -22,8 +22,8 @@ __all__ = ["Lists", "sort_within_queries"]
 class Lists:
     """Queries with their items, as flat arrays.
 
-    Query ``q`` owns the items ``offsets[q]:offsets[q + 1]``. Arrays are validated once, here, and read-only from then on;
-    they are not copied where their type already fits.
+    Query ``q`` owns the items ``offsets[q]:offsets[q + 1]``. Arrays are validated once, here, and read-only from then
+    on; they are not copied where their type already fits.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ class Lists:
             if scores.shape != mask.shape:
                 raise DataError(f"scores must have the shape of mask, {mask.shape}, got {scores.shape}")
             scores = scores[mask]
-        return cls(labels[mask], np.concatenate(([0], np.cumsum(mask.sum(axis=1)))), scores)
+        return cls(labels[mask], np.concatenate(([0], np.cumsum(mask.sum(axis=1)))), scores)  # type: ignore[arg-type]
 
     @classmethod
     def from_dicts(
@@ -166,7 +166,7 @@ class Lists:
 
     @classmethod
     def from_frame(cls, frame: Any, **columns: Any) -> Lists:
-        """From a polars or pandas frame, or a parquet or csv path, with one row per item; see `rankbound.data.frames`."""
+        """From a polars or pandas frame, or a parquet or csv path, a row per item; see `rankbound.data.frames`."""
         from rankbound.data.frames import lists_from_frame
 
         return lists_from_frame(frame, **columns)
@@ -189,8 +189,8 @@ class Lists:
 def sort_within_queries(keys: NDArray[Any], offsets: NDArray[np.int64], stable: bool = True) -> NDArray[np.int64]:
     """Flat positions in ascending order of key within each query, query after query.
 
-    Queries of similar length are put into one padded matrix and sorted row by row, which is several times faster than one
-    sort by (query, key). Padding wastes at most an eighth: lengths are rounded up to their four highest bits.
+    Queries of similar length are put into one padded matrix and sorted row by row, which is several times faster than
+    one sort by (query, key). Padding wastes at most an eighth: lengths are rounded up to their four highest bits.
 
     >>> sort_within_queries(np.array([3, 1, 2, 9, 8]), np.array([0, 3, 5])).tolist()
     [1, 2, 0, 4, 3]

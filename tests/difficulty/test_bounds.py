@@ -25,7 +25,7 @@ def test_brute_force_over_all_orders(size):
     """Every label multiset of this size, labels 0..2, the whole catalogue with cutoffs 1..8."""
     for labels in (m for m in MULTISETS if len(m) == size):
         orders = list(oracles.all_orders(labels))
-        # The value functions agree with the oracles elsewhere; here they are checked once more on a part of the catalogue.
+        # the value functions agree with the oracles elsewhere; here once more on a part of the catalogue
         every = rb.Lists(
             np.ravel(orders), np.arange(len(orders) + 1) * size, np.tile(np.arange(size, 0, -1.0), len(orders))
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -47,7 +49,7 @@ def test_averaging_ties_is_the_mean_over_all_ways_to_break_them(lists):
 @settings(max_examples=30, deadline=None)
 def test_the_order_in_which_items_come_changes_nothing(lists, seed):
     rng = np.random.default_rng(seed)
-    order = np.concatenate([lo + rng.permutation(hi - lo) for lo, hi in zip(lists.offsets, lists.offsets[1:])])
+    order = np.concatenate([lo + rng.permutation(hi - lo) for lo, hi in itertools.pairwise(lists.offsets)])
     shuffled = Lists(lists.labels[order], lists.offsets, lists.scores[order])
     before, after = Ranked(lists), Ranked(shuffled)
     for measure in CATALOGUE:

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from rankbound.errors import DataError
 
@@ -27,17 +27,14 @@ def open_bytes(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     Whatever goes wrong while reading (missing file, damaged archive) comes out as a DataError that names the file.
     """
     try:
-        raw: BinaryIO = sys.stdin.buffer if str(path) == "-" else Path(path).open("rb")
+        raw: BinaryIO = sys.stdin.buffer if str(path) == "-" else Path(path).open("rb")  # noqa: SIM115 - closed below
         with io.BufferedReader(raw, 1 << 20) as stream:  # type: ignore[type-var]
             magic = stream.peek(4)[:4]
             if magic[:2] == _GZIP:
                 with gzip.GzipFile(fileobj=stream) as plain:
                     yield plain  # type: ignore[misc]
             elif magic == _ZSTD:
-                import zstandard
-
-                with zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True) as plain:
-                    yield plain  # type: ignore[misc]
+                yield io.BufferedReader(_Zstandard(stream), 1 << 20)
             else:
                 yield stream
     except (OSError, EOFError, zlib.error) as error:
@@ -47,6 +44,34 @@ def open_bytes(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         if type(error).__name__ == "ZstdError":  # zstandard is loaded only when such a file comes
             raise DataError(f"{path}: cannot be read: {error}") from error
         raise
+
+
+class _Zstandard(io.RawIOBase):
+    """Frames of zstandard as one stream; the library's own reader would take a cut file for a short one."""
+
+    def __init__(self, source: BinaryIO) -> None:
+        import zstandard
+
+        self._new = zstandard.ZstdDecompressor().decompressobj
+        self._source, self._frame, self._inside, self._ready = source, self._new(), False, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready:
+            chunk = self._frame.unused_data if self._frame.eof else b""
+            if self._frame.eof:
+                self._frame, self._inside = self._new(), False
+            chunk = chunk or self._source.read(1 << 17)
+            if not chunk:
+                if self._inside:
+                    raise EOFError("the file ends before its last frame does")
+                return 0
+            self._ready, self._inside = self._frame.decompress(chunk), True
+        size = min(len(buffer), len(self._ready))
+        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:

@@ -47,9 +47,9 @@ def read_frame(path: str | PathLike[str]) -> pl.DataFrame:
         raise DataError(f"{path}: no such file")
     try:
         if ".parquet" in suffixes:
-            return pl.read_parquet(path)
+            return pl.read_parquet(Path(path))
         if ".csv" in suffixes or ".tsv" in suffixes:
-            return pl.read_csv(path, separator="\t" if ".tsv" in suffixes else ",")
+            return pl.read_csv(Path(path), separator="\t" if ".tsv" in suffixes else ",")
     except (pl.exceptions.PolarsError, OSError) as error:
         raise DataError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from error
     raise DataError(f"{path}: expected a .parquet, .csv or .tsv file")

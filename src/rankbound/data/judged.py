@@ -1,9 +1,9 @@
 """Judgements (qrels) and a run, brought together into Lists.
 
 The conventions are trec_eval's. Documents of a run that nobody judged count as label 0, or are left out with
-``judged_only`` (its -J). Judged documents that the run did not return belong to the query all the same: they count towards
-what could have been found. Queries that only one of the two has are ignored; with ``missing="zero"`` (its -c) judged
-queries that the run lacks are kept as rankings of nothing. The items of a query are the union of both sides.
+``judged_only`` (its -J). Judged documents that the run did not return belong to the query all the same: they count
+towards what could have been found. Queries that only one of the two has are ignored; with ``missing="zero"`` (its -c)
+judged queries that the run lacks are kept as rankings of nothing. The items of a query are the union of both sides.
 """
 
 from __future__ import annotations
@@ -95,10 +95,8 @@ def from_frames(qrels: pl.DataFrame, run: pl.DataFrame, *, missing: str = "ignor
 
     def not_twice(frame: str, query: NDArray[Any], doc: NDArray[Any], twice: NDArray[np.int64]) -> None:
         if len(twice):
-            at = int(twice[0])
-            raise DataError(
-                f"{frame}: document {documents[int(doc[at])]!r} occurs more than once in query {names[int(query[at])]!r}"
-            )
+            document, name = documents[int(doc[twice[0]])], names[int(query[twice[0]])]
+            raise DataError(f"{frame}: document {document!r} occurs more than once in query {name!r}")
 
     key_q, key_r = query_q * len(documents) + doc_q, query_r * len(documents) + doc_r
     match, twice_q, twice_r = _match(key_q, key_r, span)
@@ -170,7 +168,7 @@ class _Range:
     def __getitem__(self, index: Any) -> Any:
         return self.start + index
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: ARG002
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.arange(self.start, self.start + self.length, dtype=dtype)
 
 

@@ -40,7 +40,7 @@ def lists_from_trec(
 def _read(
     path: str | PathLike[str], fields: tuple[str, ...], number: str, convert: Callable[[str], float]
 ) -> pl.DataFrame:
-    """One bulk parse of a tidied copy; what that does not take is read line by line, which can say what is wrong where."""
+    """One bulk parse of a tidied copy; what that does not take is read line by line, to say what is wrong where."""
     import polars as pl
 
     raw = read_bytes(path)

@@ -1,7 +1,7 @@
 """Bounding: a value seen against what any ranking of its query could score.
 
-The same objects serve measures (``UL2(nDCG@10)``) and losses (``NDCGLoss(bounding="min-max")``). With W, E, B the worst,
-expected and best value of the query and F the law of the measure under a random order:
+The same objects serve measures (``UL2(nDCG@10)``) and losses (``NDCGLoss(bounding="min-max")``). With W, E, B the
+worst, expected and best value of the query and F the law of the measure under a random order:
 
 =================  =======================================================  ==============================
 name               bounded value of x                                       affine in x
@@ -16,9 +16,9 @@ UL1                (x / B) * x / (x + E)                                    no
 UL2                (x - E) / (B - E) from E on, (x - E) / |E - floor| below   in two pieces
 =================  =======================================================  ==============================
 
-Sources: Metric bounding thesis eqs. 3.1, 3.6, 3.11, 3.12; UL1 and UL2 are eqs. 5 and 6 of the upper & lower bound paper, whose
-floor is 0. For a measure where lower is better (U) "no better" and "below E" turn round, so that a good ranking always gets a
-high F and a positive UL2.
+Sources: Metric bounding thesis eqs. 3.1, 3.6, 3.11, 3.12; UL1 and UL2 are eqs. 5 and 6 of the upper & lower bound
+paper, whose floor is 0. For a measure where lower is better (U) "no better" and "below E" turn round, so that a good
+ranking always gets a high F and a positive UL2.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["BOUNDING_NAMES", "Bounding", "Bounds", "Difficulty", "get_bounding"]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What any ranking could score: the worst, the mean over all orders, and the best. Numbers, or arrays over queries."""
+    """What any ranking could score: the worst, the mean over all orders, the best. Numbers, or arrays over queries."""
 
     worst: Any
     expected: Any

@@ -1,7 +1,8 @@
 """Worst, expected and best value of every measure: closed forms in the label counts, one pass over the runs of labels.
 
-N items, P of them relevant, c = ranks that are seen (cutoff, depth and list size taken together). The expected value is the
-mean over all N! orders; it is also what a constant scorer gets when ties are averaged, and the tests hold the two together.
+N items, P of them relevant, c = ranks that are seen (cutoff, depth and list size taken together). The expected value
+is the mean over all N! orders; it is also what a constant scorer gets when ties are averaged, and the tests hold the
+two together.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ def bounds(
 ) -> Bounds:
     """What any ranking of a query could score.
 
-    Give ``n`` items of which ``relevant`` are relevant (numbers, or arrays of one shape for many queries), or the ``labels``
-    of one query.
+    Give ``n`` items of which ``relevant`` are relevant (numbers, or arrays of one shape for many queries), or the
+    ``labels`` of one query.
 
     >>> b = bounds("AP", n=3, relevant=2)
     >>> print(f"{b.worst:.4f} {b.expected:.4f} {b.best:.4f}")  # 7/12, 29/36, 1
@@ -214,7 +215,7 @@ def _rank_biased_precision(measure: Measure, counts: LabelCounts) -> Three:
     q = measure.number("p")
     if measure.family == "RBP" and measure["gain"] == "graded":
         cut, largest = counts.cut(measure.cutoff), precision.largest_label(counts)
-        weights = (1 - q) * q ** np.arange(int(cut.max(initial=0)))
+        weights = (1 - q) * np.power(q, np.arange(int(cut.max(initial=0)), dtype=np.float64))
         three = _weighted(counts, counts.values.astype(np.float64), weights, cut)
         return ratio(three[0], largest), ratio(three[1], largest), ratio(three[2], largest)
     n, p, c, most, least = _binary(measure, counts)
@@ -246,13 +247,13 @@ def _concordant(counts: LabelCounts) -> Three:
     return hidden(counts.worst_ends) / 2, unequal / 2, unequal - hidden(counts.best_ends) / 2
 
 
-def _pairwise_accuracy(measure: Measure, counts: LabelCounts) -> Three:  # noqa: ARG001
+def _pairwise_accuracy(measure: Measure, counts: LabelCounts) -> Three:
     worst, expected, best = _concordant(counts)
     unequal = pairs.unequal_pairs(counts)
     return ratio(worst, unequal), ratio(expected, unequal), ratio(best, unequal)
 
 
-def _kendall_tau(measure: Measure, counts: LabelCounts) -> Three:  # noqa: ARG001
+def _kendall_tau(measure: Measure, counts: LabelCounts) -> Three:
     worst, _, best = _concordant(counts)
     unequal, n = pairs.unequal_pairs(counts), counts.sizes
     scale = np.sqrt(unequal * (n * (n - 1) / 2))

@@ -22,7 +22,8 @@ __all__ = ["QUERY_TYPES", "difficulty_of", "difficulty_weights", "query_types"]
 def difficulty_of(measure: Measure, counts: LabelCounts, informed: float | None = None) -> Difficulty:
     """What any ranking of each query could score under the measure (its bounding, if it has one, is left out).
 
-    ``informed`` replaces the random order of the laws by a ranker whose relevant items win a comparison with this chance.
+    ``informed`` replaces the random order of the laws by a ranker whose relevant items win a comparison with this
+    chance.
     """
     plain = measure.plain
     three = bounds_of(plain, counts)
@@ -50,8 +51,8 @@ def difficulty_weights(
     An affine bounding of a loss is the loss times this weight plus a constant, so the weights can go to whatever takes
     query or sample weights (LightGBM, XGBoost, CatBoost, scikit-learn). Queries with nothing to learn get 0.
 
-    ``per="query"`` gives one weight per query in order of first appearance, ``per="row"`` one per row. ``normalize`` scales
-    them to mean 1 over the queries that teach something, so that a trainer's step size keeps its meaning.
+    ``per="query"`` gives one weight per query in order of first appearance, ``per="row"`` one per row. ``normalize``
+    scales them to mean 1 over the queries that teach something, so that a trainer's step size keeps its meaning.
 
     >>> difficulty_weights([1, 0, 1, 1, 1, 0, 0, 0], ["a"] * 2 + ["b"] * 2 + ["c"] * 4, measure="P@1").round(3).tolist()
     [2.0, 0.0, 1.333]
@@ -85,10 +86,10 @@ def query_types(
 ) -> NDArray[Any]:
     """Type of each query by how a reasonable ranker (``value``, the mean over systems) does against a random one.
 
-    Of the gaps value - expected, the largest ``share`` are *ideal* and the smallest ``share`` *uninformative*; the latter are
-    *hard* where value and expected both lie below ``low`` of the best, *easy* where both lie above ``high``. All others are
-    *informative*. The upper & lower bound paper draws the sets this way (1,000 of 10,000 queries) and the picture of hard and
-    easy without numbers; low and high are ours.
+    Of the gaps value - expected, the largest ``share`` are *ideal* and the smallest ``share`` *uninformative*; the
+    latter are *hard* where value and expected both lie below ``low`` of the best, *easy* where both lie above
+    ``high``. All others are *informative*. The upper & lower bound paper draws the sets this way (1,000 of 10,000
+    queries) and the picture of hard and easy without numbers; low and high are ours.
 
     >>> query_types([0.9, 0.5, 0.1, 0.95], [0.2, 0.3, 0.1, 0.9], share=0.25).tolist()
     ['ideal', 'informative', 'hard', 'informative']

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.errors import DataError
+from rankbound.measures.precision import ratio
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,8 +46,7 @@ def ideal_dcg(counts: LabelCounts, measure: Measure) -> NDArray[np.float64]:
 
 def ndcg(ranked: Ranked, measure: Measure) -> NDArray[np.float64]:
     """DCG@k over the DCG@k of the best order; 0 where no label is above 0."""
-    ideal = ideal_dcg(ranked.counts, measure)
-    return np.divide(dcg(ranked, measure), ideal, out=np.zeros(len(ranked)), where=ideal > 0)
+    return ratio(dcg(ranked, measure), ideal_dcg(ranked.counts, measure))
 
 
 def stop_chance(labels: NDArray[Any], measure: Measure) -> NDArray[np.float64]:
@@ -100,14 +100,14 @@ def stopping_value(
     seen = rank <= cut[query]
     positions, query, rank = positions[seen], query[seen], rank[seen]
     reach = np.exp(log_pass[positions] - log_pass[offsets[query]]).astype(np.float64)
-    return np.bincount(query, stop[positions] * reach / rank, minlength=len(cut))
+    return np.bincount(query, stop[positions] * reach / rank, minlength=len(cut)).astype(np.float64, copy=False)
 
 
 def mean_products(factors: NDArray[np.float64], sizes: NDArray[np.int64], upto: int) -> NDArray[np.float64]:
     """a[b, m] = mean over the m-subsets of row b's first ``sizes[b]`` factors of their product, m = 0..upto.
 
-    These are elementary symmetric polynomials over binomials. Rows come in descending order of size. Taking the items one
-    by one, a_m after j items is ((j - m) a_m + m f_j a_{m-1}) / j: means of means, so nothing overflows.
+    These are elementary symmetric polynomials over binomials. Rows come in descending order of size. Taking the items
+    one by one, a_m after j items is ((j - m) a_m + m f_j a_{m-1}) / j: means of means, so nothing overflows.
     """
     average = np.zeros((len(sizes), upto + 1))
     average[:, 0] = 1

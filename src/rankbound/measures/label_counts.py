@@ -22,8 +22,9 @@ _DENSE_LEVELS = 256  # up to this many whole-number labels are counted in a tabl
 class LabelCounts:
     """For each query how often each label occurs, the highest label first; labels below 0 count as 0.
 
-    Run ``r`` (``starts[q] <= r < starts[q + 1]`` for query ``q``) says that ``counts[r]`` items have label ``values[r]``.
-    ``depths`` is the number of items that are ranked: any of the query's items can stand there, the rest get no rank.
+    Run ``r`` (``starts[q] <= r < starts[q + 1]`` for query ``q``) says that ``counts[r]`` items have label
+    ``values[r]``. ``depths`` is the number of items that are ranked: any of the query's items can stand there, the
+    rest get no rank.
 
     >>> counts = LabelCounts.from_labels([0, 2, 1, 0, -1, 0], [0, 4, 6])
     >>> counts.values.tolist(), counts.counts.tolist(), counts.starts.tolist()

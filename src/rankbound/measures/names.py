@@ -1,7 +1,8 @@
 """Measures as values: a name that parses, prints and hashes, and nothing else.
 
-The syntax is that of ir_measures, ``Name(param=value, ...)@cutoff``, with one optional wrapper around it that bounds the
-value by what the query allows: ``UL2(nDCG@10)``. Names of trec_eval (``ndcg_cut_10``) and ranx (``mrr@10``) are understood.
+The syntax is that of ir_measures, ``Name(param=value, ...)@cutoff``, with one optional wrapper around it that bounds
+the value by what the query allows: ``UL2(nDCG@10)``. Names of trec_eval (``ndcg_cut_10``) and ranx (``mrr@10``) are
+understood.
 """
 
 from __future__ import annotations

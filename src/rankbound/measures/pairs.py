@@ -32,16 +32,16 @@ def mann_whitney(ranked: Ranked, measure: Measure) -> NDArray[np.float64]:
     return total - relevant * (relevant - 1) / 2
 
 
-def pairwise_accuracy(ranked: Ranked, measure: Measure) -> NDArray[np.float64]:  # noqa: ARG001
+def pairwise_accuracy(ranked: Ranked, measure: Measure) -> NDArray[np.float64]:
     """Share of the pairs with different labels of which the higher label is ranked first; a tie counts half."""
     return ratio(_concordant(ranked), unequal_pairs(ranked.counts))
 
 
-def kendall_tau(ranked: Ranked, measure: Measure) -> NDArray[np.float64]:  # noqa: ARG001
+def kendall_tau(ranked: Ranked, measure: Measure) -> NDArray[np.float64]:
     """(concordant - discordant) / sqrt(pairs with different labels * all pairs).
 
-    This is tau-b with every tie of scores broken both ways: scipy's value where scores are distinct, and 0, not undefined,
-    for a constant scorer.
+    This is tau-b with every tie of scores broken both ways: scipy's value where scores are distinct, and 0, not
+    undefined, for a constant scorer.
     """
     unequal, n = unequal_pairs(ranked.counts), ranked.sizes
     return ratio(2 * _concordant(ranked) - unequal, np.sqrt(unequal * (n * (n - 1) / 2)))

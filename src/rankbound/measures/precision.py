@@ -33,7 +33,7 @@ __all__ = [
 
 def ratio(top: NDArray[Any], bottom: NDArray[Any]) -> NDArray[np.float64]:
     """top / bottom, and 0 where bottom is 0."""
-    return np.divide(top, bottom, out=np.zeros(len(top)), where=bottom > 0)
+    return np.asarray(np.divide(top, bottom, out=np.zeros(len(top)), where=bottom > 0))
 
 
 def _visible(ranked: Ranked, hits: Hits, values: NDArray[np.float64], cut: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -209,7 +209,7 @@ def best_rank_biased_precision(counts: LabelCounts, measure: Measure) -> NDArray
     """1 - p^min(k, relevant), the RBP of the best order of all items at hand."""
     relevant = counts.relevant(measure.rel)
     seen = relevant if measure.cutoff is None else np.minimum(relevant, measure.cutoff)
-    return 1 - measure.number("p") ** seen
+    return np.asarray(1 - measure.number("p") ** seen, dtype=np.float64)
 
 
 def largest_label(counts: LabelCounts) -> NDArray[np.float64]:

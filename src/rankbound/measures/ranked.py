@@ -27,9 +27,9 @@ TIES = ("average", "input", "docid")
 class Hits:
     """Ranks at which a relevant item can stand, one entry per rank.
 
-    Without ties these are the relevant items: ``chance`` is 1 and ``nth`` counts the relevant items up to this one. In a
-    block of tied items every order is equally likely: ``chance`` is the share of relevant items in the block, and ``nth``
-    the mean count of relevant items up to this rank given that a relevant one stands there.
+    Without ties these are the relevant items: ``chance`` is 1 and ``nth`` counts the relevant items up to this one.
+    In a block of tied items every order is equally likely: ``chance`` is the share of relevant items in the block,
+    and ``nth`` the mean count of relevant items up to this rank given that a relevant one stands there.
     """
 
     query: NDArray[np.int64]
@@ -62,8 +62,9 @@ class TiedBlocks:
 class Ranked:
     """Lists in ranked order. One sort serves all measures; what several measures need is computed once and kept.
 
-    ``ties = "average"``: a measure is the mean over all orders of tied items. ``"input"``: tied items keep the order in which
-    they came. ``"docid"``: as trec_eval does it, scores compared as 32-bit numbers and ties by item id, descending.
+    ``ties = "average"``: a measure is the mean over all orders of tied items. ``"input"``: tied items keep the order
+    in which they came. ``"docid"``: as trec_eval does it, scores compared as 32-bit numbers and ties by item id,
+    descending.
     """
 
     def __init__(self, lists: Lists, ties: str = "average", depth: int | None = None) -> None:

@@ -1,1 +1,1 @@
-"""For tests of rankbound and of what is built on it: slow oracles, and Hypothesis strategies (which need hypothesis)."""
+"""For tests of rankbound and of what is built on it: slow oracles, and strategies for Hypothesis."""

@@ -143,12 +143,12 @@ def _u(measure: Measure, labels: Sequence[float], depth: int) -> float:
     return pairs - right
 
 
-def _pair_accuracy(measure: Measure, labels: Sequence[float], depth: int) -> float:  # noqa: ARG001
+def _pair_accuracy(measure: Measure, labels: Sequence[float], depth: int) -> float:
     right, pairs = _right_order(labels, depth)
     return right / pairs if pairs else 0.0
 
 
-def _tau(measure: Measure, labels: Sequence[float], depth: int) -> float:  # noqa: ARG001
+def _tau(measure: Measure, labels: Sequence[float], depth: int) -> float:
     right, pairs = _right_order(labels, depth)
     everything = len(labels) * (len(labels) - 1) / 2
     return (2 * right - pairs) / math.sqrt(pairs * everything) if pairs else 0.0

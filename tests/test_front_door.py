@@ -1,0 +1,43 @@
+"""The public names, and what importing them costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import rankbound as rb
+
+PUBLIC = """ArgumentError Bounding Bounds Comparison DataError Distribution Evaluation FileFormatError Lists Measure
+MeasureError RankboundError __version__ bounds compare difficulty_weights distribution evaluate get_bounding losses
+parse_measure query_types""".split()
+
+
+def test_the_public_list_is_exactly_what_was_meant():
+    assert sorted(rb.__all__) == sorted(PUBLIC)
+    for name in PUBLIC:
+        assert getattr(rb, name) is not None
+    assert set(PUBLIC) <= set(dir(rb))
+    with pytest.raises(AttributeError, match="has no attribute 'evalute'"):
+        rb.evalute  # noqa: B018
+
+
+def test_the_version_stands_in_one_more_place_only():
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    assert project["version"] == rb.__version__
+
+
+def test_importing_and_evaluating_load_neither_torch_nor_numba():
+    code = """
+import sys
+import rankbound as rb
+assert not {"numpy", "polars", "scipy"} & set(sys.modules), "import rankbound must stay cheap"
+rb.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, ["nDCG", "UL2(nDCG)"])
+rb.bounds("AP", n=5, relevant=2)
+rb.distribution("nDCG", n=5, relevant=2)
+assert not {"torch", "numba", "sklearn", "lightgbm", "pandas"} & set(sys.modules), sorted(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,138 @@
+"""Lists: every constructor gives the same shape, and what does not fit is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rankbound import DataError, Lists
+from rankbound.lists import sort_within_queries
+
+
+def same(a, b):
+    np.testing.assert_array_equal(a.labels, b.labels)
+    np.testing.assert_array_equal(a.offsets, b.offsets)
+    np.testing.assert_array_equal(a.scores, b.scores)
+
+
+def test_all_constructors_agree(tmp_path):
+    plain = Lists([2, 0, 1, 0, 1], [0, 3, 5], [0.3, 0.9, 0.1, 0.2, 0.7])
+    same(plain, Lists.from_qid([2, 0, 1, 0, 1], [7, 7, 7, 8, 8], [0.3, 0.9, 0.1, 0.2, 0.7]))
+    mask = [[1, 1, 1], [1, 1, 0]]
+    same(plain, Lists.from_padded([[2, 0, 1], [0, 1, 9]], mask, [[0.3, 0.9, 0.1], [0.2, 0.7, np.nan]]))
+    frame = pl.DataFrame({"qid": [7, 7, 7, 8, 8], "label": plain.labels, "score": plain.scores})
+    same(plain, Lists.from_frame(frame))
+    same(plain, Lists.from_frame(frame.lazy()))
+    same(plain, Lists.from_frame(pd.DataFrame({n: frame[n].to_numpy() for n in frame.columns})))
+    frame.write_parquet(tmp_path / "lists.parquet")
+    frame.write_csv(tmp_path / "lists.csv")
+    same(plain, Lists.from_frame(tmp_path / "lists.parquet"))
+    same(plain, Lists.from_frame(tmp_path / "lists.csv"))
+    renamed = frame.rename({"qid": "session", "label": "clicked", "score": "model"})
+    same(plain, Lists.from_frame(renamed, qid="session", label="clicked", score="model"))
+    qrels = {"x": {"a": 2, "b": 0, "c": 1}, "y": {"a": 0, "b": 1}}
+    run = {"x": {"a": 0.3, "b": 0.9, "c": 0.1}, "y": {"a": 0.2, "b": 0.7}}
+    same(plain, Lists.from_dicts(qrels, run))
+    (tmp_path / "qrels").write_text("".join(f"{q} 0 {d} {v}\n" for q in qrels for d, v in qrels[q].items()))
+    (tmp_path / "run").write_text("".join(f"{q} Q0 {d} 1 {v} t\n" for q in run for d, v in run[q].items()))
+    same(plain, Lists.from_trec(tmp_path / "qrels", tmp_path / "run"))
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), min_size=1, max_size=40))
+@settings(max_examples=60)
+def test_rows_of_a_query_need_not_be_neighbours(rows):
+    qid, labels = (list(column) for column in zip(*rows, strict=True))
+    lists = Lists.from_qid(labels, qid, ids=np.arange(len(rows)))
+    assert lists.qids.tolist() == list(dict.fromkeys(qid))
+    for q, name in enumerate(lists.qids):
+        part = slice(lists.offsets[q], lists.offsets[q + 1])
+        assert lists.ids[part].tolist() == [i for i, other in enumerate(qid) if other == name]
+        assert lists.labels[part].tolist() == [label for label, other in zip(labels, qid, strict=True) if other == name]
+
+
+@given(st.lists(st.lists(st.integers(-5, 5), max_size=30), min_size=1, max_size=8), st.booleans())
+@settings(max_examples=80)
+def test_sorting_within_queries(queries, as_float):
+    keys = np.array([k for q in queries for k in q], dtype=float if as_float else np.int64)
+    offsets = np.concatenate(([0], np.cumsum([len(q) for q in queries])))
+    order = sort_within_queries(keys, offsets)
+    expected = [
+        lo + i for lo, q in zip(offsets, queries, strict=False) for i in sorted(range(len(q)), key=q.__getitem__)
+    ]
+    assert order.tolist() == expected
+
+
+def test_lists_cannot_be_changed():
+    given_labels = np.array([1, 0], dtype=np.int32)
+    lists = Lists(given_labels, [0, 2])
+    with pytest.raises(ValueError, match="read-only"):
+        lists.labels[0] = 5
+    with pytest.raises(AttributeError):
+        lists.labels = given_labels
+    given_labels[0] = 1  # the caller's own array stays the caller's
+    assert lists.labels.base is not None
+
+
+def test_whole_numbers_are_kept_as_integers():
+    assert Lists([1.0, 0.0], [0, 2]).labels.dtype == np.int32
+    assert Lists([True, False], [0, 2]).labels.dtype == np.int32
+    assert Lists([0.5, 1.0], [0, 2]).labels.dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([1, 0], [0, 3]), r"offsets must end with the number of items, 2, got 3"),
+        (([1, 0], [1, 2]), r"offsets must begin with 0, got \[1\]"),
+        (([1, 0], []), "offsets must begin with 0"),
+        (([1, 0], [0, 2, 1, 2]), "offsets must never decrease, got 2 then 1"),
+        (([1, 0], [0.0, 2.0]), "offsets must be 1-D integers"),
+        (([[1, 0]], [0, 2]), r"labels must be 1-D, got shape \(1, 2\)"),
+        ((["x", "y"], [0, 2]), "labels must be numbers"),
+        (([1, np.nan], [0, 2]), "labels must be finite, got nan at position 1"),
+        (([1, 2**40], [0, 2]), r"labels must be below 2\^31"),
+        (([1, 0], [0, 2], [0.1]), "scores must have 2 entries"),
+        (([1, 0], [0, 2], [0.1, np.inf]), r"scores must be finite, got inf at position 1 \(query 0\)"),
+        (([1, 0], [0, 2], ["a", "b"]), "scores must be numbers"),
+        (([1, 0], [0, 2], None, ["a"]), "ids must have 2 entries, got 1"),
+        (([1, 0], [0, 2], None, None, ["a", "b"]), "qids must have 1 entries, got 2"),
+        (([1, 0], [0, 2], None, None, None, [3]), "depths must lie between 0 and the size"),
+    ],
+)
+def test_what_does_not_fit_is_refused(arguments, message):
+    with pytest.raises(DataError, match=message):
+        Lists(*arguments)
+
+
+def test_constructors_check_shapes():
+    with pytest.raises(DataError, match="qid must have one entry per label"):
+        Lists.from_qid([1, 0], [1])
+    with pytest.raises(DataError, match="labels and mask must be 2-D of one shape"):
+        Lists.from_padded([[1, 0]], [[True]])
+    with pytest.raises(DataError, match="scores must have the shape of mask"):
+        Lists.from_padded([[1, 0]], [[True, True]], [[0.5]])
+
+
+def test_frames_are_checked(tmp_path):
+    with pytest.raises(DataError, match="no column for label"):
+        Lists.from_frame(pl.DataFrame({"qid": [1]}))
+    with pytest.raises(DataError, match="no column 'clicks' for label; the columns are qid"):
+        Lists.from_frame(pl.DataFrame({"qid": [1]}), label="clicks")
+    with pytest.raises(DataError, match="column 'label' must hold numbers"):
+        Lists.from_frame(pl.DataFrame({"qid": [1], "label": ["good"]}))
+    with pytest.raises(DataError, match="column 'label' must be filled in every row, got 1 empty"):
+        Lists.from_frame(pl.DataFrame({"qid": [1, 1], "label": [1, None]}))
+    with pytest.raises(DataError, match="no such file"):
+        Lists.from_frame(tmp_path / "nothing.csv")
+    (tmp_path / "lists.xlsx").write_text("")
+    (tmp_path / "broken.parquet").write_text("this is not parquet")
+    with pytest.raises(DataError, match=r"expected a \.parquet"):
+        Lists.from_frame(tmp_path / "lists.xlsx")
+    with pytest.raises(DataError, match="cannot be read"):
+        Lists.from_frame(tmp_path / "broken.parquet")
+    with pytest.raises(DataError, match="expected a polars or pandas frame"):
+        Lists.from_frame(42)

@@ -1,0 +1,100 @@
+"""Names of measures: parse, print, hash, aliases, and errors that help."""
+
+from __future__ import annotations
+
+import ir_measures
+import pytest
+from hypothesis import given
+
+from rankbound import Measure, MeasureError, parse_measure
+from rankbound.measures import FAMILIES
+from rankbound.testing.strategies import CATALOGUE, measures
+
+
+@given(measures())
+def test_every_name_reads_back_as_itself(measure):
+    assert parse_measure(str(measure)) == measure
+    assert hash(parse_measure(str(measure))) == hash(measure)
+    bounded = parse_measure(f"UL2({measure})")
+    assert bounded.plain == measure
+    assert parse_measure(str(bounded)) == bounded
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [
+        ("map", "AP"),
+        ("MAP", "AP"),
+        ("mrr@10", "RR@10"),
+        ("recip_rank", "RR"),
+        ("ndcg", "nDCG"),
+        ("NDCG@10", "nDCG@10"),
+        ("ndcg_cut_10", "nDCG@10"),
+        ("ndcg_cut.10", "nDCG@10"),
+        ("ndcg_burges@5", "nDCG(dcg='exp-log2')@5"),
+        ("P_5", "P@5"),
+        ("precision@5", "P@5"),
+        ("recall_100", "R@100"),
+        ("Recall@100", "R@100"),
+        ("hit_rate@3", "Success@3"),
+        ("HR@3", "Success@3"),
+        ("success_3", "Success@3"),
+        ("r_precision", "Rprec"),
+        ("map_cut_20", "AP@20"),
+        ("rbp", "RBP(gain='graded', p=0.9)"),
+        ("rbp.95", "RBP(p=0.95)"),
+        (" UL2( nDCG @ 10 ) ", "UL2(nDCG@10)"),
+        ('nDCG(dcg="exp-log2")@5', "nDCG(dcg='exp-log2')@5"),
+        ("AP(rel=1)", "AP"),
+    ],
+)
+def test_aliases(alias, name):
+    assert str(parse_measure(alias)) == name
+
+
+@pytest.mark.parametrize(
+    "name", ["nDCG@10", "AP(rel=2)@100", "RBP(p=0.9)", "nDCG(dcg='exp-log2')@5", "RR@10", "ERR@20"]
+)
+def test_our_names_are_names_of_ir_measures(name):
+    assert str(ir_measures.parse_measure(name)) == str(parse_measure(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nDGC@10", r"unknown measure 'nDGC@10'; nearest names: nDCG"),
+        ("precison@5", "nearest names: P"),
+        ("nDCG@-3", "the cutoff k must be a positive integer, got -3"),
+        ("nDCG@0", "the cutoff k must be a positive integer, got 0"),
+        ("nDCG@ten", "the cutoff k must be a positive integer, got ten"),
+        ("P", "P needs a cutoff"),
+        ("U@5", "U takes no cutoff"),
+        ("AP(p=0.5)", "AP has no parameter 'p'"),
+        ("RBP(p=1.5)", "p of RBP must be a number between 0 and 1, got 1.5"),
+        ("RBP(p='x')", "p of RBP must be a number between 0 and 1, got 'x'"),
+        ("AP(rel=0)", "rel of AP must be a positive number, got 0"),
+        ("AP(div='half')@5", "div of AP must be"),
+        ("AP(div='k')", "needs a cutoff"),
+        ("AP(variant='published')@5", "div='k' only"),
+        ("nDCG(dcg=)@5", "cannot read the parameters"),
+        ("UL2(MM(AP))", "one bounding, got two"),
+        ("", "cannot read measure ''"),
+        ("nDCG@10; import os", "cannot read measure"),
+    ],
+)
+def test_what_cannot_be_read_is_explained(name, message):
+    with pytest.raises(MeasureError, match=message):
+        parse_measure(name)
+
+
+def test_only_names_and_measures_are_measures():
+    with pytest.raises(MeasureError, match="a measure must be a name such as 'nDCG@10', got 10"):
+        parse_measure(10)
+
+
+def test_a_measure_built_by_hand_equals_the_parsed_one():
+    assert Measure("AP", 5, (("rel", 2),)) == parse_measure("AP(rel=2)@5")
+
+
+def test_the_catalogue_of_tests_has_every_family():
+    assert {measure.family for measure in CATALOGUE} == set(FAMILIES)
