@@ -185,11 +185,17 @@ def to_lists(
     qrels: Any, run: Any, *, missing: str = "ignore", judged_only: bool = False, keep_ids: bool = True
 ) -> Lists:
     """Bring judgements and a run together, whatever they come as."""
-    from rankbound.data import judged
+    from rankbound.data import judged, trec
 
     if isinstance(qrels, Mapping) and isinstance(run, Mapping):
         return judged.from_dicts(qrels, run, missing=missing, judged_only=judged_only, keep_ids=keep_ids)
+    if _is_trec(qrels) and _is_trec(run):
+        return trec.lists_from_trec(qrels, run, missing=missing, judged_only=judged_only)
     return judged.from_frames(_frame(qrels, "label"), _frame(run, "score"), missing=missing, judged_only=judged_only)
+
+
+def _is_trec(source: Any) -> bool:
+    return isinstance(source, (str, PathLike)) and not str(source).endswith((".parquet", ".csv", ".tsv"))
 
 
 def _frame(source: Any, number: str) -> pl.DataFrame:
@@ -201,6 +207,6 @@ def _frame(source: Any, number: str) -> pl.DataFrame:
     if isinstance(source, Mapping):
         rows = [(q, d, value) for q, documents in source.items() for d, value in documents.items()]
         return pl.DataFrame(rows, schema=["qid", "docid", number], orient="row")
-    if isinstance(source, (str, PathLike)) and not str(source).endswith((".parquet", ".csv", ".tsv")):
+    if _is_trec(source):
         return trec.read_qrels(source) if number == "label" else trec.read_run(source)
     return frames.rename_columns(frames.as_polars(source), {}, required=("qid", "docid", number))

@@ -22,10 +22,18 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-__all__ = ["MISSING", "from_dicts", "from_frames"]
+__all__ = ["MISSING", "DuplicateError", "from_dicts", "from_frames"]
 
 MISSING = ("ignore", "zero")
 _UNJUDGED = -1e300  # stands for "no label" while labels are being looked up
+
+
+class DuplicateError(DataError):
+    """A document occurs twice in one query; ``side`` says in which of the two, ``qrels`` or ``run``."""
+
+    def __init__(self, side: str, message: str) -> None:
+        super().__init__(f"{side}: {message}")
+        self.side = side
 
 
 def from_dicts(
@@ -96,7 +104,7 @@ def from_frames(qrels: pl.DataFrame, run: pl.DataFrame, *, missing: str = "ignor
     def not_twice(frame: str, query: NDArray[Any], doc: NDArray[Any], twice: NDArray[np.int64]) -> None:
         if len(twice):
             document, name = documents[int(doc[twice[0]])], names[int(query[twice[0]])]
-            raise DataError(f"{frame}: document {document!r} occurs more than once in query {name!r}")
+            raise DuplicateError(frame, f"document {document!r} occurs more than once in query {name!r}")
 
     key_q, key_r = query_q * len(documents) + doc_q, query_r * len(documents) + doc_r
     match, twice_q, twice_r = _match(key_q, key_r, span)

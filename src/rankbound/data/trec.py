@@ -7,7 +7,7 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from rankbound.data.files import read_bytes
-from rankbound.data.judged import from_frames
+from rankbound.data.judged import DuplicateError, from_frames
 from rankbound.errors import FileFormatError
 from rankbound.lists import Lists
 
@@ -22,45 +22,112 @@ _RUN = ("qid", "q0", "docid", "rank", "score", "tag")
 
 def read_qrels(path: str | PathLike[str]) -> pl.DataFrame:
     """A qrels file as a frame with the columns qid, docid (strings) and label (integer)."""
-    return _read(path, _QRELS, "label", int)
+    return _File(path, _QRELS, "label", int).checked()
 
 
 def read_run(path: str | PathLike[str]) -> pl.DataFrame:
     """A run file as a frame with the columns qid, docid (strings) and score; the rank column is not used."""
-    return _read(path, _RUN, "score", float)
+    return _File(path, _RUN, "score", float).checked()
 
 
 def lists_from_trec(
     qrels: str | PathLike[str], run: str | PathLike[str], *, missing: str = "ignore", judged_only: bool = False
 ) -> Lists:
     """Lists from a qrels and a run file; the policies are those of `rankbound.data.judged`."""
-    return from_frames(read_qrels(qrels), read_run(run), missing=missing, judged_only=judged_only)
-
-
-def _read(
-    path: str | PathLike[str], fields: tuple[str, ...], number: str, convert: Callable[[str], float]
-) -> pl.DataFrame:
-    """One bulk parse of a tidied copy; what that does not take is read line by line, to say what is wrong where."""
-    import polars as pl
-
-    raw = read_bytes(path)
-    kind = pl.Int64 if convert is int else pl.Float64
+    judged, ranked = _File(qrels, _QRELS, "label", int), _File(run, _RUN, "score", float)
     try:
-        frame = pl.read_csv(
-            _tidy(raw),
-            separator=" ",
-            has_header=False,
-            new_columns=list(fields),
-            columns=[fields.index(name) for name in ("qid", "docid", number)],
-            schema_overrides={name: kind if name == number else pl.String for name in fields},
-            quote_char=None,
+        return from_frames(judged.frame, ranked.frame, missing=missing, judged_only=judged_only)
+    except DuplicateError as error:  # bringing them together has found it anyway; now find the line
+        (judged if error.side == "qrels" else ranked).read_line_by_line()
+        raise
+
+
+class _File:
+    """A TREC file parsed in bulk; what a bulk parse does not take is read line by line, to say what is wrong where."""
+
+    def __init__(
+        self, path: str | PathLike[str], fields: tuple[str, ...], number: str, convert: Callable[[str], float]
+    ) -> None:
+        self.path, self.fields, self.number, self.convert = path, fields, number, convert
+        self.raw = read_bytes(path)
+        frame = self._bulk(self.raw)
+        if frame is None:
+            frame = self._bulk(_tidy(self.raw))
+        self.frame = self.read_line_by_line() if frame is None else frame
+
+    def checked(self) -> pl.DataFrame:
+        """The frame, after a look for documents that occur twice."""
+        if self.frame.select("qid", "docid").n_unique() != len(self.frame):
+            self.read_line_by_line()
+        return self.frame
+
+    def _bulk(self, text: bytes) -> pl.DataFrame | None:
+        """One parse of text with single spaces and nothing else between fields, or None if it is not like that."""
+        import polars as pl
+
+        lines = text.count(b"\n") + (not text.endswith(b"\n"))
+        if text.count(b" ") != lines * (len(self.fields) - 1):
+            return None
+        kind = pl.Int64 if self.convert is int else pl.Float64
+        try:
+            frame = pl.read_csv(
+                text,
+                separator=" ",
+                has_header=False,
+                new_columns=list(self.fields),
+                columns=[self.fields.index(name) for name in ("qid", "docid", self.number)],
+                schema_overrides={name: kind if name == self.number else pl.String for name in self.fields},
+                quote_char=None,
+            )
+        except (pl.exceptions.PolarsError, OSError):
+            return None
+        finite = self.convert is int or frame[self.number].is_finite().all()
+        has_gap = frame.null_count().sum_horizontal()[0] > 0
+        return None if has_gap or not finite or frame["qid"].str.starts_with("#").any() else frame
+
+    def read_line_by_line(self) -> pl.DataFrame:
+        """The careful way; the last field of a run, its tag, may hold spaces."""
+        import polars as pl
+
+        fields, number, convert = self.fields, self.number, self.convert
+        rows: dict[tuple[str, str], float] = {}
+        for line_number, line in enumerate(self._text().split("\n"), start=1):
+            parts = line.split(maxsplit=len(fields) - 1)
+            if not parts or line.startswith("#"):
+                continue
+            if len(parts) != len(fields) or (fields is _QRELS and len(parts[-1].split()) > 1):
+                came = f"got {len(line.split())}: {line.strip()[:100]!r}"
+                raise self._error(line_number, f"expected {len(fields)} fields ({' '.join(fields)})", came)
+            value = parts[fields.index(number)].strip()
+            try:
+                converted = convert(value)
+            except ValueError:
+                rule = f"{number} must be {'an integer' if convert is int else 'a number'}"
+                raise self._error(line_number, rule, f"got {value!r}") from None
+            if not abs(converted) < float("inf"):
+                raise self._error(line_number, f"{number} must be finite", f"got {value!r}")
+            key = (parts[0], parts[2])
+            if key in rows:
+                came = f"got {key[1]!r} again in query {key[0]!r}"
+                raise self._error(line_number, "a document must occur once per query", came)
+            rows[key] = converted
+        if not rows:
+            raise self._error(None, f"expected lines of {len(fields)} fields", "got an empty file")
+        return pl.DataFrame(
+            {"qid": [q for q, _ in rows], "docid": [d for _, d in rows], number: list(rows.values())},
+            schema_overrides={number: pl.Int64 if convert is int else pl.Float64},
         )
-    except (pl.exceptions.PolarsError, OSError):
-        return _read_line_by_line(path, raw, fields, number, convert)
-    finite = convert is int or frame[number].is_finite().all()
-    if frame.null_count().sum_horizontal()[0] or not finite or frame.select("qid", "docid").n_unique() != len(frame):
-        return _read_line_by_line(path, raw, fields, number, convert)
-    return frame
+
+    def _text(self) -> str:
+        try:
+            return self.raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line_number = self.raw.count(b"\n", 0, error.start) + 1
+            came = f"got byte {self.raw[error.start]:#04x}"
+            raise self._error(line_number, "text must be UTF-8", came) from None
+
+    def _error(self, line_number: int | None, rule: str, came: str) -> FileFormatError:
+        return FileFormatError(self.path, line_number, rule, came)
 
 
 def _tidy(raw: bytes) -> bytes:
@@ -76,44 +143,3 @@ def _tidy(raw: bytes) -> bytes:
     while b"\n\n" in raw:
         raw = raw.replace(b"\n\n", b"\n")
     return raw.strip()
-
-
-def _read_line_by_line(
-    path: str | PathLike[str], raw: bytes, fields: tuple[str, ...], number: str, convert: Callable[[str], float]
-) -> pl.DataFrame:
-    """The careful way; the last field of a run, its tag, may hold spaces."""
-    import polars as pl
-
-    rows: dict[tuple[str, str], float] = {}
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line_number = raw.count(b"\n", 0, error.start) + 1
-        raise FileFormatError(path, line_number, "text must be UTF-8", f"got byte {raw[error.start]:#04x}") from None
-    for line_number, line in enumerate(text.split("\n"), start=1):
-        parts = line.split(maxsplit=len(fields) - 1)
-        if not parts or line.startswith("#"):
-            continue
-        if len(parts) != len(fields) or (fields is _QRELS and len(parts[-1].split()) > 1):
-            names = " ".join(fields)
-            came = f"got {len(line.split())}: {line.strip()[:100]!r}"
-            raise FileFormatError(path, line_number, f"expected {len(fields)} fields ({names})", came)
-        value = parts[fields.index(number)].strip()
-        try:
-            converted = convert(value)
-        except ValueError:
-            rule = f"{number} must be {'an integer' if convert is int else 'a number'}"
-            raise FileFormatError(path, line_number, rule, f"got {value!r}") from None
-        if not abs(converted) < float("inf"):
-            raise FileFormatError(path, line_number, f"{number} must be finite", f"got {value!r}")
-        key = (parts[0], parts[2])
-        if key in rows:
-            rule = "a document must occur once per query"
-            raise FileFormatError(path, line_number, rule, f"got {key[1]!r} again in query {key[0]!r}")
-        rows[key] = converted
-    if not rows:
-        raise FileFormatError(path, None, f"expected lines of {len(fields)} fields", "got an empty file")
-    return pl.DataFrame(
-        {"qid": [q for q, _ in rows], "docid": [d for _, d in rows], number: list(rows.values())},
-        schema_overrides={number: pl.Int64 if convert is int else pl.Float64},
-    )

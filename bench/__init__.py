@@ -1,0 +1,1 @@
+"""Speed against peers: `python -m bench [part ...]`, or `make bench` for everything."""
