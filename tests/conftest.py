@@ -15,3 +15,15 @@ def data_dir() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("RANKBOUND_DATA does not point to the folder of real data sets")
     return Path(folder)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say whether the tests on real data ran, so that a green run cannot hide that they did not."""
+    counts = {}
+    for outcome in ("passed", "failed", "skipped"):
+        reports = terminalreporter.stats.get(outcome, [])
+        counts[outcome] = sum("real_data" in getattr(report, "keywords", {}) for report in reports)
+    if any(counts.values()):
+        terminalreporter.write_line(
+            "tests on real data: " + ", ".join(f"{n} {outcome}" for outcome, n in counts.items())
+        )

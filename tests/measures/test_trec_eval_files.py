@@ -6,7 +6,7 @@ import pytest
 
 import rankbound as rb
 
-pytestmark = pytest.mark.data
+pytestmark = pytest.mark.real_data
 CUTOFFS = (5, 10, 15, 20, 30, 100, 200, 500, 1000)
 CASES = {
     "out.test.aq": ("qrels.test", "results.test", 1, {}),
