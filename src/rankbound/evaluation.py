@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-__all__ = ["EMPTY", "Evaluation", "evaluate", "evaluate_lists", "to_lists"]
+__all__ = ["EMPTY", "Evaluation", "evaluate", "evaluate_lists", "to_frame", "to_lists"]
 
 EMPTY = ("skip", "zero", "one")
 
@@ -115,7 +115,9 @@ def evaluate(
     depth:
         Look only at the first ``depth`` documents of each query (trec_eval -M).
     bounds:
-        Add worst, expected and best of every measure.
+        Add worst, expected and best of every measure. They, and all bounded measures, are those of complete rankings
+        of the query's candidates: the judged documents and those of the run. A run that returns only some of them can
+        fall below the worst; one that returns nothing has a UL2 of -1.
 
     >>> qrels = {"q1": {"a": 1, "b": 0, "c": 0}, "q2": {"a": 0, "b": 1}}
     >>> run = {"q1": {"a": 0.2, "b": 0.9, "c": 0.1}, "q2": {"a": 0.1, "b": 0.8}}
@@ -191,15 +193,17 @@ def to_lists(
         return judged.from_dicts(qrels, run, missing=missing, judged_only=judged_only, keep_ids=keep_ids)
     if _is_trec(qrels) and _is_trec(run):
         return trec.lists_from_trec(qrels, run, missing=missing, judged_only=judged_only)
-    return judged.from_frames(_frame(qrels, "label"), _frame(run, "score"), missing=missing, judged_only=judged_only)
+    return judged.from_frames(
+        to_frame(qrels, "label"), to_frame(run, "score"), missing=missing, judged_only=judged_only
+    )
 
 
 def _is_trec(source: Any) -> bool:
     return isinstance(source, (str, PathLike)) and not str(source).endswith((".parquet", ".csv", ".tsv"))
 
 
-def _frame(source: Any, number: str) -> pl.DataFrame:
-    """A frame with qid, docid and the number: from a dict, a TREC file, or any frame."""
+def to_frame(source: Any, number: str) -> pl.DataFrame:
+    """A frame with qid, docid and ``number`` (label or score): from a dict, a TREC file, or any frame."""
     import polars as pl
 
     from rankbound.data import frames, trec

@@ -1,0 +1,1 @@
+"""What the numbers say: significance of differences, comparison of runs."""

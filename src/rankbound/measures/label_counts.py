@@ -69,9 +69,11 @@ class LabelCounts:
 
     @classmethod
     def from_lists(cls, lists: Lists, depth: int | None = None) -> LabelCounts:
-        """Count the labels of lists, of which at most ``depth`` items per query are ranked."""
-        depths = lists.sizes if lists.depths is None else lists.depths
-        return cls.from_labels(lists.labels, lists.offsets, depths if depth is None else np.minimum(depths, depth))
+        """Count the labels of lists, of which ``depth`` items per query can be ranked.
+
+        What one run happened to return (``lists.depths``) is no part of a query's difficulty and does not count.
+        """
+        return cls.from_labels(lists.labels, lists.offsets, None if depth is None else np.minimum(lists.sizes, depth))
 
     @classmethod
     def binary(cls, n: ArrayLike, relevant: ArrayLike, label: int = 1) -> LabelCounts:

@@ -1,0 +1,305 @@
+"""Is the difference real? Paired tests, intervals and corrections on arrays of per-query differences.
+
+Everything here takes d = (value of one system) - (value of the other), one number per query, and asks about its mean.
+Where the queries hold no evidence (all differences zero, a single query for the t test) a p-value is 1, never NaN. All
+tests are two-sided.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rankbound.errors import ArgumentError, DataError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = [
+    "WinTieLoss",
+    "bootstrap_interval",
+    "bootstrap_interval_columns",
+    "effect_size",
+    "holm",
+    "paired_t",
+    "randomization",
+    "randomization_columns",
+    "wilcoxon",
+    "win_tie_loss",
+]
+
+EXACT_RANDOMIZATION = 18  # up to this many non-zero differences all 2^n sign patterns are gone through
+EXACT_WILCOXON = 50  # up to this many the law of the rank sum is computed exactly
+_CHUNK = 1 << 17  # random numbers drawn at a time: few enough to stay in the cache
+_ROUNDING = 1e-12  # sums that differ by less than this share are equal
+
+
+def effect_size(differences: ArrayLike) -> float:
+    """Mean difference over the standard deviation of the differences (Cohen's d for pairs, d_z).
+
+    0 where all differences are zero. NaN, on purpose, where there is no standard deviation: fewer than two queries, or
+    all differences equal but not zero.
+
+    >>> round(effect_size([0.1, 0.3, 0.2]), 6)  # 0.2 / 0.1
+    2.0
+    """
+    d = _differences(differences)
+    if not d.any():
+        return 0.0
+    spread = _spread(d)
+    return float(d.mean() / spread) if spread > 0 else float("nan")
+
+
+def paired_t(differences: ArrayLike) -> float:
+    """p-value of Student's paired t test: t = mean(d) / (s / sqrt(n)) with n - 1 degrees of freedom.
+
+    1 with fewer than two queries or where all differences are zero; 0, the limit, where all are equal and not zero.
+
+    >>> round(paired_t([1.0, 2.0, 3.0]), 6)  # t = 2 sqrt(3), 2 degrees of freedom
+    0.07418
+    """
+    d = _differences(differences)
+    if len(d) < 2 or not d.any():
+        return 1.0
+    spread = _spread(d)
+    if spread == 0:
+        return 0.0
+    from scipy.special import stdtr
+
+    return float(2 * stdtr(len(d) - 1, -abs(d.mean()) / (spread / np.sqrt(len(d)))))
+
+
+def wilcoxon(differences: ArrayLike) -> float:
+    """p-value of Wilcoxon's signed-rank test; differences of zero are left out (Wilcoxon 1945).
+
+    W, the sum of the ranks of |d| over positive d, has mean S/2 and variance sum(rank^2)/4 when every sign is a coin
+    toss, S the sum of all ranks. Tied |d| share their mean rank. Up to 50 non-zero differences the law of W is exact,
+    ties included (twice a mean rank is whole, so the sums lie on a grid); beyond, it is normal without continuity
+    correction.
+
+    >>> wilcoxon([0.1, 0.2, 0.3, 0.4, 0.5])  # 2 of the 32 sign patterns are as extreme
+    0.0625
+    """
+    d = _differences(differences)
+    d = d[d != 0]
+    if len(d) == 0:
+        return 1.0
+    ranks = _mean_ranks(np.abs(d))
+    gap = abs(2 * ranks[d > 0].sum() - ranks.sum())  # |W+ - W-|
+    if len(d) > EXACT_WILCOXON:
+        from scipy.special import ndtr
+
+        return float(min(1.0, 2 * ndtr(-gap / np.sqrt((ranks**2).sum()))))
+    steps = np.rint(2 * ranks).astype(np.int64)
+    total = int(steps.sum())
+    law = np.zeros(total + 1)  # law[w]: share of sign patterns with 2 W+ = w
+    law[0] = 1.0
+    for step in steps:
+        law[step:] = 0.5 * (law[step:] + law[: total + 1 - step])
+        law[:step] *= 0.5
+    extreme = np.abs(2 * np.arange(total + 1) - total) >= np.rint(2 * gap)
+    return float(min(1.0, law[extreme].sum()))
+
+
+def randomization(differences: ArrayLike, *, resamples: int = 10_000, seed: int | np.random.Generator = 0) -> float:
+    """p-value of Fisher's randomisation (sign-flip) test of the mean: what if the systems changed places at random?
+
+    The share of the 2^n ways to flip signs that give a |mean| at least as large. Up to 18 non-zero differences all ways
+    are gone through; beyond, ``resamples`` of them are drawn and p = (1 + hits) / (1 + resamples), which is never 0
+    (Phipson and Smyth 2010).
+
+    >>> randomization([0.1, 0.2, 0.3])  # only +++ and --- are as extreme, of 8
+    0.25
+    """
+    d = _differences(differences)
+    return float(randomization_columns(d[:, None], resamples=resamples, seed=seed)[0])
+
+
+def randomization_columns(
+    differences: ArrayLike, *, resamples: int = 10_000, seed: int | np.random.Generator = 0
+) -> NDArray[np.float64]:
+    """`randomization` of many comparisons: queries x comparisons, every column tested with the same draws.
+
+    >>> randomization_columns([[0.1, 0.0], [0.2, 0.0], [0.3, 0.0]]).tolist()
+    [0.25, 1.0]
+    """
+    d = _differences(differences, ndim=2)
+    _check_resamples(resamples)
+    p = np.ones(d.shape[1])
+    drawn = []
+    for column, values in enumerate(d.T):
+        moving = values[values != 0]  # flipping a zero changes nothing
+        if len(moving) > EXACT_RANDOMIZATION:
+            drawn.append(column)
+        elif len(moving):
+            p[column] = _all_sign_flips(moving)
+    if drawn:
+        p[drawn] = _drawn_sign_flips(d[:, drawn], resamples, np.random.default_rng(seed))
+    return p
+
+
+def bootstrap_interval(
+    differences: ArrayLike,
+    *,
+    confidence: float = 0.95,
+    resamples: int = 10_000,
+    seed: int | np.random.Generator = 0,
+) -> tuple[float, float]:
+    """Bootstrap confidence interval of the mean difference, (low, high): queries drawn anew with replacement.
+
+    The bias-corrected and accelerated interval (BCa, Efron 1987): quantiles of the resampled means at levels that allow
+    for the bias (how many resampled means lie below the mean) and the skewness (from leaving out one query at a time).
+
+    One query has no spread to resample: the interval is (NaN, NaN), on purpose. All differences equal give (d, d).
+
+    >>> bootstrap_interval([0.2, 0.2, 0.2])
+    (0.2, 0.2)
+    >>> low, high = bootstrap_interval([0.1, 0.3, -0.1, 0.2, 0.4, 0.0], seed=1)
+    >>> low < 0.15 < high
+    True
+    """
+    d = _differences(differences)
+    low, high = bootstrap_interval_columns(d[:, None], confidence=confidence, resamples=resamples, seed=seed)[:, 0]
+    return float(low), float(high)
+
+
+def bootstrap_interval_columns(
+    differences: ArrayLike,
+    *,
+    confidence: float = 0.95,
+    resamples: int = 10_000,
+    seed: int | np.random.Generator = 0,
+) -> NDArray[np.float64]:
+    """`bootstrap_interval` of many comparisons: queries x comparisons resampled together, to 2 x comparisons."""
+    d = _differences(differences, ndim=2)
+    _check_resamples(resamples)
+    if not 0 < confidence < 1:
+        raise ArgumentError(f"confidence must lie between 0 and 1, got {confidence}")
+    if len(d) == 1:
+        return np.full((2, d.shape[1]), np.nan)
+    means = _resampled_means(d, resamples, np.random.default_rng(seed))
+    return np.stack([_bca(column, means[:, c], confidence) for c, column in enumerate(d.T)], axis=1)
+
+
+def holm(p_values: ArrayLike) -> NDArray[np.float64]:
+    """Holm's step-down correction (1979): the i-th smallest of m p-values times m - i + 1, made monotone, at most 1.
+
+    >>> holm([0.01, 0.04, 0.03]).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    if p.ndim != 1 or ((p < 0) | (p > 1) | np.isnan(p)).any():
+        raise ArgumentError(f"p_values must be numbers between 0 and 1 in one dimension, got {p_values!r}")
+    order = np.argsort(p, kind="stable")
+    corrected = np.empty(len(p))
+    corrected[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
+    return corrected
+
+
+@dataclass(frozen=True, slots=True)
+class WinTieLoss:
+    """On how many queries the difference is positive, zero, negative."""
+
+    wins: int
+    ties: int
+    losses: int
+
+
+def win_tie_loss(differences: ArrayLike) -> WinTieLoss:
+    """Count the queries with a positive, a zero and a negative difference.
+
+    >>> win_tie_loss([0.2, 0.0, -0.1, 0.3])
+    WinTieLoss(wins=2, ties=1, losses=1)
+    """
+    d = _differences(differences)
+    return WinTieLoss(int((d > 0).sum()), int((d == 0).sum()), int((d < 0).sum()))
+
+
+# ---- the machinery ---------------------------------------------------------------------------------------------------
+
+
+def _differences(values: ArrayLike, ndim: int = 1) -> NDArray[np.float64]:
+    d = np.asarray(values, dtype=np.float64)
+    if d.ndim != ndim or len(d) == 0:
+        raise DataError(f"differences must hold one number per query, got shape {d.shape}")
+    if not np.isfinite(d).all():
+        raise DataError("differences must be finite; leave out queries that do not count for both systems")
+    return d
+
+
+def _check_resamples(resamples: int) -> None:
+    if resamples < 1:
+        raise ArgumentError(f"resamples must be a positive integer, got {resamples}")
+
+
+def _spread(d: NDArray[np.float64]) -> float:
+    """Sample standard deviation; exactly 0 where all differences are equal or there is only one."""
+    return 0.0 if len(d) < 2 or (d == d[0]).all() else float(d.std(ddof=1))
+
+
+def _mean_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Ranks from 1, ascending; equal values share the mean of their ranks."""
+    _, code, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[code]
+
+
+def _at_least(sums: NDArray[np.float64], differences: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Flipped sums (flips x comparisons) that are no smaller than that of the differences (queries x comparisons)."""
+    slack = _ROUNDING * np.abs(differences).sum(axis=0)
+    return np.asarray(np.abs(sums) >= np.abs(differences.sum(axis=0)) - slack)
+
+
+def _all_sign_flips(d: NDArray[np.float64]) -> float:
+    sums = np.zeros(1)
+    for value in d:
+        sums = np.concatenate((sums + value, sums - value))
+    return float(_at_least(sums, d).mean())
+
+
+def _drawn_sign_flips(d: NDArray[np.float64], resamples: int, random: np.random.Generator) -> NDArray[np.float64]:
+    queries = len(d)
+    hits = np.zeros(d.shape[1])
+    for rows in _chunks(resamples, queries):
+        bits = np.unpackbits(np.frombuffer(random.bytes(-(-rows * queries // 8)), np.uint8), count=rows * queries)
+        # sum of d with flipped signs = sum(d) - 2 sum(d where flipped)
+        sums = d.sum(axis=0) - 2 * (bits.reshape(rows, queries).astype(np.float64) @ d)
+        hits += _at_least(sums, d).sum(axis=0)
+    return np.asarray((1 + hits) / (1 + resamples))
+
+
+def _resampled_means(d: NDArray[np.float64], resamples: int, random: np.random.Generator) -> NDArray[np.float64]:
+    """Means of queries drawn with replacement, resamples x comparisons."""
+    queries = len(d)
+    means = []
+    for rows in _chunks(resamples, queries):
+        drawn = random.integers(queries, size=(rows, queries), dtype=np.int32)
+        drawn = drawn.astype(np.int64) + np.arange(rows)[:, None] * queries
+        times = np.bincount(drawn.ravel(), minlength=rows * queries).reshape(rows, queries)
+        means.append(times.astype(np.float64) @ d / queries)
+    return np.concatenate(means)
+
+
+def _chunks(resamples: int, queries: int) -> list[int]:
+    """Rows to draw at a time, so that memory stays bounded whatever the number of queries."""
+    rows = max(1, _CHUNK // queries)
+    return [min(rows, resamples - start) for start in range(0, resamples, rows)]
+
+
+def _bca(d: NDArray[np.float64], means: NDArray[np.float64], confidence: float) -> NDArray[np.float64]:
+    if _spread(d) == 0:
+        return np.array([d[0], d[0]])
+    from scipy.special import ndtr, ndtri
+
+    slack = _ROUNDING * np.abs(d).mean()
+    below = (means < d.mean() - slack).mean() + 0.5 * (np.abs(means - d.mean()) <= slack).mean()
+    # one resample at least on either side, or the interval would shrink to a point
+    bias = ndtri(np.clip(below, 1 / len(means), 1 - 1 / len(means))) if len(means) > 1 else 0.0
+    # leaving out query i moves the mean by -(d_i - mean) / (n - 1); the common factor cancels
+    centred = d - d.mean()
+    skewness = (centred**3).sum() / (6 * (centred**2).sum() ** 1.5)
+    tail = (1 - confidence) / 2
+    normal = bias + ndtri(np.array([tail, 1 - tail]))
+    levels = ndtr(bias + normal / np.maximum(1 - skewness * normal, _ROUNDING))
+    return np.asarray(np.quantile(means, levels))

@@ -1,0 +1,136 @@
+"""rankbound distribution: what a random ranking of a query would score."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rankbound.cli import options, output
+from rankbound.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from rankbound.difficulty.distribution import Distribution
+
+__all__ = ["distribution"]
+
+_BINS, _WIDEST = 20, 50  # of the histogram
+
+
+class Method(StrEnum):
+    """How the law is computed."""
+
+    auto = "auto"
+    closed = "closed"
+    enumeration = "enumeration"
+    dynamic = "dynamic"
+    sampled = "sampled"
+
+
+def distribution(
+    measure: Annotated[str, typer.Argument(help="A plain measure, as nDCG@10.", metavar="MEASURE")],
+    n: Annotated[int | None, typer.Option("--n", metavar="N", help="Items of the query.")] = None,
+    relevant: Annotated[int | None, typer.Option(metavar="P", help="How many of them are relevant.")] = None,
+    labels: Annotated[str | None, typer.Option(metavar="L,L,...", help="Or the label of each item.")] = None,
+    method: Annotated[Method, typer.Option(help="auto takes the most exact one that is quick.")] = Method.auto,
+    samples: Annotated[int, typer.Option(metavar="S", help="Orders to draw, for sampled laws.")] = 300_000,
+    seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
+    informed: Annotated[
+        float, typer.Option(metavar="W", help="Chance that a relevant item wins against another; 0.5 is random.")
+    ] = 0.5,
+    quantiles: Annotated[
+        str, typer.Option(metavar="Q,Q,...", help="Shares of random orders.")
+    ] = "0.05,0.25,0.5,0.75,0.95",
+    points: Annotated[int, typer.Option(metavar="K", help="With --json: most scores to list; more are binned.")] = 1000,
+    as_json: options.Json = False,
+) -> None:
+    """The law of a measure under a random ranking: mean, spread, quantiles, and a picture.
+
+    \b
+    Examples:
+      rankbound distribution nDCG --n 15 --relevant 5
+      rankbound distribution AP --labels 2,0,1,0 --quantiles 0.5,0.99 --json
+    """
+    from rankbound.cli.bounds import parse_labels
+    from rankbound.difficulty.bounds import bounds as bounds_of
+    from rankbound.difficulty.distribution import distribution as law_of
+
+    if labels is None and (n is None or relevant is None):
+        raise ArgumentError("give --n and --relevant, or --labels")
+    if points < 1:
+        raise ArgumentError(f"points must be a whole number from 1 on, got {points}")
+    asked = _shares(quantiles)
+    given = None if labels is None else parse_labels(labels)
+    with output.working("computing the law"):
+        law = law_of(
+            measure, n=n, relevant=relevant, labels=given, method=method.value, samples=samples, seed=seed,
+            informed=informed,
+        )  # fmt: skip
+    three = bounds_of(measure, n=n, relevant=relevant, labels=given)
+    at = {f"{q:g}": float(law.quantile(q)) for q in asked}
+    if as_json:
+        scores, probabilities = _binned(law, points)
+        output.print_json(
+            {
+                "mean": law.mean,
+                "std": law.std,
+                "worst": three.worst,
+                "best": three.best,
+                "method": law.method,
+                "quantiles": at,
+                "scores": scores,
+                "probabilities": probabilities,
+            },
+            indent=None,
+        )
+        return
+    query = f"labels {labels}" if labels is not None else f"{n} items, {relevant} relevant"
+    facts = {"mean": law.mean, "std": law.std, "worst": three.worst, "best": three.best}
+    rows = [[name, output.show_number(value, digits=6)] for name, value in facts.items()]
+    rows += [[f"quantile {q}", output.show_number(value, digits=6)] for q, value in at.items()]
+    order = "a random ranking" if informed == 0.5 else f"a ranking informed to {informed:g}"
+    output.print_table(f"{measure} of {order}: {query}", ["", "value"], rows, note=f"method: {law.method}")
+    output.print_note(_picture(law))
+
+
+def _shares(text: str) -> list[float]:
+    try:
+        shares = [float(part) for part in text.split(",")]
+    except ValueError:
+        shares = [-1.0]
+    if not all(0 <= share <= 1 for share in shares):
+        raise ArgumentError(f"quantiles must be numbers from 0 to 1 with commas between, as 0.5,0.95; got {text!r}")
+    return shares
+
+
+def _binned(law: Distribution, bins: int) -> tuple[list[float], list[float]]:
+    """Scores and probabilities; neighbours taken together, at their mean, where there are more scores than bins."""
+    import numpy as np
+
+    if len(law) <= bins:
+        return law.scores.tolist(), law.probabilities.tolist()
+    width = (law.scores[-1] - law.scores[0]) / bins
+    bin_of = np.minimum(((law.scores - law.scores[0]) / width).astype(np.int64), bins - 1)
+    mass = np.bincount(bin_of, law.probabilities, minlength=bins)
+    moment = np.bincount(bin_of, law.probabilities * law.scores, minlength=bins)
+    real = mass > 0
+    return (moment[real] / mass[real]).tolist(), mass[real].tolist()
+
+
+def _picture(law: Distribution) -> str:
+    """A bar per bin, as long as its share."""
+    import numpy as np
+
+    if len(law) <= _BINS:
+        names, shares = [f"{score:.4f}" for score in law.scores], law.probabilities
+    else:
+        edges = np.linspace(law.scores[0], law.scores[-1], _BINS + 1)
+        bin_of = np.clip(np.searchsorted(edges, law.scores, side="right") - 1, 0, _BINS - 1)
+        shares = np.bincount(bin_of, law.probabilities, minlength=_BINS).astype(np.float64)
+        names = [f"{low:.4f} to {high:.4f}" for low, high in pairwise(edges)]
+    room = max(map(len, names))
+    bars = ["█" * round(_WIDEST * share / shares.max()) for share in shares]
+    rows = zip(names, shares, bars, strict=True)
+    return "\n".join(f"{name:>{room}} {share:8.4f} {bar}".rstrip() for name, share, bar in rows)

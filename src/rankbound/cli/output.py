@@ -1,0 +1,151 @@
+"""What commands print and write: JSON, tables, per-query files, and a sign of life on stderr."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from rankbound.errors import ArgumentError
+
+if TYPE_CHECKING:
+    import polars as pl
+    from rich.console import Console
+
+__all__ = [
+    "check_table_path",
+    "json_text",
+    "print_json",
+    "print_note",
+    "print_table",
+    "show_number",
+    "show_p",
+    "working",
+    "write_table",
+]
+
+_WIDE = 4000  # columns: a table is never cut, a terminal that is too narrow wraps its lines
+_TABLE_SUFFIXES = (".parquet", ".csv", ".json")
+
+
+def print_json(value: dict[str, Any], indent: int | None = 2) -> None:
+    """One JSON object on stdout."""
+    typer.echo(json_text(value, indent))
+
+
+def json_text(value: dict[str, Any], indent: int | None = 2) -> str:
+    """An object as JSON; NaN and infinity have no place in JSON and come out as null.
+
+    >>> json_text({"mean": {"AP": float("nan")}, "queries": 3}, indent=None)
+    '{"mean": {"AP": null}, "queries": 3}'
+    """
+    return json.dumps(_finite(value), indent=indent, allow_nan=False, ensure_ascii=False)
+
+
+def print_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: int = 1, note: str = ""
+) -> None:
+    """A table on stdout: the first ``text_columns`` flush left, numbers flush right, a note below."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for place, column in enumerate(columns):
+        left = place < text_columns
+        table.add_column(Text(column), justify="left" if left else "right", no_wrap=not left, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console = _console(_WIDE)
+    with console.capture() as drawn:
+        console.print(Text(title, style="bold"))
+        console.print(table)
+    # rich fills lines up with spaces, which files and terminals can do without
+    lines = [line.rstrip() for line in drawn.get().split("\n")]
+    typer.echo("\n".join(line for line in lines if line))
+    if note:
+        print_note(note)
+
+
+def print_note(text: str) -> None:
+    """A sentence on stdout, wrapped in a terminal only."""
+    from rich.text import Text
+
+    _console(None if sys.stdout.isatty() else _WIDE).print(Text(text))
+
+
+def show_number(value: float | None, digits: int = 4, sign: bool = False) -> str:
+    """A number for a table; a dash where there is none.
+
+    >>> show_number(0.25), show_number(0.25, sign=True), show_number(-1e-9), show_number(None)
+    ('0.2500', '+0.2500', '0.0000', '–')
+    """
+    if value is None or math.isnan(value):
+        return "–"
+    rounded = round(value, digits) + 0.0  # -0.0 + 0.0 is 0.0
+    return f"{rounded:+.{digits}f}" if sign else f"{rounded:.{digits}f}"
+
+
+def show_p(value: float) -> str:
+    """A p-value for a table.
+
+    >>> show_p(0.0312), show_p(0.00002)
+    ('0.0312', '<0.0001')
+    """
+    return "<0.0001" if value < 0.0001 else f"{value:.4f}"
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """A spinner on stderr while the block runs, where a person looks at it."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
+
+
+def check_table_path(path: str | None) -> None:
+    """Refuse a file that cannot be written before any work is done for it."""
+    if path is None:
+        return
+    if Path(path).suffix not in _TABLE_SUFFIXES:
+        raise ArgumentError(f"{path}: a table is written as {', '.join(_TABLE_SUFFIXES)}; choose one of these endings")
+    if Path(path).is_dir():
+        raise ArgumentError(f"{path}: is a folder, expected a file name")
+
+
+def write_table(frame: pl.DataFrame, path: str) -> None:
+    """Write a frame as parquet, csv or json (a list of rows), whole or not at all."""
+    from rankbound.data.files import atomic_write
+
+    check_table_path(path)
+    with atomic_write(path) as temporary:
+        if path.endswith(".parquet"):
+            frame.write_parquet(temporary)
+        elif path.endswith(".csv"):
+            frame.write_csv(temporary)
+        else:
+            frame.write_json(temporary)
+
+
+def _console(width: int | None) -> Console:
+    from rich.console import Console
+
+    return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _finite(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,187 @@
+"""Paired tests and intervals against scipy, statsmodels and brute force."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import sqrt
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from rankbound.analysis import significance as sg
+from rankbound.errors import ArgumentError, DataError
+
+DRAWS = [np.random.default_rng(seed).normal(0.1, 1.0, size) for seed, size in enumerate((2, 3, 7, 20, 49, 50, 51, 300))]
+small_differences = st.lists(st.integers(-4, 4).map(lambda i: i / 4), min_size=1, max_size=9)
+
+
+@pytest.mark.parametrize("d", DRAWS, ids=len)
+def test_paired_t_is_scipys(d):
+    assert sg.paired_t(d) == pytest.approx(stats.ttest_1samp(d, 0.0).pvalue, rel=1e-10)
+
+
+@pytest.mark.parametrize("d", DRAWS, ids=len)
+def test_wilcoxon_without_ties_is_scipys(d):
+    method = "exact" if len(d) <= 50 else "asymptotic"
+    assert sg.wilcoxon(d) == pytest.approx(stats.wilcoxon(d, method=method).pvalue, rel=1e-10)
+
+
+def test_wilcoxon_of_many_tied_differences_is_scipys():
+    d = np.random.default_rng(3).integers(-3, 5, 400) / 10
+    expected = stats.wilcoxon(d, zero_method="wilcox", method="asymptotic", correction=False).pvalue
+    assert sg.wilcoxon(d) == pytest.approx(expected, rel=1e-10)
+
+
+def sign_patterns(d):
+    """All ways to give the signs of the differences, as arrays of -1 and 1."""
+    return [np.array(signs) for signs in product((-1, 1), repeat=len(d))]
+
+
+@given(small_differences)
+@settings(max_examples=60, deadline=None)
+def test_wilcoxon_with_ties_and_zeros_is_the_share_of_sign_patterns(values):
+    d = np.array([v for v in values if v != 0])
+    if len(d) == 0:
+        assert sg.wilcoxon(values) == 1.0
+        return
+    ranks = stats.rankdata(np.abs(d))
+    observed = abs((ranks * np.sign(d)).sum())
+    share = np.mean([abs((ranks * signs).sum()) >= observed - 1e-9 for signs in sign_patterns(d)])
+    assert sg.wilcoxon(values) == pytest.approx(share, abs=1e-12)
+
+
+@given(small_differences)
+@settings(max_examples=60, deadline=None)
+def test_randomization_of_few_queries_is_the_share_of_sign_patterns(values):
+    d = np.array(values)
+    share = np.mean([abs((d * signs).sum()) >= abs(d.sum()) - 1e-9 for signs in sign_patterns(d)])
+    assert sg.randomization(values) == pytest.approx(share, abs=1e-12)
+
+
+def test_drawn_randomization_is_near_the_exact_one():
+    d = np.random.default_rng(5).normal(0.4, 1.0, 25)  # more than are gone through one by one
+    exact = sg._all_sign_flips(d[:18])
+    drawn = sg._drawn_sign_flips(d[:18, None], 200_000, np.random.default_rng(1))[0]
+    assert drawn == pytest.approx(exact, abs=4 * sqrt(exact * (1 - exact) / 200_000))
+    assert sg.randomization(d, seed=1) == sg.randomization(d, seed=1)
+    assert sg.randomization(d, seed=1) == pytest.approx(sg.paired_t(d), abs=0.02)
+
+
+def test_drawn_randomization_is_never_zero_and_does_not_depend_on_the_size_of_chunks(monkeypatch):
+    d = np.full(100, 0.5) + np.arange(100) / 1000
+    assert sg.randomization(d, resamples=999) == 1 / 1000
+    columns = np.random.default_rng(0).normal(0.1, 1, (64, 3))
+    whole = sg.randomization_columns(columns, resamples=500)
+    monkeypatch.setattr(sg, "_CHUNK", 64 * 8)
+    assert sg.randomization_columns(columns, resamples=500) == pytest.approx(whole, abs=0)
+
+
+def test_columns_are_tested_as_if_each_stood_alone():
+    columns = np.random.default_rng(2).normal(0.2, 1, (40, 3))
+    alone = [sg.randomization(column) for column in columns.T]
+    assert sg.randomization_columns(columns) == pytest.approx(alone, abs=0)
+    intervals = np.array([sg.bootstrap_interval(column) for column in columns.T]).T
+    assert sg.bootstrap_interval_columns(columns) == pytest.approx(intervals, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda r: r.normal(0.1, 1, 60), lambda r: r.exponential(1, 60)], ids=["even", "skewed"]
+)
+def test_bootstrap_interval_is_near_scipys_bca(make):
+    d = make(np.random.default_rng(11))
+    theirs = stats.bootstrap((d,), np.mean, n_resamples=20_000, method="BCa", rng=4).confidence_interval
+    ours = sg.bootstrap_interval(d, resamples=20_000, seed=9)
+    assert ours == pytest.approx((theirs.low, theirs.high), abs=0.02)
+
+
+def test_bootstrap_interval_is_near_that_of_student_for_many_queries():
+    d = np.random.default_rng(0).normal(0.05, 0.2, 2000)
+    half = stats.t.ppf(0.975, 1999) * d.std(ddof=1) / sqrt(2000)
+    assert sg.bootstrap_interval(d) == pytest.approx((d.mean() - half, d.mean() + half), abs=half / 20)
+
+
+def test_bootstrap_interval_covers_the_mean_as_often_as_it_says():
+    random = np.random.default_rng(8)
+    intervals = [sg.bootstrap_interval(random.exponential(1, 40), resamples=600, seed=i) for i in range(300)]
+    covered = np.mean([low <= 1.0 <= high for low, high in intervals])
+    assert 0.90 <= covered <= 0.985
+
+
+def test_bootstrap_interval_survives_extreme_skewness():
+    d = np.zeros(50)
+    d[0] = 1e6
+    low, high = sg.bootstrap_interval(d, confidence=0.9999)
+    assert 0 <= low <= d.mean() <= high
+
+
+def test_holm_is_statsmodels():
+    multitest = pytest.importorskip("statsmodels.stats.multitest")
+    p = np.random.default_rng(1).uniform(0, 0.2, 12)
+    assert sg.holm(p) == pytest.approx(multitest.multipletests(p, method="holm")[1], rel=1e-12)
+    assert sg.holm([]).tolist() == []
+
+
+def test_effect_size_is_mean_over_standard_deviation():
+    d = DRAWS[4]
+    assert sg.effect_size(d) == pytest.approx(np.mean(d) / np.std(d, ddof=1))
+
+
+@pytest.mark.parametrize("d", [[0.0], [0.0, 0.0], [0.0] * 100], ids=len)
+def test_no_difference_is_no_evidence(d):
+    assert [test(d) for test in (sg.paired_t, sg.wilcoxon, sg.randomization)] == [1.0, 1.0, 1.0]
+    assert sg.effect_size(d) == 0.0
+    if len(d) > 1:
+        assert sg.bootstrap_interval(d) == (0.0, 0.0)
+
+
+def test_one_query_is_no_evidence():
+    assert [test([0.3]) for test in (sg.paired_t, sg.wilcoxon, sg.randomization)] == [1.0, 1.0, 1.0]
+    assert np.isnan(sg.effect_size([0.3]))
+    assert np.isnan(sg.bootstrap_interval([0.3])).all()
+
+
+def test_two_queries():
+    assert sg.wilcoxon([0.1, 0.2]) == sg.randomization([0.1, 0.2]) == 0.5
+    low, high = sg.bootstrap_interval([0.1, 0.2])
+    assert 0.1 <= low < high <= 0.2
+
+
+def test_equal_differences_are_certain_for_t_and_have_no_effect_size():
+    d = [0.1] * 12  # their sum is not exactly 1.2
+    assert sg.paired_t(d) == 0.0
+    assert np.isnan(sg.effect_size(d))
+    assert sg.bootstrap_interval(d) == (0.1, 0.1)
+    assert sg.randomization(d) == 2 / 2**12
+
+
+def test_win_tie_loss_counts():
+    assert sg.win_tie_loss([1, 0, -1, 2, 0]) == sg.WinTieLoss(wins=2, ties=2, losses=1)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: sg.paired_t([]), "one number per query"),
+        (lambda: sg.wilcoxon([[1.0]]), "one number per query"),
+        (lambda: sg.randomization([float("nan")]), "must be finite"),
+    ],
+)
+def test_differences_that_cannot_be_used_are_refused(call, message):
+    with pytest.raises(DataError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: sg.bootstrap_interval([1.0, 2.0], confidence=95), "confidence must lie between 0 and 1, got 95"),
+        (lambda: sg.randomization([1.0], resamples=0), "resamples must be a positive integer, got 0"),
+        (lambda: sg.holm([0.5, 1.5]), "p_values must be"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused(call, message):
+    with pytest.raises(ArgumentError, match=message):
+        call()

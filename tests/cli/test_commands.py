@@ -1,0 +1,211 @@
+"""compare, bounds, weights and demo; help, version, and the way out."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import polars as pl
+import pytest
+
+from rankbound.cli import main
+from rankbound.cli.commands import COMMANDS
+from rankbound.difficulty import difficulty_weights
+from rankbound.evaluation import evaluate
+
+SINGLE_COMMANDS = [name for name in COMMANDS if name != "data"]
+
+
+# ---- compare ---------------------------------------------------------------------------------------------------------
+
+
+def test_compare_json(cli, files):
+    answer = cli("compare", "qrels", "run", "other", "-m", "AP", "-m", "RR", "--json").json
+    assert answer["runs"] == ["run", "other"]
+    assert (answer["queries"], answer["empty_queries"], answer["left_out_queries"]) == (3, 1, 0)
+    row = answer["differences"][0]
+    assert (row["measure"], row["baseline"], row["run"], row["queries"]) == ("AP", "run", "other", 2)
+    # q1: 1 - 7/12 up; q2: 1 - 1/2 down
+    assert row["difference"] == pytest.approx((1 - 7 / 12 - 1 / 2) / 2)
+    assert (row["wins"], row["ties"], row["losses"]) == (1, 0, 1)
+    assert {part["type"] for part in answer["by_type"]} <= {"ideal", "informative", "uninformative", "hard", "easy"}
+
+
+def test_compare_table_of_two_and_of_three_runs(cli, files):
+    (files / "third").write_text((files / "run").read_text())
+    two = cli("compare", "qrels", "run", "other")
+    assert "Difference: other − run" in two.out
+    three = cli("compare", "qrels", "run", "other", "third", "--all-pairs", "-m", "AP")
+    assert three.code == 0
+    assert "against" in three.out
+    pairs = cli("compare", "qrels", "run", "other", "third", "--all-pairs", "-m", "AP", "--json").json["differences"]
+    assert [(row["baseline"], row["run"]) for row in pairs] == [("run", "other"), ("run", "third"), ("other", "third")]
+
+
+def test_compare_writes_values_per_query(cli, files):
+    assert cli("compare", "qrels", "run", "other", "-m", "AP", "--per-query", "v.parquet", "--json").code == 0
+    frame = pl.read_parquet("v.parquet")
+    assert frame.columns == ["measure", "qid", "type", "run", "other"]
+    assert frame["run"].to_list() == [pytest.approx(7 / 12), 1.0, None]
+
+
+# ---- bounds ----------------------------------------------------------------------------------------------------------
+
+
+def test_bounds(cli):
+    answer = cli("bounds", "AP", "--n", 3, "--relevant", 2, "--json").json
+    assert answer == pytest.approx({"worst": 7 / 12, "expected": 29 / 36, "best": 1.0})
+    assert cli("bounds", "P@2", "--labels", "0,2,0,1", "--json").json == {"worst": 0.0, "expected": 0.5, "best": 1.0}
+    assert "0.805556" in cli("bounds", "AP", "--n", 3, "--relevant", 2).out
+
+
+# ---- weights ---------------------------------------------------------------------------------------------------------
+
+LETOR = "2 qid:7 1:0.5 #docid = a\n0 qid:7 1:0.1 #docid = b\n1 qid:9 1:0.3 #docid = c\n1 qid:9 1:0.3 #docid = d\n"
+EXPECTED = difficulty_weights([2, 0, 1, 1], [7, 7, 9, 9])
+
+
+@pytest.fixture
+def labelled(files):
+    """One small data set in three formats."""
+    (files / "letor.txt").write_text(LETOR)
+    (files / "judged").write_text("7 0 a 2\n7 0 b 0\n9 0 c 1\n9 0 d 1\n")
+    pl.DataFrame({"qid": [7, 7, 9, 9], "label": [2, 0, 1, 1]}).write_csv("data.csv")
+    return files
+
+
+@pytest.mark.parametrize("name", ["letor.txt", "judged", "data.csv"])
+def test_weights_of_every_format(cli, labelled, name):
+    answer = cli("weights", name, "--json").json
+    assert answer["weights"] == pytest.approx(EXPECTED.tolist())
+    assert [str(qid) for qid in answer["qid"]] == ["7", "9"]
+    assert (answer["queries"], answer["rows"]) == (2, 4)
+    lines = cli("weights", name).out.splitlines()
+    assert [line.split("\t")[0] for line in lines] == ["7", "9"]
+
+
+def test_weights_per_row_as_text_and_table(cli, labelled):
+    assert cli("weights", "letor.txt", "--per", "row", "-o", "w.txt").code == 0
+    assert np.loadtxt("w.txt") == pytest.approx(np.repeat(EXPECTED, 2))
+    answer = cli("weights", "letor.txt", "--normalize", "-o", "w.csv", "--json").json
+    assert "weights" not in answer
+    assert pl.read_csv("w.csv")["weight"].to_list() == [1.0, 0.0]
+
+
+def test_weights_per_row_need_the_order_of_the_file(cli, labelled):
+    lines = LETOR.splitlines(keepends=True)
+    (labelled / "mixed.txt").write_text("".join(lines[i] for i in (0, 2, 1, 3)))
+    assert cli("weights", "mixed.txt", "--json").code == 0
+    answer = cli("weights", "mixed.txt", "--per", "row", "-o", "w.txt")
+    assert answer.code == 2
+    assert "rows of a query must be neighbours" in answer.err
+    assert not (labelled / "w.txt").exists()
+
+
+def test_weights_from_standard_input(shell, labelled):
+    answer = shell("weights", "-", "--format", "letor", "--json", stdin=LETOR.encode())
+    assert answer.json["weights"] == pytest.approx(EXPECTED.tolist())
+
+
+# ---- demo ------------------------------------------------------------------------------------------------------------
+
+
+def test_demo_shows_what_the_files_hold(cli, tmp_path):
+    start = time.perf_counter()
+    answer = cli("demo", "-o", tmp_path / "new")
+    assert time.perf_counter() - start < 10
+    assert answer.code == 0, answer.err
+    assert "What one sees" in answer.out
+    names = {"qrels.txt", "steady.run.txt", "flattered.run.txt", "per_query.csv", "summary.json"}
+    assert {file.name for file in (tmp_path / "new").iterdir()} == names
+    summary = json.loads((tmp_path / "new" / "summary.json").read_text())
+    for ranker, mean in summary["mean"].items():
+        found = evaluate(tmp_path / "new" / "qrels.txt", tmp_path / "new" / f"{ranker}.run.txt", list(mean)).mean()
+        assert found == pytest.approx(mean, abs=1e-9)
+    # the point of it: plain values are near each other, bounded ones are not
+    steady, weak = summary["mean"]["steady"], summary["mean"]["flattered"]
+    assert weak["nDCG@10"] > 0.8 * steady["nDCG@10"]
+    assert weak["UL2(nDCG@10)"] < 0.4 * steady["UL2(nDCG@10)"]
+    assert summary["random_order"]["UL2(nDCG@10)"] == pytest.approx(0, abs=1e-9)
+    kept = pl.read_csv(tmp_path / "new" / "per_query.csv")
+    assert kept["run"].unique().sort().to_list() == ["flattered", "steady"]
+
+
+def test_demo_json_is_its_summary(cli, tmp_path):
+    answer = cli("demo", "-o", tmp_path, "--queries", 20, "--seed", 3, "--json").json
+    assert answer == json.loads((tmp_path / "summary.json").read_text())
+    assert answer["queries"] == 20
+
+
+# ---- help, version, and the way out ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SINGLE_COMMANDS)
+def test_every_command_has_help_with_an_example_and_json(cli, name):
+    answer = cli(name, "--help")
+    assert answer.code == 0
+    assert f"rankbound {name}" in answer.out
+    assert "Example" in answer.out
+    assert "--json" in answer.out
+
+
+def test_overview_names_every_command(cli):
+    for arguments in ([], ["--help"], ["-h"]):
+        answer = cli(*arguments)
+        assert answer.code == 0
+        for name, command in COMMANDS.items():
+            assert name in answer.out
+            assert command.summary in answer.out
+
+
+def test_version(cli):
+    assert cli("--version").out.startswith("rankbound 0")
+
+
+def test_overview_imports_nothing_heavy():
+    code = "import sys; from rankbound.cli.main import run; run(['--help']); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"numpy", "scipy", "polars", "torch", "numba"} & set(done.stderr.split())
+
+
+def test_overview_is_no_slower_than_three_imports_of_numpy():
+    def seconds(code):
+        times = []
+        for _ in range(5):
+            start = time.perf_counter()
+            subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    assert seconds("from rankbound.cli.main import run; run(['--help'])") <= 3 * seconds("import numpy")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes of POSIX")
+@pytest.mark.parametrize("arguments", ["weights qrels", "evaluate qrels run --json", "evaluate qrels run"])
+def test_a_reader_that_goes_away_ends_the_command_quietly(files, arguments):
+    reader, writer = os.pipe()
+    os.close(reader)
+    code = "import sys; from rankbound.cli.main import run; sys.exit(run())"
+    done = subprocess.run([sys.executable, "-c", code, *arguments.split()], stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (main.BROKEN_PIPE, b"")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_an_interrupt_ends_the_command_quietly(files):
+    code = "import sys; from rankbound.cli.main import run; sys.exit(run())"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "evaluate", "qrels", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    time.sleep(2)  # until it waits for standard input
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate(timeout=30)
+    assert (process.returncode, out, error) == (main.INTERRUPTED, b"", b"")

@@ -1,0 +1,131 @@
+"""rankbound evaluate."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from math import log2
+
+import polars as pl
+import pytest
+
+from rankbound.evaluation import evaluate
+
+NDCG_Q1 = (2 / log2(3) + 1 / log2(4)) / (2 + 1 / log2(3))
+
+
+def test_json_of_one_run_is_flat_and_keyed_by_the_names_given(cli, files):
+    answer = cli("evaluate", "qrels", "run", "-m", "ndcg_cut_10", "-m", "AP", "-m", "UL2(AP)", "--json").json
+    assert list(answer["mean"]) == ["ndcg_cut_10", "AP", "UL2(AP)"]
+    assert answer["mean"]["ndcg_cut_10"] == pytest.approx((NDCG_Q1 + 1) / 2)
+    assert answer["mean"]["AP"] == pytest.approx(((1 / 2 + 2 / 3) / 2 + 1) / 2)
+    assert (answer["queries"], answer["empty_queries"]) == (3, 1)
+    assert (answer["missing_queries"], answer["unjudged_queries"]) == (1, 1)
+    assert answer["counted_queries"] == {"ndcg_cut_10": 2, "AP": 2, "UL2(AP)": 2}
+
+
+def test_json_of_several_runs_has_the_same_object_for_each(cli, files):
+    answer = cli("evaluate", "qrels", "run", "other", "-m", "AP", "--json").json
+    assert answer["runs"]["run"] == cli("evaluate", "qrels", "run", "-m", "AP", "--json").json
+    assert list(answer["runs"]) == ["run", "other"]
+
+
+def test_a_mean_over_no_query_is_null(cli, files):
+    (files / "nothing").write_text("q1 0 a 0\n")
+    answer = cli("evaluate", "nothing", "run", "-m", "AP", "--json").json
+    assert answer["mean"] == {"AP": None}
+    assert answer["empty_queries"] == 1
+    assert "–" in cli("evaluate", "nothing", "run", "-m", "AP").out
+
+
+@pytest.mark.parametrize(
+    ("flags", "options"),
+    [
+        (["--ties", "docid"], {"ties": "docid"}),
+        (["--empty", "one"], {"empty": "one"}),
+        (["--missing", "zero"], {"missing": "zero"}),
+        (["-c"], {"missing": "zero"}),
+        (["--judged-only", "--depth", "2"], {"judged_only": True, "depth": 2}),
+    ],
+)
+def test_policies_reach_the_library(cli, files, flags, options):
+    answer = cli("evaluate", "qrels", "run", "-m", "nDCG", "-m", "AP", *flags, "--json").json
+    assert answer["mean"] == evaluate("qrels", "run", ["nDCG", "AP"], **options).mean()
+
+
+def test_table_shows_means_and_counts_and_is_not_cut(cli, files):
+    long = files / ("r" * 150)
+    (files / "run").rename(long)
+    answer = cli("evaluate", "qrels", long.name)
+    assert "UL2(nDCG@10)" in answer.out
+    assert long.name in answer.out
+    assert (
+        "3 queries; 1 empty for some measure (left out of its mean); 1 judged but not in the run (ignored)"
+        in answer.out
+    )
+    assert all(line == line.rstrip() for line in answer.out.splitlines())
+    both = cli("evaluate", "qrels", long.name, "other")
+    assert any(line.split()[:1] == ["other"] for line in both.out.splitlines())
+
+
+def test_bounds_are_added(cli, files):
+    answer = cli("evaluate", "qrels", "run", "-m", "AP", "-m", "MM(AP)", "--bounds", "--json").json
+    assert answer["bounds"]["AP"]["worst"] == pytest.approx(((1 / 2 + 2 / 3) / 2 + 1 / 2) / 2)
+    assert answer["bounds"]["AP"]["best"] == 1.0
+    assert "expected" in cli("evaluate", "qrels", "run", "-m", "AP", "--bounds").out
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "json"])
+def test_values_per_query_are_written(cli, files, ending):
+    path = files / "new folder" / f"values.{ending}"
+    assert cli("evaluate", "qrels", "run", "-m", "AP", "-m", "nDCG@10", "--per-query", path).code == 0
+    frame = getattr(pl, f"read_{ending}")(path)
+    assert frame.columns == ["qid", "AP", "nDCG@10"]
+    assert dict(zip(frame["qid"], frame["AP"], strict=True)) == {"q1": pytest.approx(7 / 12), "q2": 1.0, "q3": None}
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_values_per_query_of_several_runs_say_which_run(cli, files):
+    assert cli("evaluate", "qrels", "run", "other", "-m", "AP", "--per-query", "values.csv", "--json").code == 0
+    assert pl.read_csv("values.csv")["run"].to_list() == ["run"] * 3 + ["other"] * 3
+
+
+def test_compressed_files_are_read(cli, files):
+    zstandard = pytest.importorskip("zstandard")
+    (files / "qrels.gz").write_bytes(gzip.compress((files / "qrels").read_bytes()))
+    (files / "run.zst").write_bytes(zstandard.ZstdCompressor().compress((files / "run").read_bytes()))
+    plain = cli("evaluate", "qrels", "run", "--json").json
+    assert cli("evaluate", "qrels.gz", "run.zst", "--json").json == plain
+
+
+def test_frames_are_read(cli, files):
+    pl.DataFrame({"qid": ["q1", "q1"], "docid": ["a", "b"], "label": [0, 1]}).write_parquet("judged.parquet")
+    pl.DataFrame({"qid": ["q1", "q1"], "docid": ["a", "b"], "score": [2, 1]}).write_csv("run.csv")
+    assert cli("evaluate", "judged.parquet", "run.csv", "-m", "RR", "--json").json["mean"] == {"RR": 0.5}
+
+
+def test_standard_input_in_a_process_of_its_own(shell, files):
+    answer = shell("evaluate", "qrels", "-", "-m", "AP", "--json", stdin=gzip.compress((files / "run").read_bytes()))
+    assert answer.json["mean"]["AP"] == pytest.approx((7 / 12 + 1) / 2)
+    assert answer.err == ""
+
+
+def test_nothing_but_the_object_is_on_stdout(shell, files):
+    answer = shell("evaluate", "qrels", "run", "other", "--json", "--per-query", "v.csv", cwd=files)
+    assert json.loads(answer.out)
+    assert (answer.code, answer.err) == (0, "")
+
+
+@pytest.mark.real_data
+def test_trec_evals_own_files(cli, data_dir):
+    folder = data_dir / "trec-eval-test"
+    expected = {}
+    for line in (folder / "out.test").read_text().splitlines():
+        name, query, value = line.split()
+        if query == "all":
+            expected[name] = value
+    names = {"map": "map", "recip_rank": "recip_rank", "P_5": "P_5", "P_1000": "P_1000", "Rprec": "Rprec"}
+    flags = [part for name in names for part in ("-m", name)]
+    answer = cli("evaluate", folder / "qrels.test", folder / "results.test", *flags, "--ties", "docid", "--json").json
+    for name in names:
+        assert answer["mean"][name] == pytest.approx(float(expected[name]), abs=5.1e-5), name
