@@ -1,0 +1,73 @@
+"""Every example in the README and the docs runs, and prints what the page says.
+
+To refresh the printed output after a change: `python tests/test_readme.py`, then read the diff.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"```(console|python)\n(.*?)```", re.DOTALL)
+
+
+def run_page(text: str, folder: Path) -> str:
+    """The page as it would be with the output that its examples print now."""
+    names: dict[str, object] = {}
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+
+    def console(block: str) -> str:
+        lines = []
+        for command in (line[2:] for line in block.splitlines() if line.startswith("$ ")):
+            done = subprocess.run(command, shell=True, cwd=folder, env=environment, capture_output=True, text=True)
+            assert done.returncode == 0, f"{command}\n{done.stderr}"
+            lines += [f"$ {command}", *done.stdout.rstrip("\n").splitlines()]
+        return "\n".join(line.rstrip() for line in lines)
+
+    def session(block: str) -> str:
+        lines = []
+        for statement in re.findall(r"^>>> (.*(?:\n\.\.\. .*)*)", block, re.MULTILINE):
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                exec(compile(statement.replace("\n... ", "\n") + "\n", "<page>", "single"), names)
+            lines += [f">>> {statement}", *printed.getvalue().rstrip("\n").splitlines()]
+        return "\n".join(line.rstrip() for line in lines)
+
+    def fresh(match: re.Match[str]) -> str:
+        kind, block = match.groups()
+        if kind == "console":
+            body = console(block)
+        elif ">>> " in block:
+            body = session(block)
+        else:  # a script: it must run, and what it prints is not shown
+            with contextlib.redirect_stdout(io.StringIO()):
+                exec(compile(block, "<page>", "exec"), names)
+            return match.group()
+        return f"```{kind}\n{body}\n```"
+
+    return BLOCK.sub(fresh, text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_examples_print_what_the_page_says(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = page.read_text()
+    assert run_page(text, tmp_path) == text
+
+
+if __name__ == "__main__":
+    scratch = ROOT / ".readme-scratch"
+    for changed in PAGES:
+        scratch.mkdir(exist_ok=True)
+        changed.write_text(run_page(changed.read_text(), scratch))
+        shutil.rmtree(scratch)
