@@ -120,8 +120,3 @@ def _start_up() -> list[Row]:
         {"help": start(str(script), "--help"), "numpy": start(sys.executable, "-c", "import numpy")}, turns=9
     )
     return [row("rankbound --help", times["help"], "python -c 'import numpy'", times["numpy"], 1 / 3)]
-
-
-if __name__ == "__main__":
-    for line in run():
-        print(line)

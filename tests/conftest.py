@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give the run a cache folder of its own, shared by its workers: no test sees or leaves anything at home."""
+    if not hasattr(config, "workerinput"):
+        config.rankbound_cache = tempfile.mkdtemp(prefix="rankbound-tests-")
+        os.environ["RANKBOUND_CACHE"] = config.rankbound_cache
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove it again."""
+    if hasattr(config, "rankbound_cache"):
+        shutil.rmtree(config.rankbound_cache, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -6,29 +6,28 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankbound.data.files import open_bytes, read_bytes
+from rankbound.data.chunks import StrPath, line_chunks
+from rankbound.data.files import read_bytes
+from rankbound.data.growing import GrowingTable
 from rankbound.data.letor_text import Block, BlockParser
 from rankbound.errors import DataError, FileFormatError
 from rankbound.lists import Lists
 
-__all__ = ["LABELS", "LetorData", "StrPath", "group_file", "read_groups", "read_letor"]
+__all__ = ["LABELS", "LetorData", "group_file", "read_groups", "read_letor"]
 
-StrPath: TypeAlias = str | PathLike[str]
 LABELS = (-1.0, 31.0)  # -1 is LETOR's "not judged"; above 31 a gain of 2^label - 1 is no longer a sensible number
-_CHUNK = 4 << 20
 
 
 @dataclass(frozen=True, eq=False)
 class LetorData:
     """Queries with a vector of features for every document.
 
-    ``features`` has one float32 row per item of ``lists``; a feature that a file leaves out is 0, NULL is NaN. ``notes``
-    are remarks for the user about what the reader had to do.
+    ``features`` has one float32 row per item of ``lists``; a feature that a file leaves out is 0, NULL is NaN.
+    ``notes`` are remarks for the user about what the reader had to do.
     """
 
     lists: Lists
@@ -66,8 +65,8 @@ def read_letor(
     Parameters
     ----------
     path:
-        Lines ``label qid:q index:value ... # comment``. Comments become document ids: what follows ``docid =``, else the
-        first word.
+        Lines ``label qid:q index:value ... # comment``. Comments become document ids: what follows ``docid =``,
+        else the first word.
     groups:
         For a file without qids: LightGBM's file of group sizes, one per line. Not given, it is looked for beside the
         file under its name plus ``.query``. Queries are then numbered 0, 1, 2, ...
@@ -77,7 +76,7 @@ def read_letor(
     Rows of a query that are not neighbours are brought together, with a note in the result.
     """
     paths = [path] if isinstance(path, (str, PathLike)) else list(path)
-    features = _Rows()
+    features = GrowingTable(np.float32)
     labels, qids, ids = [], [], []
     for one in paths:
         rows, numbered = 0, True
@@ -95,9 +94,9 @@ def read_letor(
         if not numbered:
             first = int(qids[-1].max()) + 1 if qids else 0
             qids.append(first + _queries_of_groups(one, rows, groups))
-    all_ids = np.concatenate(ids)
+    names = np.concatenate(ids)
     return _assembled(
-        np.concatenate(labels), np.concatenate(qids), all_ids if all_ids.itemsize else None, features.finish()
+        np.concatenate(labels), np.concatenate(qids), names if (names != "").any() else None, features.finish()
     )
 
 
@@ -128,18 +127,10 @@ def read_groups(path: StrPath) -> NDArray[np.int64]:
 
 def _blocks(path: StrPath, label_range: tuple[float, float]) -> Iterator[Block]:
     parser = BlockParser(path, label_range)
-    line, rest = 1, b""
-    with open_bytes(path) as stream:
-        while True:
-            came = stream.read(_CHUNK)
-            text = rest + came
-            cut = text.rfind(b"\n") + 1 if came else len(text)
-            whole, rest = text[:cut], text[cut:]
-            if whole and (block := parser.parse(whole.removeprefix(b"\xef\xbb\xbf") if line == 1 else whole, line)):
-                yield block
-            line += whole.count(b"\n")
-            if not came:
-                return
+    for line, text in line_chunks(path):
+        block = parser.parse(text, line)
+        if block is not None:
+            yield block
 
 
 def _queries_of_groups(path: StrPath, rows: int, groups: StrPath | None) -> NDArray[np.int64]:
@@ -151,29 +142,6 @@ def _queries_of_groups(path: StrPath, rows: int, groups: StrPath | None) -> NDAr
     if sizes.sum() != rows:
         raise DataError(f"{where}: group sizes must add up to the rows of {path}, {rows}, got {sizes.sum()}")
     return np.repeat(np.arange(len(sizes)), sizes)
-
-
-class _Rows:
-    """Rows of features that arrive block by block, in one array that grows in place."""
-
-    def __init__(self) -> None:
-        self._table = np.empty((0, 0), np.float32)
-        self._used = 0
-
-    def append(self, block: NDArray[np.float32]) -> None:
-        rows, width = self._used + len(block), max(self._table.shape[1], block.shape[1])
-        if width > self._table.shape[1]:  # as a rule only once, at the first block
-            wider = np.zeros((len(self._table), width), np.float32)
-            wider[:, : self._table.shape[1]] = self._table
-            self._table = wider
-        if rows > len(self._table):  # realloc: the new rows are zero and the old ones need not be copied
-            self._table.resize((max(rows, len(self._table) * 5 // 4), width), refcheck=False)
-        self._table[self._used : rows, : block.shape[1]] = block
-        self._used = rows
-
-    def finish(self) -> NDArray[np.float32]:
-        self._table.resize((self._used, self._table.shape[1]), refcheck=False)
-        return self._table
 
 
 def _assembled(

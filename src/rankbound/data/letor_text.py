@@ -1,21 +1,21 @@
 """LETOR and SVMlight lines to numbers, one block of lines at a time.
 
-A block goes the fast way: every separator becomes a line break, polars parses all numbers at once as a single column, and
-NumPy checks that labels, qids, indices and values stand where they must. A block that does not fit, for whatever reason, is
-read again line by line, which either succeeds (unusual but valid spacing) or names the first bad line.
+A block goes the fast way: every separator becomes a line break, polars parses all numbers at once as a single column,
+and NumPy checks that labels, qids, indices and values stand where they must. A block that does not fit, for whatever
+reason, is read again line by line, which either succeeds (unusual but valid) or names the first bad line.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from os import PathLike
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from rankbound.data.chunks import StrPath
 from rankbound.errors import FileFormatError
 
 __all__ = ["WIDEST", "Block", "BlockParser"]
@@ -24,6 +24,7 @@ WIDEST = 65_536  # features are dense: one stray index of 10^9 must not ask for 
 _NEWLINE, _SPACE, _COLON = 10, 32, 58
 _QID = np.frombuffer(b"qid:", np.uint8)
 _DOCUMENT = re.compile(r"docid\s*=\s*(\S+)")
+_LARGEST = float(np.finfo(np.float32).max)
 _EXACT = 2.0**53  # whole numbers up to here survive a float64
 
 
@@ -41,7 +42,7 @@ class Block:
 class BlockParser:
     """Parses the blocks of one file; remembers what earlier blocks taught about it."""
 
-    path: str | PathLike[str]
+    path: StrPath
     label_range: tuple[float, float]
     has_qid: bool | None = None  # known from the first row on
     has_null: bool = False
@@ -56,7 +57,7 @@ class BlockParser:
             body = b"\n".join(part[0].rstrip() for part in parts)
             ids = np.array([_document(part[2]) for part in parts], dtype=np.str_)
         body = _tidy_ends(body)
-        if not body.strip():
+        if body.isspace():
             return None
         block = self._fast(body) or self._fast(_tidy(body)) or self._slowly(text, first_line)
         self.has_qid = block.qids is not None
@@ -74,7 +75,7 @@ class BlockParser:
         ends = np.flatnonzero(kinds == _NEWLINE)
         heads = np.concatenate(([0], ends[:-1] + 1))  # separator behind each line's label
         has_qid = _is_qid(data, separators[heads])
-        if has_qid is None or has_qid != (has_qid if self.has_qid is None else self.has_qid):
+        if has_qid is None or self.has_qid not in (None, has_qid):
             return None
         if has_qid:  # "qid:17" becomes the number "000017", so that a line holds label, qid, index, value, index, ...
             data[separators[heads, None] + np.arange(1, 5)] = ord("0")
@@ -109,7 +110,7 @@ class BlockParser:
                 schema={"number": pl.Float64},
                 null_values=["NULL"] if self.has_null else None,
             )
-        except pl.exceptions.ComputeError:
+        except (pl.exceptions.PolarsError, OSError):  # OSError: polars takes some garbage for a compressed file
             if self.has_null or b"NULL" not in lines:
                 return None
             self.has_null = True
@@ -169,7 +170,7 @@ class BlockParser:
             if indices and int(index) <= indices[-1]:
                 raise self._error(line, "feature indices must increase", f"got {index} after {indices[-1]}")
             number = float("nan") if value == "NULL" else _float(value)
-            if number is None or abs(number) > np.finfo(np.float32).max:
+            if number is None or abs(number) > _LARGEST:
                 raise self._error(line, "a feature value must be a finite number or NULL", f"got {_short(field)}")
             indices.append(int(index))
             values.append(number)
@@ -232,7 +233,7 @@ def _single(values: NDArray[np.float64]) -> NDArray[np.float32]:
 
 
 def _tidy_ends(text: bytes) -> bytes:
-    """The lines without trailing blanks or carriage returns where the first line has them, and with a last line break."""
+    """The lines without blanks or carriage returns at their ends, if the first has them, and with a last line break."""
     if not text.endswith(b"\n"):
         text += b"\n"
     first = text.find(b"\n")

@@ -1,0 +1,298 @@
+"""rankbound data: the data sets that are known, where they are, and what is in them."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rankbound.cli import options, output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rankbound.data.catalogue import Entry
+    from rankbound.data.download import Progress
+
+__all__ = ["app"]
+
+app = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help="Data sets: list, get, describe, verify.")
+
+
+@app.command("list")
+def list_sets(as_json: options.Json = False) -> None:
+    """The data sets that are known by name, and whether they are here.
+
+    \b
+    Example:
+      rankbound data list
+    """
+    from rankbound.data.catalogue import known_sets
+    from rankbound.data.obtain import present_files
+
+    here = {entry.name: present_files(entry) is not None for entry in known_sets().values()}
+    if as_json:
+        output.print_json({"sets": [_summary(entry) | {"here": here[entry.name]} for entry in known_sets().values()]})
+        return
+    rows = [
+        [entry.name, "yes" if here[entry.name] else "no", entry.kind, _how(entry), _counts(entry), entry.title]
+        for entry in known_sets().values()
+    ]
+    note = "Sets are looked for in RANKBOUND_DATA and in the cache. manual: rankbound data get NAME says what to do."
+    output.print_table("data sets", ["name", "here", "kind", "get", "counts", "title"], rows, text_columns=6, note=note)
+
+
+@app.command("get")
+def get_set(
+    name: Annotated[str, typer.Argument(help="A data set, as data list names it.", metavar="NAME")],
+    as_json: options.Json = False,
+) -> None:
+    """Find the files of a data set, or download them into the cache.
+
+    \b
+    Example:
+      rankbound data get ml-latest-small
+    """
+    from rankbound.data.catalogue import find_entry
+    from rankbound.data.obtain import obtain, present_files
+
+    entry = find_entry(name)
+    before = present_files(entry)
+    with _download_bars() as bars:
+        files = obtain(entry, bars)
+    if as_json:
+        output.print_json({"name": name, "downloaded": before is None, "files": [str(file) for file in files]})
+        return
+    output.print_table(f"{name}: {entry.title}", ["file"], [[str(file)] for file in files])
+    output.print_note(f"Licence: {entry.licence}\nCite: {entry.citation}")
+
+
+@app.command("describe")
+def describe_set(
+    target: Annotated[str, typer.Argument(help="A data set's name, or a file or folder.", metavar="NAME|PATH")],
+    plot: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Draw the histograms into an .html, .svg, .png or .pdf file.")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Counts, labels, sizes of lists, and how hard the queries are.
+
+    The expected nDCG of a query is what a random ranking scores. A query is uninformative if all rankings of it score
+    the same. For users with choices but no lists, lists with one negative item per choice are assumed.
+
+    \b
+    Example:
+      rankbound data describe mq2008
+      rankbound data describe train.txt.gz --json
+    """
+    if plot is not None:
+        _check_plot(plot)
+    with output.working(f"reading {target} ..."):
+        found = _described(target)
+    if plot is not None:
+        _draw(found, plot)
+    if as_json:
+        output.print_json({"name": target} | found)
+    else:
+        _print_description(target, found)
+
+
+@app.command("verify")
+def verify_sets(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Data sets; all that are here if none is named.", metavar="[NAME...]")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Compare the files that are here with their checksums; exit code 2 if one is wrong or a named set lacks one.
+
+    \b
+    Example:
+      rankbound data verify mq2008
+    """
+    from rankbound.data.catalogue import find_entry, known_sets
+    from rankbound.data.obtain import check, present_files
+    from rankbound.errors import DataError
+
+    chosen = [find_entry(name) for name in names or ()]
+    chosen = chosen or [entry for entry in known_sets().values() if present_files(entry) is not None]
+    with output.working("computing checksums ..."):
+        states = {entry.name: check(entry) for entry in chosen}
+    flat = [(name, state) for name, found in states.items() for state in found]
+    if as_json:
+        files = [
+            {"set": name, "file": s.path, "state": s.state, "sha256": s.sha256, "expected": s.expected}
+            for name, s in flat
+        ]
+        output.print_json({"files": files})
+    else:
+        rows = [[name, s.path, s.state, s.sha256 or "–"] for name, s in flat]
+        note = "sha256 of the content, decompressed. unknown: there is nothing to compare with."
+        output.print_table("checksums", ["set", "file", "state", "sha256"], rows, text_columns=4, note=note)
+    bad = [f"{s.place}: wrong checksum, expected {s.expected}, got {s.sha256}" for _, s in flat if s.state == "wrong"]
+    bad += [f"{entry.name}: is not here" for entry in chosen if present_files(entry) is None]
+    if bad:
+        raise DataError("; ".join(bad))
+
+
+# ---- description -----------------------------------------------------------------------------------------------------
+
+
+def _described(target: str) -> dict[str, Any]:
+    from rankbound.data.catalogue import find_entry, known_sets
+    from rankbound.data.describe import describe, read_any
+    from rankbound.data.sets import load_set
+
+    known = target in known_sets()
+    if not known and not Path(target).exists() and not set(target) & set("./\\"):
+        find_entry(target)  # says which names are near
+    data = load_set(target) if known else read_any(target)
+    extra = _difficulty(data)
+    return describe(data) | ({"difficulty": extra} if extra is not None else {})
+
+
+def _difficulty(data: Any) -> dict[str, Any] | None:
+    """Histogram of the expected nDCG over queries that say something, and the share of those that do not."""
+    import numpy as np
+
+    from rankbound.difficulty import bounds_of
+    from rankbound.measures import LabelCounts, parse_measure
+
+    lists = getattr(data, "lists", data)
+    if hasattr(data, "per_user"):
+        chosen = data.per_user[data.per_user > 0]
+        counts = LabelCounts.binary(2 * chosen, chosen)
+    elif hasattr(lists, "offsets"):
+        counts = LabelCounts.from_lists(lists)
+    else:
+        return None
+    three = bounds_of(parse_measure("nDCG"), counts)
+    informative = three.best - three.worst > 1e-12
+    expected = three.expected[informative]
+    bars, edges = np.histogram(expected, bins=10, range=(0.0, 1.0))
+    return {
+        "measure": "nDCG",
+        "uninformative_queries": int((~informative).sum()),
+        "uninformative_share": float((~informative).mean()) if len(informative) else 0.0,
+        "mean_expected": float(expected.mean()) if len(expected) else None,
+        "histogram": [
+            {"from": round(float(low), 10), "to": round(float(high), 10), "count": int(count)}
+            for low, high, count in zip(edges[:-1], edges[1:], bars, strict=True)
+        ],
+    }
+
+
+def _print_description(target: str, found: dict[str, Any]) -> None:
+    plain = {key: value for key, value in found.items() if isinstance(value, (int, float, str))}
+    rows = [
+        [key.replace("_", " "), f"{value:,}" if isinstance(value, int) else str(value)] for key, value in plain.items()
+    ]
+    if found["labels"] and len(found["labels"]) <= 12:
+        rows.append(["labels", "  ".join(f"{label}: {count:,}" for label, count in found["labels"].items())])
+    output.print_table(target, ["", ""], rows, text_columns=2)
+    if "list_sizes" in found:
+        sizes = found["list_sizes"]
+        title = f"sizes of lists: {sizes['min']} to {sizes['max']}, median {sizes['median']:g}"
+        names = [f"{bar['from']}-{bar['to']}" for bar in sizes["histogram"]]
+        _print_bars(title, names, [bar["count"] for bar in sizes["histogram"]])
+    if difficulty := found.get("difficulty"):
+        share = difficulty["uninformative_share"]
+        mean = output.show_number(difficulty["mean_expected"])
+        title = f"expected nDCG of a random ranking: mean {mean}; uninformative queries {share:.1%}"
+        names = [f"{bar['from']:.1f}-{bar['to']:.1f}" for bar in difficulty["histogram"]]
+        _print_bars(title, names, [bar["count"] for bar in difficulty["histogram"]])
+    for note in found["notes"]:
+        output.print_note(f"Note: {note}")
+
+
+def _print_bars(title: str, names: list[str], counts: list[int]) -> None:
+    longest = max(counts, default=0) or 1
+    rows = [[name, "█" * round(40 * count / longest), str(count)] for name, count in zip(names, counts, strict=True)]
+    output.print_table(title, ["", "", "lists"], rows, text_columns=2)
+
+
+def _check_plot(path: str) -> None:
+    import importlib.util
+
+    from rankbound.errors import ArgumentError
+
+    if Path(path).suffix not in (".html", ".svg", ".png", ".pdf"):
+        raise ArgumentError(f"--plot must be an .html, .svg, .png or .pdf file, got {path!r}")
+    missing = [name for name in ("altair", "vl_convert") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ArgumentError(f"--plot needs {' and '.join(missing)}; install rankbound[report]")
+
+
+def _draw(found: dict[str, Any], path: str) -> None:
+    import altair as alt
+    import polars as pl
+
+    from rankbound.data.files import atomic_write
+
+    histograms = {"label": [(name, count) for name, count in found["labels"].items()]}
+    for title, part in (("items in the list", "list_sizes"), ("expected nDCG", "difficulty")):
+        bars = found.get(part, {}).get("histogram", ())
+        histograms[title] = [(f"{bar['from']:g} to {bar['to']:g}", bar["count"]) for bar in bars]
+    charts = []
+    for title, counted in histograms.items():
+        frame = pl.DataFrame(counted, schema={"range": pl.String, "lists": pl.Int64}, orient="row")
+        x = alt.X("range:N", sort=frame["range"].to_list(), title=title)
+        y = alt.Y("lists:Q", title="items" if title == "label" else "lists")
+        charts += [alt.Chart(frame, width=320, height=220).mark_bar().encode(x=x, y=y)] if counted else []
+    form = Path(path).suffix[1:]
+    with atomic_write(path) as temporary:
+        alt.hconcat(*charts).save(temporary, format=form, inline=form == "html")  # type: ignore[arg-type]
+
+
+# ---- tables and progress ---------------------------------------------------------------------------------------------
+
+
+def _summary(entry: Entry) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "title": entry.title,
+        "kind": entry.kind,
+        "origin": entry.origin,
+        "licence": entry.licence,
+        "citation": entry.citation,
+        "get": _how(entry),
+        "megabytes": entry.megabytes,
+        "folds": list(entry.fold_numbers),
+        "counts": dict(entry.counts),
+        "files": [{"path": file.path, "sha256": file.sha256} for file in entry.files],
+    }
+
+
+def _how(entry: Entry) -> str:
+    return "download" if entry.download else "manual"
+
+
+def _counts(entry: Entry) -> str:
+    return ", ".join(f"{count:,} {what}" for what, count in entry.counts.items()) or "–"
+
+
+@contextmanager
+def _download_bars() -> Iterator[Callable[[str], Progress] | None]:
+    """Progress bars on stderr, one for each address, where a person looks at them."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich import progress
+    from rich.console import Console
+
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.DownloadColumn(),
+        progress.TransferSpeedColumn(),
+    )
+    with progress.Progress(*columns, console=Console(stderr=True)) as bars:
+
+        def start(url: str) -> Progress:
+            task = bars.add_task(url.rsplit("/", 1)[-1], total=None)
+            return lambda done, total: bars.update(task, completed=done, total=total)
+
+        yield start

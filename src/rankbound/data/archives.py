@@ -1,0 +1,94 @@
+"""Archives from the network, unpacked without trusting them."""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import shutil
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from rankbound.errors import DataError
+
+__all__ = ["is_archive", "unpack"]
+
+_DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError)
+
+
+def is_archive(name: str) -> bool:
+    """Whether a file of that name is to be unpacked; .gz and .zst are read as they are.
+
+    >>> is_archive("ml-1m.zip"), is_archive("trust_data.txt.bz2"), is_archive("S1.txt.gz")
+    (True, True, False)
+    """
+    return name.endswith((".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".bz2"))
+
+
+def unpack(archive: Path, target: Path) -> list[Path]:
+    """Unpack all files into ``target``, without the one folder that holds them all, if there is one.
+
+    An archive with a member outside the folder (``../``, absolute) or with a link is refused. Either all files arrive
+    or none.
+    """
+    name = archive.name
+    target.mkdir(parents=True, exist_ok=True)
+    workshop = Path(tempfile.mkdtemp(prefix=".unpack.", dir=target))
+    try:
+        written = []
+        for member, stream in _members(archive, name):
+            path = workshop / _safe(archive, member)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("wb") as out:
+                shutil.copyfileobj(stream, out, 1 << 20)
+            written.append(path)
+        inner = workshop
+        while len(found := list(inner.iterdir())) == 1 and found[0].is_dir():
+            inner = found[0]
+        return [_moved(path, target / path.relative_to(inner)) for path in written]
+    except _DAMAGE as error:
+        raise DataError(f"{name}: is damaged: {error}") from error
+    except OSError as error:
+        raise DataError(f"{name}: cannot be unpacked into {target}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(workshop, ignore_errors=True)
+
+
+def _members(archive: Path, name: str) -> Iterator[tuple[str, IO[bytes] | bz2.BZ2File]]:
+    if name.endswith(".zip"):
+        with zipfile.ZipFile(archive) as box:
+            for info in box.infolist():
+                if (info.external_attr >> 16) & 0o170000 == 0o120000:
+                    raise DataError(f"{name}: links are not allowed in an archive, got {info.filename!r}")
+                if not info.is_dir():
+                    with box.open(info) as stream:
+                        yield info.filename, stream
+    elif ".tar" in name or name.endswith(".tgz"):
+        with tarfile.open(archive) as box_of_tape:
+            for member in box_of_tape:
+                if member.isdir():
+                    continue
+                stream_of_tape = box_of_tape.extractfile(member) if member.isreg() else None
+                if stream_of_tape is None:
+                    raise DataError(f"{name}: links and devices are not allowed in an archive, got {member.name!r}")
+                yield member.name, stream_of_tape
+    else:
+        with bz2.open(archive, "rb") as packed:
+            yield Path(name).stem, packed
+
+
+def _safe(archive: Path, member: str) -> PurePosixPath:
+    path = PurePosixPath(member)
+    if path.is_absolute() or ".." in path.parts or "\\" in member or ":" in member or "\0" in member:
+        raise DataError(f"{archive.name}: a member of an archive must stay inside its folder, got {member!r}")
+    return path
+
+
+def _moved(source: Path, target: Path) -> Path:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    source.replace(target)
+    return target

@@ -1,0 +1,83 @@
+"""BEIR folders: corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import polars as pl
+
+from rankbound.data.chunks import StrPath, line_chunks
+from rankbound.errors import DataError, FileFormatError
+from rankbound.lists import Lists
+
+__all__ = ["BeirData", "read_beir"]
+
+Rows: TypeAlias = list[tuple[str, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class BeirData:
+    """Judged documents of each query, and the texts as frames: queries (id, text), corpus (id, title, text)."""
+
+    lists: Lists
+    queries: pl.DataFrame
+    corpus: pl.DataFrame
+
+    def __repr__(self) -> str:
+        judged = len(self.lists.labels)
+        return f"BeirData(queries={len(self.lists)}, judgements={judged}, documents={len(self.corpus)})"
+
+
+def read_beir(folder: StrPath, split: str = "test") -> BeirData:
+    """Read a folder as BEIR distributes it; each file may be compressed (.gz, .zst)."""
+    lists = _read_qrels(_found(folder, f"qrels/{split}.tsv"))
+    queries = _read_texts(_found(folder, "queries.jsonl"), ("_id", "text"))
+    corpus = _read_texts(_found(folder, "corpus.jsonl"), ("_id", "title", "text"))
+    return BeirData(lists, queries, corpus)
+
+
+def _found(folder: StrPath, name: str) -> Path:
+    for packed in ("", ".gz", ".zst"):
+        path = Path(folder) / (name + packed)
+        if path.is_file():
+            return path
+    raise DataError(f"{folder}: a BEIR folder must hold {name}, which is not there")
+
+
+def _read_qrels(path: Path) -> Lists:
+    queries, documents, labels = [], [], []
+    for first, text in line_chunks(path):
+        for number, row in enumerate(text.decode("utf-8", "replace").splitlines(), first):
+            fields = row.split("\t")
+            if not row.strip() or (number == 1 and fields[0] == "query-id"):
+                continue
+            if len(fields) != 3:
+                raise FileFormatError(path, number, "expected query, document, label between tabs", f"got {row[:60]!r}")
+            try:
+                labels.append(int(fields[2]))
+            except ValueError:
+                raise FileFormatError(path, number, "a label must be a whole number", f"got {fields[2]!r}") from None
+            queries.append(fields[0])
+            documents.append(fields[1])
+    if not labels:
+        raise DataError(f"{path}: holds no judgement")
+    return Lists.from_qid(labels, queries, ids=documents)
+
+
+def _read_texts(path: Path, fields: tuple[str, ...]) -> pl.DataFrame:
+    rows: Rows = []
+    for first, text in line_chunks(path):
+        for number, row in enumerate(text.decode("utf-8", "replace").split("\n"), first):
+            if not row.strip():
+                continue
+            try:
+                entry = json.loads(row)
+                if not isinstance(entry, dict) or "_id" not in entry:
+                    raise ValueError("no _id")
+            except ValueError as error:
+                raise FileFormatError(path, number, "a line must be a JSON object with _id", f"got {error}") from None
+            rows.append(tuple(str(entry.get(field, "")) for field in fields))
+    return pl.DataFrame(rows, schema=[(field.removeprefix("_"), pl.String) for field in fields], orient="row")

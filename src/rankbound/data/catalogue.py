@@ -1,0 +1,120 @@
+"""The data sets that are known by name: origin, licence, files with checksums, folds, counts (from catalogue.toml)."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from rankbound.errors import ArgumentError
+
+__all__ = ["DataFile", "Entry", "FoldFiles", "find_entry", "known_sets"]
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file of a set: where it lies in the set's folder and the sha256 of its content, decompressed, where known."""
+
+    path: str
+    sha256: str | None = None
+    data: bool = True  # False: a companion, not read as data itself
+
+
+@dataclass(frozen=True)
+class FoldFiles:
+    """How the files of given folds are called; {} stands for the fold's number."""
+
+    numbers: tuple[int, ...]
+    train: str
+    test: str
+    validation: str | None = None
+
+    def of(self, number: int) -> dict[str, str]:
+        """The files of a fold by their role.
+
+        >>> FoldFiles((1, 2), "Fold{}/train.txt", "Fold{}/test.txt").of(2)
+        {'train': 'Fold2/train.txt', 'test': 'Fold2/test.txt'}
+        """
+        roles = {"train": self.train, "validation": self.validation, "test": self.test}
+        return {role: name.format(number) for role, name in roles.items() if name is not None}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A data set of the catalogue; the fields are explained in catalogue.toml."""
+
+    name: str
+    title: str
+    kind: str
+    origin: str
+    licence: str
+    citation: str
+    folder: str
+    files: tuple[DataFile, ...]
+    otherwise: tuple[DataFile, ...] = ()
+    download: tuple[str, ...] = ()
+    manual: str = ""
+    form: str = "auto"
+    megabytes: int | None = None
+    folds: str | FoldFiles | None = None
+    counts: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def fold_numbers(self) -> tuple[int, ...]:
+        """Numbers of the folds that the set comes with."""
+        if isinstance(self.folds, FoldFiles):
+            return self.folds.numbers
+        return tuple(range(1, len(self.files) + 1)) if self.folds == "rotation" else ()
+
+
+@cache
+def known_sets() -> Mapping[str, Entry]:
+    """All sets by name.
+
+    >>> known_sets()["mq2008"].counts["queries"]
+    784
+    """
+    with Path(__file__).with_name("catalogue.toml").open("rb") as stream:
+        tables = tomllib.load(stream)
+    return MappingProxyType({name: _entry(name, dict(table)) for name, table in tables.items()})
+
+
+def find_entry(name: str) -> Entry:
+    """The set of that name; the error for an unknown one names the nearest.
+
+    >>> find_entry("mq2008").kind
+    'letor'
+    """
+    known = known_sets()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"
+        raise ArgumentError(f"unknown data set {name!r}: {hint}")
+    return known[name]
+
+
+def _entry(name: str, table: dict[str, Any]) -> Entry:
+    folds = table.pop("folds", None)
+    if isinstance(folds, dict):
+        folds = FoldFiles(**{**folds, "numbers": tuple(folds["numbers"])})
+    files = tuple(DataFile(**file) for file in table.pop("files", ()))
+    if not files:  # given folds: the files of the first make up the whole set
+        numbers = folds.numbers
+        files = tuple(
+            DataFile(path, data=number == numbers[0]) for number in numbers for path in folds.of(number).values()
+        )
+    return Entry(
+        name=name,
+        folder=table.pop("folder", name),
+        files=files,
+        otherwise=tuple(DataFile(**file) for file in table.pop("otherwise", ())),
+        download=tuple(table.pop("download", ())),
+        counts=MappingProxyType(table.pop("counts", {})),
+        folds=folds,
+        **table,
+    )

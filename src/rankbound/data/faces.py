@@ -1,0 +1,134 @@
+"""Faces with ages: All-Age-Faces and folders or archives of JPEGs named after the age."""
+
+from __future__ import annotations
+
+import io
+import re
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankbound.data.chunks import StrPath
+from rankbound.data.files import read_bytes
+from rankbound.errors import ArgumentError, DataError, FileFormatError
+
+__all__ = ["Faces", "read_faces"]
+
+_AAF = re.compile(r"(?P<id>\d{5,})A(?P<age>\d{2,3})$")  # 00010A02: person, age
+_UTK = re.compile(r"(?P<age>\d{1,3})_\d_.*$")  # 26_1_0_20170116...: age, gender, race, date
+_IMAGES = (".jpg", ".jpeg", ".png")
+
+
+@dataclass(frozen=True, eq=False)
+class Faces:
+    """Grey images (count x height x width, uint8), the ages of those who are seen, and a name for each.
+
+    ``train`` is the data set's own split, where it has one.
+    """
+
+    images: NDArray[np.uint8]
+    ages: NDArray[np.int16]
+    ids: NDArray[Any]
+    train: NDArray[np.bool_] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("ages", "ids", "train"):
+            column = getattr(self, name)
+            if column is not None and len(column) != len(self.images):
+                raise DataError(f"{name} must have one entry per image, {len(self.images)}, got {len(column)}")
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __repr__(self) -> str:
+        return f"Faces(images={len(self)}, size={self.images.shape[1]}x{self.images.shape[2]})"
+
+
+def read_faces(path: StrPath, size: int = 48, train_list: StrPath | None = None) -> Faces:
+    """Read an npz file of arrays, or JPEGs in a folder or tar archive.
+
+    JPEGs are named as All-Age-Faces names them (00010A02.jpg: person 10, 2 years old) or as UTKFace does
+    (26_1_0_2017.jpg: 26 years old). The square in their middle is scaled to ``size`` x ``size`` grey pixels.
+    ``train_list`` is a text file whose lines begin with the names of the images to train on.
+    """
+    if size < 1:
+        raise ArgumentError(f"size must be positive, got {size}")
+    if Path(path).suffix == ".npz":
+        return _read_npz(path)
+    named = sorted(_images(path), key=lambda pair: pair[0])
+    if not named:
+        raise DataError(f"{path}: holds no JPEG or PNG")
+    parsed = [_parsed(path, name) for name, _ in named]
+    pixels = np.stack([_grey(path, name, content, size) for name, content in named])
+    whole = all(isinstance(person, int) for person, _ in parsed)
+    ids = np.array([person for person, _ in parsed], dtype=np.int64 if whole else np.str_)
+    train = None
+    if train_list is not None:
+        chosen = {line.split()[0].decode() for line in read_bytes(train_list).splitlines() if line.strip()}
+        train = np.array([name in chosen for name, _ in named])
+    return Faces(pixels, np.array([age for _, age in parsed], np.int16), ids, train)
+
+
+def _read_npz(path: StrPath) -> Faces:
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            missing = [name for name in ("images", "age") if name not in arrays]
+            if missing:
+                raise DataError(f"{path}: expected the arrays images and age, got {', '.join(arrays.files)}")
+            images, ages = arrays["images"], arrays["age"].astype(np.int16)
+            ids = arrays["person_id"] if "person_id" in arrays else np.arange(len(images))
+            train = arrays["train_split"].astype(bool) if "train_split" in arrays else None
+    except DataError:
+        raise
+    except (OSError, ValueError, EOFError) as error:  # zipfile's errors are among these or say BadZipFile
+        raise DataError(f"{path}: cannot be read: {error}") from error
+    if images.ndim != 3 or images.dtype != np.uint8:
+        raise DataError(f"{path}: images must be uint8 of three dimensions, got {images.dtype} {images.shape}")
+    return Faces(images, ages, ids, train)
+
+
+def _images(path: StrPath) -> Iterator[tuple[str, bytes]]:
+    folder = Path(path)
+    if folder.is_dir():
+        for file in sorted(folder.rglob("*")):
+            if file.suffix.lower() in _IMAGES:
+                yield file.name, file.read_bytes()
+        return
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                content = archive.extractfile(member) if member.name.lower().endswith(_IMAGES) else None
+                if content is not None:
+                    yield Path(member.name).name, content.read()
+    except (OSError, tarfile.TarError, EOFError) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from error
+
+
+def _parsed(path: StrPath, name: str) -> tuple[int | str, int]:
+    stem = Path(name.removesuffix(".chip.jpg")).stem if name.endswith(".chip.jpg") else Path(name).stem
+    if match := _AAF.match(stem):
+        return int(match["id"]), int(match["age"])
+    if match := _UTK.match(stem):
+        return stem, int(match["age"])
+    rule = "an image's name must give the age: 00010A02.jpg or 26_1_0_20170116.jpg"
+    raise FileFormatError(path, None, rule, f"got {name!r}")
+
+
+def _grey(path: StrPath, name: str, content: bytes, size: int) -> NDArray[np.uint8]:
+    try:
+        from PIL import Image, UnidentifiedImageError
+    except ImportError as error:
+        raise DataError("reading JPEGs needs the package pillow, which is not installed") from error
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            side = min(image.size)
+            left, top = (image.width - side) // 2, (image.height - side) // 2
+            square = image.convert("L").crop((left, top, left + side, top + side))
+            return np.asarray(square.resize((size, size), Image.Resampling.LANCZOS))
+    except (OSError, UnidentifiedImageError) as error:
+        raise DataError(f"{path}: {name} is not an image that can be read: {error}") from error

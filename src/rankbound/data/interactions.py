@@ -1,0 +1,192 @@
+"""Interactions: who chose what, as codes sorted by user and item."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from rankbound.data.growing import GrowingTable
+from rankbound.errors import DataError
+
+__all__ = ["Interactions", "NameCoder"]
+
+_STEP = 1 << 20
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Interactions:
+    """Pairs of user and item, each pair once, sorted by user and then item.
+
+    Users and items are codes into ``user_names`` and ``item_names``, which are sorted. So the table depends on what the
+    rows say and not on the order in which they came; whatever is drawn from it with a seed does so too.
+
+    ``ratings`` is None for data that only say that there was an interaction. ``timestamps`` are seconds, or the place
+    in the user's sequence where a file gives no more than an order; None where a file gives neither.
+    """
+
+    users: NDArray[np.int32]
+    items: NDArray[np.int32]
+    user_names: NDArray[Any]
+    item_names: NDArray[Any]
+    ratings: NDArray[np.float32] | None = None
+    timestamps: NDArray[np.int64] | None = None
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def from_columns(cls, user: Any, item: Any, rating: Any = None, timestamp: Any = None) -> Interactions:
+        """From one entry per interaction, in any order.
+
+        Of a pair that occurs more than once the latest is kept, of several at one time the highest rated.
+
+        >>> table = Interactions.from_columns(["bo", "al", "bo"], [7, 3, 5], rating=[4.0, 2.5, 1.0])
+        >>> table
+        Interactions(users=2, items=3, interactions=3)
+        >>> table.user_names[table.users].tolist(), table.item_names[table.items].tolist()
+        (['al', 'bo', 'bo'], [3, 5, 7])
+        """
+        user_names, users = _coded("user", user)
+        item_names, items = _coded("item", item)
+        ratings = None if rating is None else pl.Series(rating).cast(pl.Float32).to_numpy()
+        timestamps = None if timestamp is None else pl.Series(timestamp).cast(pl.Int64).to_numpy()
+        for name, column in (("item", items), ("rating", ratings), ("timestamp", timestamps)):
+            if column is not None and len(column) != len(users):
+                raise DataError(f"{name} must have one entry per user, {len(users)}, got {len(column)}")
+        return cls.from_codes(users, items, user_names, item_names, ratings, timestamps)
+
+    @classmethod
+    def from_codes(
+        cls,
+        users: NDArray[np.int32],
+        items: NDArray[np.int32],
+        user_names: NDArray[Any],
+        item_names: NDArray[Any],
+        ratings: NDArray[np.float32] | None = None,
+        timestamps: NDArray[np.int64] | None = None,
+    ) -> Interactions:
+        """From codes into sorted names, one per interaction, in any order."""
+        keep, repeated = _kept_rows(users.astype(np.int64) * len(item_names) + items, ratings, timestamps)
+        users, items = users[keep], items[keep]  # one by one: each old column is let go before the next is made
+        ratings = None if ratings is None else ratings[keep]
+        timestamps = None if timestamps is None else timestamps[keep]
+        notes = (f"{repeated} repeated pairs of user and item were left out",) if repeated else ()
+        return cls(users, items, user_names, item_names, ratings, timestamps, notes)
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def __repr__(self) -> str:
+        return f"Interactions(users={len(self.user_names)}, items={len(self.item_names)}, interactions={len(self)})"
+
+    @property
+    def per_user(self) -> NDArray[np.int64]:
+        """Interactions of each user."""
+        return np.bincount(self.users, minlength=len(self.user_names)).astype(np.int64)
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """Where the rows of each user begin, and at the end the number of rows."""
+        return np.concatenate(([0], np.cumsum(self.per_user)))
+
+    def rows(self, chosen: NDArray[Any]) -> Interactions:
+        """The chosen rows (a mask); users and items keep their codes, even those that are left without a row."""
+        return Interactions(
+            self.users[chosen],
+            self.items[chosen],
+            self.user_names,
+            self.item_names,
+            None if self.ratings is None else self.ratings[chosen],
+            None if self.timestamps is None else self.timestamps[chosen],
+            self.notes,
+        )
+
+    def compact(self) -> Interactions:
+        """The same rows with users and items numbered anew, leaving out those without a row."""
+        users, user_codes = np.unique(self.users, return_inverse=True)
+        items, item_codes = np.unique(self.items, return_inverse=True)
+        return Interactions(
+            user_codes.astype(np.int32),
+            item_codes.astype(np.int32),
+            self.user_names[users],
+            self.item_names[items],
+            self.ratings,
+            self.timestamps,
+            self.notes,
+        )
+
+
+class NameCoder:
+    """Gives names codes, chunk by chunk; the final codes are places among all names, sorted.
+
+    Names that are all whole numbers, written without leading zeros, are sorted (and kept) as numbers.
+
+    >>> coder = NameCoder()
+    >>> coder.add(pl.Series(["b", "c"]))
+    >>> coder.add(pl.Series(["a", "b"]))
+    >>> coder.names().tolist(), coder.codes().tolist()
+    (['a', 'b', 'c'], [1, 2, 0, 1])
+    """
+
+    def __init__(self) -> None:
+        self._known = pl.Series([], dtype=pl.Categorical)
+        self._codes = GrowingTable(np.uint32)
+
+    def add(self, names: pl.Series) -> None:
+        """Code some more names."""
+        chunk = names.cast(pl.Categorical)
+        self._known = pl.concat([self._known, chunk.unique()]).unique()
+        self._codes.append(chunk.to_physical().to_numpy())
+
+    def names(self) -> NDArray[Any]:
+        """All names, sorted."""
+        names = self._spelled().sort()
+        return names.to_numpy() if names.dtype.is_integer() else np.array(names.to_list(), dtype=np.str_)
+
+    def codes(self) -> NDArray[np.int32]:
+        """The code of each name that was added; they are handed over and the coder keeps none."""
+        physical = self._known.to_physical().to_numpy()[self._spelled().arg_sort().to_numpy()]
+        place = np.zeros(int(physical.max(initial=0)) + 1, np.int32)
+        place[physical] = np.arange(len(physical))
+        codes: NDArray[np.int32] = place[self._codes.finish().ravel()]
+        return codes
+
+    def _spelled(self) -> pl.Series:
+        spelled = self._known.cast(pl.String)
+        whole = spelled.str.contains(r"^(0|-?[1-9]\d{0,17})$").all()
+        return spelled.cast(pl.Int64) if whole else spelled
+
+
+def _coded(role: str, values: Any) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    """Sorted distinct names, and for each value its place among them."""
+    column = values if isinstance(values, pl.Series) else pl.Series(values)
+    if column.null_count():
+        raise DataError(f"every interaction must name its {role}, got {column.null_count()} without")
+    if column.dtype.is_integer() or len(column) == 0:
+        names = column.cast(pl.Int64).unique().sort()
+        return names.to_numpy(), (column.rank("dense") - 1).cast(pl.Int32).to_numpy()
+    coder = NameCoder()
+    coder.add(column.cast(pl.String))
+    return coder.names(), coder.codes()
+
+
+def _kept_rows(
+    pair: NDArray[np.int64], ratings: NDArray[np.float32] | None, timestamps: NDArray[np.int64] | None
+) -> tuple[NDArray[np.int64] | slice, int]:
+    """Rows to keep, sorted by pair, and how many others repeat a pair."""
+    if (pair[1:] > pair[:-1]).all():  # many files are sorted already
+        return slice(None), 0
+    order = np.argsort(pair)
+    again = np.zeros(len(order), dtype=bool)
+    for start in range(0, len(order), _STEP):  # not all at once: a sorted copy would be as large as a column
+        block = pair[order[start : start + _STEP + 1]]
+        again[start + 1 : start + len(block)] = block[1:] == block[:-1]
+    if again.any():
+        several = again | np.append(again[1:], False)
+        rows = order[several]
+        best = [-column[rows] for column in (ratings, timestamps) if column is not None]
+        order[several] = rows[np.lexsort((*best, pair[rows]))]
+        order = order[~again]
+    return order, int(again.sum())

@@ -1,0 +1,278 @@
+"""Ratings and choices: MovieLens, RecBole, CiteULike, Epinions, Amazon, and any csv or parquet with named columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import polars as pl
+
+from rankbound.data.chunks import StrPath, line_chunks
+from rankbound.data.growing import GrowingTable
+from rankbound.data.interactions import Interactions, NameCoder
+from rankbound.errors import ArgumentError, DataError, FileFormatError
+
+__all__ = ["FORMATS", "read_ratings"]
+
+FORMATS: Mapping[str, str] = MappingProxyType(
+    {
+        "table": "csv or parquet with a header; MovieLens ratings.csv is one",
+        "u.data": "user, item, rating, timestamp between tabs, no header (MovieLens 100K)",
+        "::": "user::item::rating::timestamp (MovieLens 1M, 10M)",
+        "inter": "RecBole's atomic file: tabs, header with types such as user_id:token",
+        "amazon": "csv without header: user, item, rating, timestamp, or item before user (2018 release)",
+        "users.dat": "CiteULike: a line per user, the count of items and then the items",
+        "sequences": "a line per user, the user and then the items",
+        "trust": "Epinions: who trusts whom, between blanks or tabs; a third column is ignored; # begins a comment",
+    }
+)
+_NAMES = {
+    "user": ("user", "userid", "user_id", "uid", "reviewerid"),
+    "item": ("item", "movieid", "itemid", "item_id", "movie_id", "asin", "iid"),
+    "rating": ("rating", "overall", "stars", "score"),
+    "timestamp": ("timestamp", "time", "unixreviewtime"),
+}
+_TYPES = {"user": pl.String, "item": pl.String, "rating": pl.Float64, "timestamp": pl.Float64}  # as they are parsed
+_NUMBERS = {"rating": np.float32, "timestamp": np.int64}  # as they are kept
+_BLANK_LINE = re.compile(rb"(^|\n)[ \t\r]*\n")
+_ASIN = 10  # characters of an Amazon product id; ids of reviewers are longer
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How the lines of a delimited file are cut, and at which place each column stands."""
+
+    separator: str
+    columns: Mapping[str, int]
+    width: int
+    header: bool = False
+    comment: bool = False
+
+
+def read_ratings(
+    path: StrPath,
+    form: str = "auto",
+    *,
+    user: str | None = None,
+    item: str | None = None,
+    rating: str | None = None,
+    timestamp: str | None = None,
+) -> Interactions:
+    """Read a file, plain or compressed, in one of `FORMATS`; "auto" tells it by its name and first line.
+
+    ``user``, ``item``, ``rating`` and ``timestamp`` name the columns of a table whose header says something unusual.
+    """
+    if form not in ("auto", *FORMATS):
+        raise ArgumentError(f"form must be auto or one of {', '.join(FORMATS)}; got {form!r}")
+    asked = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
+    if ".parquet" in Path(path).suffixes:
+        return _read_parquet(path, asked)
+    first = _first_line(path)
+    form = _recognise(path, first) if form == "auto" else form
+    if form in ("users.dat", "sequences"):
+        return _read_sequences(path, counted=form == "users.dat")
+    return _read_delimited(path, _layout(path, form, first, asked))
+
+
+def _recognise(path: StrPath, first: str) -> str:
+    name = Path(path).name.removesuffix(".gz").removesuffix(".zst")
+    fields = first.split()
+    if name.endswith(".inter"):
+        return "inter"
+    if name == "users.dat":
+        return "users.dat"
+    if "::" in first:
+        return "::"
+    if "," in first:
+        return "table" if _is_header(first.split(",")) else "amazon"
+    if _is_header(first.split("\t")):
+        return "table"
+    if len(fields) == 4 and "\t" in first:
+        return "u.data"
+    return "trust" if first.startswith("#") or len(fields) in (2, 3) else "sequences"
+
+
+def _is_header(fields: Sequence[str]) -> bool:
+    return any(field.strip().strip('"').lower() in _NAMES["user"] for field in fields)
+
+
+def _first_line(path: StrPath) -> str:
+    if str(path) == "-":
+        raise ArgumentError("ratings cannot be read from standard input, because their form is looked up first")
+    for _, text in line_chunks(path, 1 << 16):
+        for line in text.decode("utf-8", "replace").splitlines():
+            if line.strip():
+                return line
+    raise DataError(f"{path}: holds no line of data")
+
+
+# ---- delimited -------------------------------------------------------------------------------------------------------
+
+
+def _layout(path: StrPath, form: str, first: str, asked: Mapping[str, str | None]) -> _Layout:
+    if form in ("table", "inter"):
+        separator = "\t" if form == "inter" or "\t" in first else ","
+        header = [field.strip().strip('"') for field in first.split(separator)]
+        if form == "inter":
+            header = [field.partition(":")[0] for field in header]
+        return _Layout(separator, _named(path, header, asked), len(header), header=True)
+    separator = {"u.data": "\t", "::": "\t", "amazon": ",", "trust": " "}[form]
+    if form == "trust":
+        return _Layout(separator, {"user": 0, "item": 1}, 0, comment=True)
+    fields = first.split("::" if form == "::" else separator)
+    order = ["item", "user"] if form == "amazon" and len(fields[0]) == _ASIN != len(fields[1]) else ["user", "item"]
+    columns = {name: at for at, name in enumerate([*order, "rating", "timestamp"][: len(fields)])}
+    if len(fields) < 3:
+        raise FileFormatError(path, 1, "expected user, item, rating and maybe a timestamp", f"got {first[:60]!r}")
+    return _Layout(separator, columns, len(fields))
+
+
+def _named(path: StrPath, header: Sequence[str], asked: Mapping[str, str | None]) -> dict[str, int]:
+    """Which column of a header is the user, the item, ..."""
+    found: dict[str, int] = {}
+    lower = [name.lower() for name in header]
+    for role, usual in _NAMES.items():
+        wanted = asked[role]
+        if wanted is not None:
+            if wanted not in header:
+                raise FileFormatError(path, 1, f"the {role} column must be in the header", f"got {wanted!r}")
+            found[role] = header.index(wanted)
+        elif known := [name for name in usual if name in lower]:
+            found[role] = lower.index(known[0])
+    for role in ("user", "item"):
+        if role not in found:
+            came = f"got the columns {', '.join(header)}; name it with {role}=..."
+            raise FileFormatError(path, 1, f"the header must have a column for the {role}", came)
+    return found
+
+
+def _read_delimited(path: StrPath, layout: _Layout) -> Interactions:
+    users, items = NameCoder(), NameCoder()
+    numbers = {name: GrowingTable(kind) for name, kind in _NUMBERS.items() if name in layout.columns}
+    rows = 0
+    for line, text in line_chunks(path, 4 << 20):
+        frame = _parse(path, line, text, layout)
+        rows += len(frame)
+        users.add(frame["user"])
+        items.add(frame["item"])
+        for name, column in numbers.items():
+            column.append(frame[name].to_numpy())
+    if rows == 0:
+        raise DataError(f"{path}: holds no interaction")
+    rating, timestamp = numbers.get("rating"), numbers.get("timestamp")
+    return Interactions.from_codes(  # columns are handed over without a name here that would keep them alive
+        users.codes(),
+        items.codes(),
+        users.names(),
+        items.names(),
+        None if rating is None else rating.finish().ravel(),
+        None if timestamp is None else timestamp.finish().ravel(),
+    )
+
+
+def _parse(path: StrPath, line: int, text: bytes, layout: _Layout) -> pl.DataFrame:
+    plain = text.replace(b"::", b"\t") if b"::" in text[:200] and layout.separator == "\t" else text
+    if _BLANK_LINE.search(plain):
+        plain = b"\n".join(row for row in plain.splitlines() if row.strip())
+    width = layout.width
+    if layout.comment:  # trust files: any blanks, comments, sometimes a third column
+        rows = [row.split()[:2] for row in plain.split(b"\n") if row.strip() and not row.lstrip().startswith(b"#")]
+        plain, width = b"".join(b" ".join(row) + b"\n" for row in rows), 2
+        if not rows:
+            return _empty(layout)
+    role = {at: name for name, at in layout.columns.items()}
+    schema = {role.get(at, f"_{at}"): _TYPES.get(role.get(at, ""), pl.String) for at in range(width)}
+    try:
+        frame = pl.read_csv(
+            plain,
+            separator=layout.separator,
+            has_header=False,
+            skip_rows=1 if layout.header and line == 1 else 0,
+            schema=schema,
+            quote_char='"' if layout.separator == "," else None,
+        ).select(list(layout.columns))
+    except pl.exceptions.NoDataError:
+        return _empty(layout)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise _explained(path, line, text, layout, str(error)) from error
+    numbers = [name for name in _NUMBERS if name in layout.columns]
+    if any(frame.null_count().row(0)) or not all(frame[name].is_finite().all() for name in numbers):
+        raise _explained(path, line, text, layout, "a field is empty")
+    return frame
+
+
+def _empty(layout: _Layout) -> pl.DataFrame:
+    return pl.DataFrame(schema={name: _TYPES[name] for name in layout.columns})
+
+
+def _explained(path: StrPath, first: int, text: bytes, layout: _Layout, error: str) -> FileFormatError:
+    """The first line that breaks a rule, found one by one."""
+    for number, row in enumerate(text.decode("utf-8", "replace").splitlines(), first):
+        if not row.strip() or (layout.header and number == 1) or (layout.comment and row.lstrip().startswith("#")):
+            continue
+        fields = row.replace("::", "\t").split(layout.separator) if not layout.comment else row.split()
+        wanted = layout.width or 2
+        if len(fields) < wanted or (len(fields) > wanted and not layout.comment):
+            return FileFormatError(path, number, f"expected {wanted} fields", f"got {len(fields)}: {row[:60]!r}")
+        for name, at in layout.columns.items():
+            if not fields[at].strip():
+                return FileFormatError(path, number, f"the {name} must not be empty", f"got {row[:60]!r}")
+            if name in ("rating", "timestamp") and not _is_number(fields[at]):
+                return FileFormatError(path, number, f"the {name} must be a finite number", f"got {fields[at]!r}")
+    return FileFormatError(path, first, "the table cannot be read", error.splitlines()[0])
+
+
+def _is_number(field: str) -> bool:
+    try:
+        return bool(np.isfinite(float(field)))
+    except ValueError:
+        return False
+
+
+# ---- sequences and parquet -------------------------------------------------------------------------------------------
+
+
+def _read_sequences(path: StrPath, *, counted: bool) -> Interactions:
+    names: list[str] = []
+    sizes: list[int] = []
+    items = NameCoder()
+    for first, text in line_chunks(path):
+        words: list[str] = []
+        for number, row in enumerate(text.decode("utf-8", "replace").splitlines(), first):
+            head, *chosen = row.split() or [""]
+            if not head:
+                continue
+            if counted and head != str(len(chosen)):
+                came = f"got {head} before {len(chosen)} items"
+                raise FileFormatError(path, number, "a line begins with the count of its items", came)
+            if not chosen and not counted:
+                raise FileFormatError(path, number, "a line holds a user and at least one item", f"got {row[:60]!r}")
+            names.append(str(len(names)) if counted else head)
+            sizes.append(len(chosen))
+            words += chosen
+        items.add(pl.Series(words, dtype=pl.String))
+    counts = np.array(sizes, np.int64)
+    if counts.sum() == 0:
+        raise DataError(f"{path}: holds no interaction")
+    users = NameCoder()
+    users.add(pl.Series(names, dtype=pl.String))
+    starts = np.repeat(np.cumsum(counts) - counts, counts)
+    order = None if counted else np.arange(len(starts)) - starts  # CiteULike sorts the items of a user
+    codes = np.repeat(users.codes(), counts), items.codes()
+    return Interactions.from_codes(*codes, users.names(), items.names(), timestamps=order)
+
+
+def _read_parquet(path: StrPath, asked: Mapping[str, str | None]) -> Interactions:
+    try:
+        header = list(pl.read_parquet_schema(Path(path)))
+        columns = {role: header[at] for role, at in _named(path, header, asked).items()}
+        frame = pl.read_parquet(Path(path), columns=list(columns.values()))
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise DataError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from error
+    if frame.is_empty():
+        raise DataError(f"{path}: holds no interaction")
+    return Interactions.from_columns(*(frame[columns[role]] if role in columns else None for role in _NAMES))

@@ -1,0 +1,121 @@
+"""Laws by looking at arrangements: all of them (`enumerated`), or a sample (`sampled`, the way of the thesis)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankbound.difficulty.law_case import Case
+
+__all__ = ["enumerated", "merged", "sampled", "tolerance"]
+
+Law = tuple[NDArray[np.float64], NDArray[np.float64]]  # scores ascending, probabilities
+_CHUNK = 16_384  # samples drawn together: their counters stay in the processor's cache
+
+
+def tolerance(scores: NDArray[np.float64]) -> float:
+    """Scores closer than this are one score that was rounded in two ways."""
+    return 1e-10 * max(float(np.abs(scores).max(initial=0.0)), 1e-3)
+
+
+def merged(scores: NDArray[np.float64], probabilities: NDArray[np.float64]) -> Law:
+    """Scores in ascending order, equal ones taken together.
+
+    >>> merged(np.array([0.5, 1.0, 0.25 + 0.25]), np.array([0.25, 0.5, 0.25]))
+    (array([0.5, 1. ]), array([0.5, 0.5]))
+    """
+    order = np.argsort(scores, kind="stable")
+    scores, probabilities = scores[order], probabilities[order]
+    first = np.flatnonzero(np.diff(scores, prepend=-np.inf) > tolerance(scores))
+    return scores[first], np.add.reduceat(probabilities, first)
+
+
+def enumerated(case: Case) -> Law:
+    """The exact law from every distinguishable way to fill the ranks, built up rank by rank.
+
+    Ways that agree in the counts so far and in the total go on as one, so measures with few values stay small.
+    """
+    levels = len(case.labels)
+    so_far = np.zeros((levels, 1), dtype=np.int64)
+    total, chance = np.zeros(1), np.ones(1)
+    for rank in range(1, case.ranks + 1):
+        ways = case.chances(rank - 1, so_far)
+        parts: list[tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]] = []
+        for level in range(levels):
+            go = np.flatnonzero(ways[level] > 0)
+            grown = so_far[:, go]
+            growth = np.broadcast_to(case.growth(rank, level, grown), go.shape)
+            grown[level] += 1
+            parts.append((grown, total[go] + growth, chance[go] * ways[level][go]))
+        so_far = np.concatenate([part[0] for part in parts], axis=1)
+        total = np.concatenate([part[1] for part in parts])
+        chance = np.concatenate([part[2] for part in parts])
+        if case.rank_weights is None:
+            so_far, total, chance = _join(so_far, total, chance)
+    scale, shift = case.value(so_far)
+    return merged(np.broadcast_to(total * scale + shift, total.shape), chance)
+
+
+def _join(
+    so_far: NDArray[np.int64], total: NDArray[np.float64], chance: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    order = np.lexsort((total, *so_far))
+    so_far, total, chance = so_far[:, order], total[order], chance[order]
+    new = np.diff(total, prepend=-np.inf) > tolerance(total)
+    new[1:] |= (so_far[:, 1:] != so_far[:, :-1]).any(axis=0)
+    first = np.flatnonzero(new)
+    return so_far[:, first], total[first], np.add.reduceat(chance, first)
+
+
+def sampled(case: Case, samples: int, seed: int) -> Law:
+    """The law of ``samples`` independent orders.
+
+    Source: the metric-bounding thesis draws 300,000 permutations. Memory does not grow with the number of samples, but
+    for one score each.
+    """
+    rng = np.random.default_rng(seed)
+    few = len(case.labels) == 2 and case.random and case.counts[0] ** 2 < 2 * case.n and case.ranks > 0
+    draw = _scores_by_place if few else _scores_by_rank
+    scores = np.empty(samples)
+    for start in range(0, samples, _CHUNK):
+        part = scores[start : start + _CHUNK]
+        part[:] = draw(case, len(part), rng)
+    return merged(scores, np.full(samples, 1 / samples))
+
+
+def _scores_by_rank(case: Case, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Every rank filled with one of the labels that are left, by their chances."""
+    levels = len(case.labels)
+    so_far = np.zeros((levels, size))
+    total = np.zeros(size)
+    for rank in range(1, case.ranks + 1):
+        draw = rng.random(size)
+        free = np.ones(size, dtype=bool)
+        below = np.zeros(size)
+        picks = []
+        for level, way in enumerate(case.chances(rank - 1, so_far)):
+            below += way
+            pick = free & (draw < below) if level < levels - 1 else free.copy()  # the last label takes the rest
+            free &= ~pick
+            picks.append(pick)
+        for level, pick in enumerate(picks):
+            total += pick * case.growth(rank, level, so_far)
+        so_far += picks
+    scale, shift = case.value(so_far)
+    return np.asarray(total * scale + shift)
+
+
+def _scores_by_place(case: Case, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Ranks drawn for the relevant items, few in a long list; where a rank came twice all are drawn again."""
+    few = case.counts[0]
+    ranks = np.sort(rng.integers(1, case.n + 1, (size, few)), axis=1)
+    while len(twice := np.flatnonzero((ranks[:, 1:] == ranks[:, :-1]).any(axis=1))):
+        ranks[twice] = np.sort(rng.integers(1, case.n + 1, (len(twice), few)), axis=1)
+    total, found = np.zeros(size), np.zeros(size)
+    for i in range(few):
+        rank = ranks[:, i]
+        seen = rank <= case.ranks
+        total += seen * case.growth(np.minimum(rank, case.ranks), 0, [np.full(size, i), rank - 1 - i])
+        found += seen
+    scale, shift = case.value([found, case.ranks - found])
+    return np.asarray(total * scale + shift)

@@ -1,0 +1,226 @@
+"""Laws by a dynamic programme over ranks: mass moves over (counts so far, total on a grid).
+
+A total that falls between two grid points is split between them so that its mean stays exact. Everything is a sum of
+positive numbers, so even the far tails are right relative to their size. Each split adds up to a quarter of a squared
+grid step to the variance; where that would add up, over hundreds of items, `law_spectral` takes over.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankbound.difficulty.law_arrangements import merged
+from rankbound.difficulty.law_case import Case
+from rankbound.difficulty.law_walk import Walk, onward
+
+__all__ = ["RESCALE", "Law", "dynamic", "dynamic_work"]
+
+Law = tuple[NDArray[np.float64], NDArray[np.float64]]
+RESCALE = 32  # ranks after which numbers that have grown are brought back into range
+_ROW_COST = 2_000  # moving one state by its own shift costs about as much as this many grid points in a block
+_LATTICE = 16_384  # whole-number totals are kept point by point up to this many points
+
+
+def dynamic_work(case: Case, grid: int) -> float:
+    """Grid points that the programme would touch, about."""
+    walk = Walk.of(case)
+    states = float(np.prod([float(size) for size in walk.shape]))
+    per_state = grid / 3 + (0 if case.rank_weights is not None else _ROW_COST)
+    return states * len(walk.ranks) * len(walk.axes) * per_state
+
+
+def dynamic(case: Case, grid: int) -> Law:
+    """The law on about ``grid`` points."""
+    walk = Walk.of(case)
+    if case.rank_weights is not None:
+        return _weighted_sums(walk, grid)
+    return _stateful_sums(walk, grid)
+
+
+def _weighted_sums(walk: Walk, grid: int) -> Law:
+    case = walk.case
+    weight, worth, common = walk.weights()
+    scale, _ = case.value(case.counts)
+    worst, _, best = case.bounds
+    step = (best - worst) / scale / (grid - 1)
+    reach = np.array(_reach(weight, worth, np.array(walk.shape) - 1)) / step
+    lean = np.minimum(np.arange(len(weight) + 1), sum(walk.shape)) + 2  # a split leans over by up to a point per item
+    below, above = (reach[0] - lean).astype(np.int64), (reach[1] + lean).astype(np.int64)
+    spare = int(np.abs(worth).max(initial=0.0) * weight.max() / step) + 2  # blocks move as a whole, empty rows too
+    zero = spare - int(below.min())  # column of total 0
+    mass = np.zeros((*walk.shape, zero + int(above.max()) + spare + 1))
+    mass[(0,) * len(worth) + (zero,)] = 1.0
+    odds, (final, factor) = walk.odds(), walk.weight_of_counts()
+    for placed, each in enumerate(weight):
+        band = walk.band(placed)
+        left, right = zero + int(below[placed]) + 2, zero + int(above[placed]) - 1
+        block = mass[(*band, slice(left, right))]
+        ways = None if case.random else walk.chances(placed, band)
+        moves = []
+        for axis, level in enumerate(walk.axes):
+            x = worth[axis] * each / step
+            k = int(np.floor(x))
+            way = odds[axis] if ways is None else ways[level][..., None]
+            moves.append((axis, k, block * (way * (1 - (x - k))), block * (way * (x - k))))
+        if ways is not None:
+            block *= ways[walk.base][..., None]
+        elif placed % RESCALE == RESCALE - 1:
+            moves = [(axis, k, lower * factor**RESCALE, upper * factor**RESCALE) for axis, k, lower, upper in moves]
+            mass *= factor**RESCALE
+        for axis, k, lower, upper in moves:
+            keep, target = onward(walk, band, axis)
+            goal = mass[(*target, slice(left + k, right + k))]
+            goal += lower[keep]
+            goal = mass[(*target, slice(left + k + 1, right + k + 1))]
+            goal += upper[keep]
+    if case.random:
+        mass *= (final * factor ** (len(weight) % RESCALE))[..., None]
+    total = mass.reshape(-1, mass.shape[-1]).sum(axis=0)
+    points = (np.arange(len(total)) - zero) * step
+    return settle((points + common) * scale, total, worst, best)
+
+
+def _reach(
+    weight: NDArray[np.float64], worth: NDArray[np.float64], most: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Least and greatest total after 0, 1, ..., all steps, whatever the order; weights rise or fall throughout."""
+    running = np.concatenate(([0.0], np.cumsum(weight)))
+    steps = np.arange(len(running))
+    rising = len(weight) > 1 and weight[0] < weight[-1]
+    low, high = np.zeros(len(running)), np.zeros(len(running))
+    for each, count in zip(worth, most, strict=True):
+        items = np.minimum(steps, count)
+        heaviest = running - running[steps - items] if rising else running[items]
+        if each < 0:
+            low += each * heaviest
+        else:
+            high += each * heaviest
+    return low, high
+
+
+def _stateful_sums(walk: Walk, grid: int) -> Law:
+    """Sums whose growth hangs on the counts so far: every state moves by its own shift."""
+    case = walk.case
+    low, high, unit = _range_of_totals(case)
+    step = unit if 0 < (high - low) < _LATTICE * unit else (high - low) / (grid - 1)
+    columns = round((high - low) / step) + len(walk.ranks) + 3
+    mass = np.zeros((*walk.shape, columns))
+    index = np.arange(mass.size // columns).reshape(walk.shape)  # states counted through
+    rows = list(mass.reshape(-1, columns))
+    rows[0][0] = 1.0
+    left, right = [columns] * len(rows), [0] * len(rows)  # columns in use, per state
+    left[0], right[0] = 0, 1
+    all_moves, size = _moves(walk, step)
+    for placed in range(len(walk.ranks)):
+        band = walk.band(placed)
+        now: Any = (placed, *band)
+        states = index[band].ravel().tolist()
+        moves = []
+        for ahead, shifts, splits in all_moves:
+            split = splits[now].reshape(-1, 2)
+            moves.append((ahead, shifts[now].ravel().tolist(), split, (split.sum(axis=1) > 0).tolist()))
+        # highest states first: a state then passes on its mass before it receives any
+        for at in range(len(states) - 1, -1, -1):
+            state = states[at]
+            a, b = left[state], right[state]
+            if a >= b:
+                continue
+            for ahead, shift, split, possible in moves:
+                if possible[at]:
+                    start, end, goal = a + shift[at], b + shift[at] + 1, state + ahead
+                    row = rows[goal][start:end]
+                    row += np.correlate(rows[state][a:b], split[at], "full")  # in[i] * (1 - part) + in[i - 1] * part
+                    if start < left[goal]:
+                        left[goal] = start
+                    if end > right[goal]:
+                        right[goal] = end
+    so_far = walk.counts(len(walk.ranks), walk.everything)
+    mass *= np.where(walk.possible(so_far), size[-1], 0.0)[..., None]
+    scale, shift = case.value(so_far)
+    worst, _, best = sorted(case.bounds)
+    points = low + np.arange(columns) * step
+    if np.ndim(scale) == 0 and np.ndim(shift) == 0:
+        return settle(points * scale + shift, mass.reshape(-1, columns).sum(axis=0), worst, best)
+    scores = np.asarray(scale)[..., None] * points + np.asarray(shift)[..., None]
+    real = mass > 0
+    scores, each = np.broadcast_to(scores, mass.shape)[real], mass[real]
+    return merged(scores, each) if step == unit else _on_grid(scores, each, worst, best, grid)
+
+
+def _moves(
+    walk: Walk, step: float
+) -> tuple[list[tuple[int, NDArray[np.int64], NDArray[np.float64]]], NDArray[np.float64]]:
+    """Moves at every rank from every state, and what a row's numbers stand for before each rank.
+
+    A row is not multiplied by the chance to stay at each rank; it stands for its numbers times the product of these
+    chances, and what moves to another row is scaled by the quotient of the two products.
+    """
+    case = walk.case
+    placed = np.arange(len(walk.ranks)).reshape(-1, *(1,) * len(walk.shape))
+    so_far = walk.counts(placed, walk.everything)
+    shape = (len(walk.ranks), *walk.shape)
+    possible = walk.possible(so_far)
+    ways = [np.where(possible, way, 0.0) for way in case.chances(placed, so_far)]
+    stay = np.where(ways[walk.base] > 0, ways[walk.base], 1.0)  # rows that nothing stays in are not used again
+    size = np.cumprod(np.concatenate((np.ones((1, *walk.shape)), stay)), axis=0)
+    moves = []
+    for axis, level in enumerate(walk.axes):
+        x = np.broadcast_to(case.growth(placed + 1, level, so_far) / step, shape)
+        k = np.floor(x + 1e-9)
+        part = np.maximum(x - k, 0.0)
+        goal = np.roll(size[1:], -1, axis=axis + 1)  # the row of one more; nothing moves on from the last one
+        way = ways[level] * size[:-1] / goal
+        moves.append(
+            (int(np.prod(walk.shape[axis + 1 :])), k.astype(np.int64), np.stack((way * part, way * (1 - part)), -1))
+        )
+    return moves, size
+
+
+def _on_grid(scores: NDArray[np.float64], mass: NDArray[np.float64], worst: float, best: float, grid: int) -> Law:
+    """Mass at any scores, split between the points of an even grid."""
+    at = (scores - worst) / (best - worst) * (grid - 1)
+    k = np.floor(at).astype(np.int64)
+    first = int(k.min())
+    total = np.zeros(int(k.max()) - first + 2)
+    total += np.bincount(k - first, mass * (1 - (at - k)), minlength=len(total))
+    total += np.bincount(k - first + 1, mass * (at - k), minlength=len(total))
+    points = worst + (np.arange(len(total)) + first) * (best - worst) / (grid - 1)
+    return settle(points, total, worst, best)
+
+
+def _range_of_totals(case: Case) -> tuple[float, float, float]:
+    """Least and greatest total, and the unit that totals are whole multiples of (0 if there is none)."""
+    if case.measure.family in ("U", "PairAcc", "Tau"):
+        return 0.0, (case.n**2 - sum(count * count for count in case.counts)) / 2, 1.0
+    if case.measure.family == "AP" and case.measure["div"] == "retrieved":
+        return 0.0, float(min(case.relevant, case.ranks)), 0.0
+    scale, _ = case.value(case.counts)
+    return 0.0, case.bounds[2] / scale, 0.0
+
+
+def settle(scores: NDArray[np.float64], mass: NDArray[np.float64], worst: float, best: float) -> Law:
+    """Mass on the points between worst and best: what leaned over an end goes onto it, then the mean is put right.
+
+    Moving a share e of all mass by one point to the left or right moves the mean by e points and leaves it positive.
+    """
+    if scores[0] > scores[-1]:
+        scores, mass = scores[::-1], mass[::-1]
+    real = np.flatnonzero(mass > 0)
+    scores, mass = scores[real[0] : real[-1] + 1], mass[real[0] : real[-1] + 1] / mass[real].sum()
+    mean = float(scores @ mass)
+    scores, mass = merged(np.clip(scores, worst, best), mass)
+    gap = mean - float(scores @ mass)
+    if gap and len(scores) > 1:
+        moved = np.zeros_like(mass)
+        if gap > 0:
+            moved[1:], moved[-1] = mass[:-1], mass[-1] + mass[-2]
+        else:
+            moved[:-1], moved[0] = mass[1:], mass[0] + mass[1]
+        pull = float(scores @ moved) - float(scores @ mass)
+        if abs(pull) > abs(gap):
+            mass = mass + (gap / pull) * (moved - mass)
+    real = np.flatnonzero(mass > 0)
+    return scores[real], mass[real]

@@ -1,0 +1,207 @@
+"""Laws of long lists by their characteristic function E exp(i t T), which for a smooth law soon vanishes.
+
+The dynamic programme of `law_dynamic` is run with exp(i t growth) in the place of moves over a grid: one number per
+state and frequency, no splitting, and as many frequencies as the law has detail: some dozens where a grid has
+thousands of points. What comes back is exact up to rounding: about 1e-16 in absolute terms, so tails below are lost.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankbound.difficulty.law_case import Case
+from rankbound.difficulty.law_dynamic import RESCALE, Law
+from rankbound.difficulty.law_walk import Walk, onward
+
+__all__ = ["MANY_ARRANGEMENTS", "spectral"]
+
+MANY_ARRANGEMENTS = 70.0  # log: the finest detail of a law of A arrangements has amplitude A^(-1/2), here 1e-15
+_VANISHED = 1e-15
+_BLOCK = 72  # frequencies that go together; the states of a block stay in the processor's cache
+_TOGETHER = 8  # ranks whose turns are made together, fewer where there are many states
+_SIGMAS = 8.5  # counts further from their mean than this have no weight in double precision
+
+
+def spectral(case: Case, grid: int) -> Law | None:
+    """The law on at least ``grid`` points where it has weight, or None where it is too rough for the method."""
+    if case.log_arrangements < MANY_ARRANGEMENTS or (
+        case.measure.family == "AP" and case.measure["div"] == "retrieved"
+    ):
+        return None
+    worst, _, best = sorted(case.bounds)
+    base = 2 * np.pi / ((best - worst) * (1 + 1 / grid))  # the law repeats with this period; its ends carry no weight
+    pairs = case.measure.family in ("U", "PairAcc", "Tau") and case.random and case.ranks == case.n
+    transform = _transform_of_pairs if pairs else _transform_of_sums
+    parts: list[NDArray[np.complex128]] = []
+    for start in range(0, grid // 4, _BLOCK):
+        t = base * np.arange(start, start + _BLOCK, dtype=np.float64)
+        # with the first block, high frequencies without a common measure: is anything left of the law there?
+        high = base * grid / 8 * np.array([] if start else [0.5, 0.7071, 1.3819], dtype=np.float64)
+        part = transform(case, t, high)
+        if not start and np.abs(part[_BLOCK:]).max() > _VANISHED:
+            return None
+        parts.append(part[:_BLOCK] * np.exp(-1j * t * worst))
+        if np.abs(part[_BLOCK - 8 : _BLOCK]).max() < _VANISHED:
+            found = np.concatenate(parts).conj()
+            spread = np.count_nonzero(np.fft.irfft(found, grid) > 1e-17)
+            points = grid * (1 << max(0, int(np.ceil(np.log2(grid / spread)))))
+            scores = worst + (best - worst) * (1 + 1 / grid) / points * np.arange(points, dtype=np.float64)
+            return _cleaned(scores, np.fft.irfft(found, points))
+    return None
+
+
+def _cleaned(scores: NDArray[np.float64], mass: NDArray[np.float64]) -> Law:
+    """The bulk, without the rounding noise on both sides of it."""
+    noise = max(4 * float(-mass.min()), 1e-19)
+    real = np.flatnonzero(mass > noise)
+    bulk = slice(real[0], real[-1] + 1)
+    mass = np.maximum(mass[bulk], 0.0)
+    return scores[bulk], mass / mass.sum()
+
+
+def _transform_of_pairs(case: Case, t: NDArray[np.float64], high: NDArray[np.float64]) -> NDArray[np.complex128]:
+    """E exp(i t value) of the wrong pairs: a ratio of products of sines, from the Gaussian multinomial."""
+    t = np.concatenate((t, high))
+    scale, shift = case.value(case.counts)
+    half = np.abs(t * scale) / 2
+    size = np.ones(len(t))
+    few_first = sorted(case.counts)
+    before = few_first[-1]
+    for count in few_first[:-1]:
+        for j in range(1, count + 1):
+            size *= np.sinc((before + j) * half / np.pi) / np.sinc(j * half / np.pi)
+        before += count
+    pairs = (case.n**2 - sum(count * count for count in case.counts)) / 2
+    middle = shift + scale * pairs / 2  # the law is symmetric about its middle
+    return np.asarray(size * np.exp(1j * t * middle))
+
+
+def _transform_of_sums(case: Case, t: NDArray[np.float64], high: NDArray[np.float64]) -> NDArray[np.complex128]:
+    """E exp(i t value): the dynamic programme over counts, one column per frequency (evenly spaced ones first).
+
+    In a random order mass moves by odds alone (`Walk.weight_of_counts`): two operations per state and rank.
+    """
+    walk = Walk.of(case)
+    scale, shift = case.value(walk.counts(len(walk.ranks), walk.everything))
+    even = len(t)
+    t = np.concatenate((t, high)) * float(scale)
+    odds, (final, factor) = walk.odds(), walk.weight_of_counts()
+    if not case.random:
+        odds = [1.0] * len(odds)
+    bands = _bands(walk)
+    f = np.zeros((*walk.shape, len(t)), dtype=np.complex128)
+    f[(0,) * (f.ndim - 1)] = 1.0
+    common = 0.0
+    turns = _Turns(walk, bands, t, even, odds)
+    if case.rank_weights is not None:
+        weight, worth, common = walk.weights()
+    for placed, band in enumerate(bands):
+        block = f[band]
+        ways = None if case.random else walk.chances(placed, band)
+        moves = []
+        for axis, level in enumerate(walk.axes):
+            if case.rank_weights is not None:
+                turn = odds[axis] * _unit((worth[axis] * weight[placed]) * t)
+            else:
+                turn = turns(placed, axis)
+            if ways is not None:
+                turn = turn * ways[level][..., None]
+            moves.append((axis, block * turn))
+        if ways is not None:
+            block *= ways[walk.base][..., None]
+        for axis, moved in moves:
+            keep, target = onward(walk, band, axis)
+            goal = f[target]
+            goal += moved[keep]
+        if ways is None and placed % RESCALE == RESCALE - 1:
+            f *= factor**RESCALE
+    if case.random:
+        f *= (final * factor ** (len(walk.ranks) % RESCALE))[..., None]
+    if np.ndim(shift):
+        f *= _unit(t * (np.asarray(shift) / scale)[..., None])
+    else:
+        common += float(shift / scale)
+    total: NDArray[np.complex128] = f.reshape(-1, len(t)).sum(axis=0) * np.exp(1j * common * t)
+    return total
+
+
+class _Turns:
+    """odds * exp(i t growth) where the growth hangs on the state, for some ranks at a time to save calls.
+
+    The first ``even`` frequencies are evenly spaced: they come by doubling, with one multiplication each.
+    """
+
+    def __init__(
+        self, walk: Walk, bands: list[tuple[slice, ...]], t: NDArray[np.float64], even: int, odds: list[float]
+    ) -> None:
+        self.walk, self.bands, self.t, self.even, self.odds = walk, bands, t, even, odds
+        self.together = max(1, min(_TOGETHER, 8_000 // int(np.prod(walk.shape))))
+        self.ready: dict[int, NDArray[np.complex128]] = {}
+
+    def __call__(self, placed: int, axis: int) -> NDArray[np.complex128]:
+        """For the states of the band at this rank."""
+        first = placed - placed % self.together
+        together = self.bands[first : first + self.together]
+        union = tuple(
+            slice(min(part.start for part in parts), max(part.stop for part in parts))
+            for parts in zip(*together, strict=True)
+        )
+        if placed == first:
+            self.ready[axis] = self._make(np.arange(first, first + len(together)), union, axis)
+        inside = tuple(
+            slice(part.start - whole.start, part.stop - whole.start)
+            for part, whole in zip(self.bands[placed], union, strict=True)
+        )
+        here: Any = (slice(None), placed - first, *inside)
+        return np.moveaxis(self.ready[axis][here], 0, -1)
+
+    def _make(self, placed: NDArray[np.int64], band: tuple[slice, ...], axis: int) -> NDArray[np.complex128]:
+        t, even, odds = self.t, self.even, self.odds[axis]
+        placed = placed.reshape(-1, *(1,) * len(band))
+        so_far = self.walk.counts(placed, band)
+        growth = np.asarray(self.walk.case.growth(placed + 1, self.walk.axes[axis], so_far))
+        growth = np.broadcast_to(growth, (len(placed), *(part.stop - part.start for part in band)))
+        turn = np.empty((len(t), *growth.shape), dtype=np.complex128)
+        turn[0] = odds * _unit(t[0] * growth)
+        turn[even:] = odds * _unit(t[even:].reshape(-1, *(1,) * growth.ndim) * growth)
+        leap = _unit((t[1] - t[0]) * growth)
+        done = 1
+        while done < even:
+            more = min(done, even - done)
+            np.multiply(turn[:more], leap, out=turn[done : done + more])
+            leap = leap * leap
+            done += more
+        return turn
+
+
+def _unit(angle: NDArray[np.float64]) -> NDArray[np.complex128]:
+    """exp(i angle); real sines and cosines are several times faster than a complex exponential."""
+    unit = np.empty(angle.shape, dtype=np.complex128)
+    np.cos(angle, out=unit.real)
+    np.sin(angle, out=unit.imag)
+    return unit
+
+
+def _bands(walk: Walk) -> list[tuple[slice, ...]]:
+    """States that matter after each number of items: those within reach, and in a random order near their mean."""
+    case = walk.case
+    bands = [walk.band(placed) for placed in range(len(walk.ranks))]
+    if not case.random:
+        return bands
+    placed = np.arange(len(bands))
+    left = (case.n - placed) / max(case.n - 1, 1)
+    narrow = []
+    for axis, level in enumerate(walk.axes):
+        share = case.counts[level] / case.n
+        spread = _SIGMAS * np.sqrt(placed * share * (1 - share) * left) + 4
+        lows, highs = (placed * share - spread).astype(int).tolist(), (placed * share + spread).astype(int).tolist()
+        narrow.append(
+            [
+                slice(max(band[axis].start, low), min(band[axis].stop, high + 2))
+                for band, low, high in zip(bands, lows, highs, strict=True)
+            ]
+        )
+    return list(zip(*narrow, strict=True))

@@ -1,0 +1,121 @@
+"""Walk: the states that a dynamic programme over ranks goes through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankbound.difficulty.law_case import Case, Counts
+from rankbound.measures import precision
+
+__all__ = ["Walk", "onward"]
+
+_LEAST_WEIGHT = 1e-12  # ranks that together weigh less than this are left out (RBP in long lists)
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """The order in which ranks are filled, and the states on the way.
+
+    The commonest label needs no counter: its count is what the others leave. ``axes`` are the labels with a counter.
+    """
+
+    case: Case
+    axes: tuple[int, ...]
+    base: int
+    ranks: tuple[int, ...]
+    shape: tuple[int, ...]  # states: one more than the most that can be seen of each counted label
+
+    @classmethod
+    def of(cls, case: Case) -> Walk:
+        """In a random order sums of weights may take the ranks in any order: light ones first keep totals close."""
+        base = int(np.argmax(case.counts))
+        if case.rank_weights is None:
+            base = len(case.counts) - 1  # the lowest label, which never adds anything
+        axes = tuple(level for level in range(len(case.counts)) if level != base)
+        ranks = range(1, case.ranks + 1)
+        if case.rank_weights is not None:
+            rest = np.cumsum(case.rank_weights[::-1])[::-1]
+            ranks = range(1, int(np.count_nonzero(rest > _LEAST_WEIGHT * rest[:1])) + 1)
+            if case.random:
+                ranks = ranks[::-1]
+        shape = tuple(min(case.counts[level], len(ranks)) + 1 for level in axes)
+        return cls(case, axes, base, tuple(ranks), shape)
+
+    @property
+    def everything(self) -> tuple[slice, ...]:
+        """The band of all states."""
+        return tuple(slice(0, states) for states in self.shape)
+
+    def band(self, placed: int) -> tuple[slice, ...]:
+        """States that can be reached after so many items."""
+        left = self.case.n - placed
+        return tuple(
+            slice(max(0, self.case.counts[level] - left), min(placed, size - 1) + 1)
+            for level, size in zip(self.axes, self.shape, strict=True)
+        )
+
+    def counts(self, placed: Any, band: tuple[slice, ...]) -> list[Any]:
+        """Counts so far per label in every state of the band, as arrays that broadcast."""
+        so_far: list[Any] = [0] * len(self.case.counts)
+        for axis, level in enumerate(self.axes):
+            after = (1,) * (len(band) - 1 - axis)
+            so_far[level] = np.arange(band[axis].start, band[axis].stop).reshape(-1, *after)
+        so_far[self.base] = placed - sum(so_far)
+        return so_far
+
+    def possible(self, so_far: Counts) -> NDArray[np.bool_]:
+        """Whether there are as many items of each label as the counts say."""
+        fits = [(seen >= 0) & (seen <= count) for count, seen in zip(self.case.counts, so_far, strict=True)]
+        return np.asarray(np.logical_and.reduce(np.broadcast_arrays(*fits)))
+
+    def odds(self) -> list[float]:
+        """Share of each counted label over that of the commonest; see `weight_of_counts`."""
+        return [self.case.counts[level] / self.case.counts[self.base] for level in self.axes]
+
+    def weight_of_counts(self) -> tuple[NDArray[np.float64], float]:
+        """Chance of an arrangement by its final counts, over the product of the odds of its labels; a factor per rank.
+
+        In a random order all arrangements with the same counts have the same chance. So a programme may move mass by
+        the odds alone, as if items were drawn independently, and weigh the final counts: weight * factor^ranks. The
+        factor, the share of the commonest label, is apart because it is worked in on the way to keep numbers in range.
+        """
+        case, seen = self.case, len(self.ranks)
+        lf = precision.log_factorials(case.n)
+        so_far = self.counts(seen, self.everything)
+        possible = self.possible(so_far)
+        log_weight = np.full(self.shape, lf[case.n - seen] - lf[case.n])
+        for count, each in zip(case.counts, so_far, strict=True):
+            each = np.clip(each, 0, count)
+            log_weight = log_weight + lf[count] - lf[count - each] - each * np.log(count / case.n)
+        return np.where(possible, np.exp(np.where(possible, log_weight, 0.0)), 0.0), case.counts[self.base] / case.n
+
+    def chances(self, placed: int, band: tuple[slice, ...]) -> list[NDArray[np.float64]]:
+        """Chance of each label to come next in every state of the band (no chance in states that cannot be reached)."""
+        return [np.asarray(way) for way in self.case.chances(placed, self.counts(placed, band))]
+
+    def weights(self) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+        """For sums of weights: weight per step, worth of each counted label above the base, what all orders share."""
+        case = self.case
+        assert case.rank_weights is not None
+        weight = case.rank_weights[np.array(self.ranks, dtype=np.int64) - 1]
+        base = case.labels[self.base]
+        worth = np.array([case.labels[level] - base for level in self.axes])
+        common = base * float(case.rank_weights.sum())
+        if len(self.ranks) == case.n:  # all items are placed: the least weight goes to each of them
+            least = float(weight.min())
+            common += least * float(sum(w * case.counts[level] for w, level in zip(worth, self.axes, strict=True)))
+            weight = weight - least
+        return weight, worth, common
+
+
+def onward(walk: Walk, band: tuple[slice, ...], axis: int) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+    """Which of the band's states can take one more of a label, and the states they go on to."""
+    stop = min(band[axis].stop + 1, walk.shape[axis])
+    start = band[axis].start
+    full = (slice(None),) * len(band)
+    keep = (*full[:axis], slice(0, stop - start - 1))
+    return keep, (*band[:axis], slice(start + 1, stop), *band[axis + 1 :])

@@ -1,0 +1,264 @@
+"""Which way a law is computed, and the laws of many queries at once."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankbound.difficulty import law_cache
+from rankbound.difficulty.bounds import plain_measure
+from rankbound.difficulty.law_arrangements import enumerated, sampled, tolerance
+from rankbound.difficulty.law_case import Case, case_of, is_binary, labels_that_matter
+from rankbound.difficulty.law_closed import closed
+from rankbound.difficulty.law_dynamic import Law, dynamic, dynamic_work
+from rankbound.difficulty.law_smooth import look_up, smooth_table
+from rankbound.difficulty.law_spectral import spectral
+from rankbound.difficulty.law_walk import Walk
+from rankbound.errors import ArgumentError
+from rankbound.measures import LabelCounts, Measure
+
+__all__ = ["METHODS", "Laws", "law_of", "laws_of"]
+
+METHODS = ("auto", "closed", "enumeration", "dynamic", "sampled")
+SAMPLES = 300_000  # of the thesis
+_FEW_ARRANGEMENTS = 25_000  # looked at one by one without being asked
+_MOST_ARRANGEMENTS = 5_000_000  # looked at one by one when asked to
+_ENUMERATION_WORK = 3e6  # arrangements times ranks
+_LIGHT_WORK, _MOST_WORK = 3e7, 2e9  # grid points that a dynamic programme may touch
+_MOST_CELLS = 2e7  # grid points that it may hold
+_MOST_STATES = 3e6  # states times ranks of the spectral one; ten times as many where only one label is counted
+_FINE, _COARSE, _LONG = 4096, 2048, 64  # default grids, and the list length from which the coarse one is fine enough
+_LUMP, _FINER = 0.015, 8  # weight of a point from which a grid is made finer, and how much
+_SLOW = 0.005  # seconds from which a law is worth a file
+_ROUGH = frozenset({"RBP", "nRBP", "ERR"})  # laws with few heavy ranks, where the spectral way seldom works
+
+FullLaw = tuple[NDArray[np.float64], NDArray[np.float64], str]  # scores, probabilities, method
+
+
+def law_of(
+    case: Case, method: str = "auto", grid: int | None = None, samples: int = SAMPLES, seed: int = 0, cache: bool = True
+) -> FullLaw:
+    """Scores, probabilities and the method that gave them; from memory or disk if they are there."""
+    if method != "sampled" and method != "auto":
+        samples, seed = SAMPLES, 0  # without influence: keep them out of the key
+    key = (case, method, grid, samples, seed)
+    return _remembered(*key) if cache else _compute(*key)
+
+
+@lru_cache(maxsize=2048)
+def _remembered(case: Case, method: str, grid: int | None, samples: int, seed: int) -> FullLaw:
+    if case.bounds[0] == case.bounds[2] or (method in ("auto", "closed") and closed(case) is not None):
+        return _compute(case, method, grid, samples, seed)
+    key = (str(case.measure), case.labels, case.counts, case.ranks, case.informed, method, grid, samples, seed)
+    law = law_cache.load(key)
+    if law is None:
+        start = time.perf_counter()
+        law = _compute(case, method, grid, samples, seed)
+        if time.perf_counter() - start > _SLOW:
+            law_cache.store(key, law)
+    for array in law[:2]:
+        array.flags.writeable = False
+    return law
+
+
+def _compute(case: Case, method: str, grid: int | None, samples: int, seed: int) -> FullLaw:
+    scores, probabilities, how = _choose(case, method, grid, samples, seed)
+    probabilities = probabilities / probabilities.sum()
+    for array in (scores, probabilities):
+        array.flags.writeable = False
+    return scores, probabilities, how
+
+
+def _choose(case: Case, method: str, grid: int | None, samples: int, seed: int) -> FullLaw:
+    worst, _, best = case.bounds
+    if worst == best:  # all orders are worth the same
+        return np.array([best]), np.ones(1), "closed" if method == "auto" else method
+    if method in ("auto", "closed"):
+        law = closed(case)
+        if law is not None:
+            return *law, "closed"
+        if method == "closed":
+            raise ArgumentError(f"{case.measure} has no closed law here; choose method='auto'")
+    if method in ("auto", "enumeration"):
+        log_work = case.log_arrangements + math.log(max(case.ranks, 1))
+        few = case.log_arrangements <= math.log(_FEW_ARRANGEMENTS) and log_work <= math.log(_ENUMERATION_WORK)
+        if few or (method == "enumeration" and case.log_arrangements <= math.log(_MOST_ARRANGEMENTS)):
+            return *enumerated(case), "enumeration"
+        if method == "enumeration":
+            raise ArgumentError(
+                f"enumeration takes up to {_MOST_ARRANGEMENTS:,} arrangements, got about "
+                f"10^{case.log_arrangements / math.log(10):.1f}; choose method='dynamic'"
+            )
+    if method in ("auto", "dynamic"):
+        law = _dynamic(case, grid)
+        if law is not None:
+            return *law, "dynamic"
+        if method == "dynamic":
+            raise ArgumentError("the dynamic programme has too many states for these labels; choose method='sampled'")
+    return *sampled(case, samples, seed), "sampled"
+
+
+def _dynamic(case: Case, grid: int | None) -> Law | None:
+    """The spectral programme for smooth laws, the one on a grid for others, None if both would take too long."""
+    on_grid = grid or (_COARSE if case.n >= _LONG else _FINE)
+    work = dynamic_work(case, on_grid)
+    walk = Walk.of(case)
+    states = math.prod(walk.shape)
+    few_states = states * len(walk.ranks) <= _MOST_STATES * (10 if len(walk.axes) == 1 else 1)
+    light = case.measure.family in _ROUGH and work <= _LIGHT_WORK
+    if few_states and not light:
+        law = spectral(case, grid or _FINE)
+        if law is not None:
+            return law
+    if work > _MOST_WORK or states * on_grid > _MOST_CELLS:
+        return None
+    law = dynamic(case, on_grid)
+    finer = on_grid * _FINER
+    if grid is None and _is_lumpy(case, law[1]) and work * _FINER <= _MOST_WORK and states * finer <= _MOST_CELLS:
+        law = dynamic(case, finer)
+    return law
+
+
+def _is_lumpy(case: Case, probabilities: NDArray[np.float64]) -> bool:
+    """Whether one point has so much weight that the grid may be too coarse for where the law lives."""
+    if case.ranks < case.n:  # the ends may be real: nothing relevant among the ranks seen, or nothing else
+        probabilities = probabilities[1:-1]
+    return bool(probabilities.max(initial=0.0) > _LUMP)
+
+
+# ---- many queries ----------------------------------------------------------------------------------------------------
+
+
+class Laws:
+    """The laws of one measure for many queries: tables of the distinct ones, looked up with one x per query.
+
+    ``class_of[q]`` is the index in ``laws`` of query q's law.
+    """
+
+    def __init__(self, laws: Sequence[FullLaw], class_of: NDArray[np.int64]) -> None:
+        self.laws = list(laws)
+        self.class_of = class_of
+        sizes = np.array([len(law[0]) for law in self.laws], dtype=np.int64)
+        self._first = (np.cumsum(sizes) - sizes)[class_of]
+        self._size = sizes[class_of]
+        self._scores = np.concatenate([law[0] for law in self.laws]) if self.laws else np.zeros(0)
+        # P(score <= the first i) and P(score >= those from i on), one number more than there are scores
+        self._below = _joined([np.concatenate(([0.0], np.cumsum(law[1])[:-1], [1.0])) for law in self.laws])
+        self._above = _joined([np.concatenate(([1.0], np.cumsum(law[1][::-1])[::-1][1:], [0.0])) for law in self.laws])
+        self._tolerance = np.array([tolerance(law[0]) for law in self.laws])[class_of]
+
+    def __len__(self) -> int:
+        return len(self.class_of)
+
+    def __repr__(self) -> str:
+        return f"Laws(queries={len(self)}, distinct={len(self.laws)})"
+
+    def cdf(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """P(random order scores <= x), one x per query."""
+        x = self._checked(x)
+        return np.where(
+            np.isnan(x), np.nan, self._below[self._first + self.class_of + self._count(x + self._tolerance)]
+        )
+
+    def survival(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """P(random order scores >= x), one x per query."""
+        x = self._checked(x)
+        count = self._count(np.nextafter(x - self._tolerance, -np.inf))
+        return np.where(np.isnan(x), np.nan, self._above[self._first + self.class_of + count])
+
+    def smooth_cdf(self, x: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Smooth P(random order scores <= x) (thesis algorithm 2) and its slope, one x per query."""
+        x = self._checked(x)
+        if not self.laws:
+            return np.zeros(0), np.zeros(0)
+        return look_up(x, *self._smooth)
+
+    def _checked(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        x = np.asarray(x, dtype=np.float64)
+        if x.shape != self.class_of.shape:
+            raise ArgumentError(f"x must hold one number per query, {len(self)}, got shape {x.shape}")
+        return x
+
+    def _count(self, x: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Scores <= x of each query's law: one bisection for all queries side by side."""
+        low = np.zeros(len(x), dtype=np.int64)
+        high = self._size.copy()
+        for _ in range(int(self._size.max(initial=1)).bit_length()):
+            middle = (low + high) // 2
+            open_ = low < high
+            right = open_ & (self._scores[self._first + np.minimum(middle, self._size - 1)] <= x)
+            low = np.where(right, middle + 1, low)
+            high = np.where(open_ & ~right, middle, high)
+        return low
+
+    @cached_property
+    def _smooth(self) -> tuple[NDArray[np.float64], ...]:
+        tables = [smooth_table(law[0], law[1]) for law in self.laws]
+        sizes = np.array([len(table.values) for table in tables])
+        per_class = [
+            np.array([table.start for table in tables]),
+            np.array([table.spacing for table in tables]),
+            np.array([table.gain for table in tables]),
+            np.cumsum(sizes) - sizes,
+            sizes,
+        ]
+        values, slopes = _joined([table.values for table in tables]), _joined([table.slopes for table in tables])
+        return *(column[self.class_of] for column in per_class), values, slopes
+
+
+def _joined(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def laws_of(
+    measure: Measure,
+    counts: LabelCounts,
+    *,
+    informed: float = 0.5,
+    cache: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> Laws:
+    """The laws of a plain measure for the queries that the counts describe.
+
+    Queries that differ in nothing the measure sees share one law. ``progress(done, all)`` is called as laws are made.
+
+    >>> from rankbound.measures import parse_measure
+    >>> laws = laws_of(parse_measure("P@2"), LabelCounts.binary([4, 3, 4], [2, 1, 2]))
+    >>> laws, laws.survival(np.array([1.0, 0.5, 0.5])).round(3).tolist()
+    (Laws(queries=3, distinct=2), [0.167, 0.667, 0.833])
+    """
+    if not 0 < informed < 1:
+        raise ArgumentError(f"informed must lie between 0 and 1, got {informed}")
+    cases, class_of = _cases(plain_measure(measure), counts, informed)
+    laws = []
+    for done, case in enumerate(cases):
+        laws.append(law_of(case, cache=cache))
+        if progress is not None:
+            progress(done + 1, len(cases))
+    return Laws(laws, class_of)
+
+
+def _cases(measure: Measure, counts: LabelCounts, informed: float) -> tuple[list[Case], NDArray[np.int64]]:
+    """The distinct cases, and which of them each query is."""
+    labels = labels_that_matter(measure, counts.values)
+    if is_binary(measure):
+        levels = np.array([1.0, 0.0])
+        code = (labels == 0).astype(np.int64)
+    else:
+        levels, code = np.unique(labels, return_inverse=True)
+    table = np.bincount(
+        counts.query_of_run * len(levels) + code, counts.counts, minlength=len(counts) * len(levels)
+    ).reshape(len(counts), len(levels))
+    rows = np.column_stack((table, counts.cut(measure.cutoff))).astype(np.int64)
+    distinct, back = np.unique(rows, axis=0, return_inverse=True)
+    index: dict[Case, int] = {}
+    case_at = np.zeros(len(distinct), dtype=np.int64)
+    for at, row in enumerate(distinct.tolist()):
+        case = case_of(measure, levels.tolist(), row[:-1], row[-1], informed)
+        case_at[at] = index.setdefault(case, len(index))
+    return list(index), case_at[back.ravel()] if len(distinct) else np.zeros(0, dtype=np.int64)

@@ -1,0 +1,132 @@
+"""The data command: one JSON object, or a table; and exit code 2 with one line for bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rankbound.cli.main import run
+
+
+def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert run(["data", *arguments, "--json"]) == 0
+    return dict(json.loads(capsys.readouterr().out))
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert run(["data", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    assert "Traceback" not in captured.err
+    return captured.err
+
+
+@pytest.fixture
+def letor(tmp_path: Path) -> Path:
+    path = tmp_path / "train.txt"
+    path.write_text("2 qid:1 1:0.5 2:1\n0 qid:2 1:1 2:0\n0 qid:1 1:0 2:0\n0 qid:2 1:3 2:3\n")
+    return path
+
+
+def test_list_names_all_sets_and_says_which_are_here(capsys: pytest.CaptureFixture[str], own_data: Path) -> None:
+    (own_data / "ml-1m").mkdir()
+    (own_data / "ml-1m" / "ratings.dat").write_text("1::2::3::4\n")
+    sets = {entry["name"]: entry for entry in asked(capsys, "list")["sets"]}
+    assert sets["ml-1m"]["here"]
+    assert not sets["ml-20m"]["here"]
+    assert sets["mq2008"]["folds"] == [1, 2, 3, 4, 5]
+    assert run(["data", "list"]) == 0
+    assert "MovieLens 1M" in capsys.readouterr().out
+
+
+def test_describe_a_letor_file(capsys: pytest.CaptureFixture[str], letor: Path) -> None:
+    found = asked(capsys, "describe", str(letor))
+    assert (found["rows"], found["queries"], found["features"], found["labels"]) == (4, 2, 2, {"0": 3, "2": 1})
+    assert found["list_sizes"]["histogram"] == [{"from": 2, "to": 3, "count": 2}]
+    assert found["difficulty"]["uninformative_queries"] == 1
+    expected = (1 + 0.6309297535714575) / 2  # one relevant item of two: rank 1 or rank 2
+    assert found["difficulty"]["mean_expected"] == pytest.approx(expected)
+    assert "not neighbours" in found["notes"][0]
+    assert run(["data", "describe", str(letor)]) == 0
+    shown = capsys.readouterr().out
+    assert "uninformative queries 50.0%" in shown
+    assert "Note: the rows of 2 queries" in shown
+
+
+def test_describe_ratings(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "ratings.csv"
+    path.write_text("userId,movieId,rating,timestamp\n1,2,3.5,4\n1,3,4,5\n2,2,3.5,6\n")
+    found = asked(capsys, "describe", str(path))
+    assert (found["users"], found["items"], found["interactions"]) == (2, 2, 3)
+    assert found["labels"] == {"3.5": 2, "4": 1}
+
+
+def test_describe_faces_and_beir(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    import numpy as np
+
+    np.savez(tmp_path / "f.npz", images=np.zeros((3, 4, 5), np.uint8), age=np.array([2, 2, 80]))
+    found = asked(capsys, "describe", str(tmp_path / "f.npz"))
+    assert (found["images"], found["features"], found["labels"]) == (3, 20, {"2": 2, "80": 1})
+    folder = tmp_path / "beir"
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\td\t1\n")
+    (folder / "queries.jsonl").write_text('{"_id": "q", "text": ""}\n')
+    (folder / "corpus.jsonl").write_text('{"_id": "d", "text": ""}\n')
+    found = asked(capsys, "describe", str(folder))
+    assert (found["queries"], found["rows"], found["documents"]) == (1, 1, 1)
+
+
+def test_describe_draws(capsys: pytest.CaptureFixture[str], letor: Path, tmp_path: Path) -> None:
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
+    out = tmp_path / "plot.svg"
+    asked(capsys, "describe", str(letor), "--plot", str(out))
+    assert "expected nDCG" in out.read_text()
+
+
+def test_get_finds_what_is_here(capsys: pytest.CaptureFixture[str], own_data: Path) -> None:
+    (own_data / "ml-1m").mkdir()
+    file = own_data / "ml-1m" / "ratings.dat"
+    file.write_text("1::2::3::4\n")
+    assert asked(capsys, "get", "ml-1m") == {"name": "ml-1m", "downloaded": False, "files": [str(file)]}
+    assert run(["data", "get", "ml-1m"]) == 0
+    assert "Cite: Harper" in capsys.readouterr().out
+
+
+def test_verify_prints_all_files_and_fails_for_a_wrong_one(capsys: pytest.CaptureFixture[str], own_data: Path) -> None:
+    assert asked(capsys, "verify") == {"files": []}
+    (own_data / "mq2008").mkdir()
+    for number in range(1, 6):
+        (own_data / "mq2008" / f"S{number}.txt").write_text("0 qid:1 1:0\n")
+    assert run(["data", "verify", "--json"]) == 2
+    captured = capsys.readouterr()
+    assert [file["state"] for file in json.loads(captured.out)["files"]] == ["wrong"] * 5
+    assert "S1.txt: wrong checksum, expected cbd42504" in captured.err
+    assert "ml-1m: is not here" in refused(capsys, "verify", "ml-1m")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("get", "mq208"), "rankbound: unknown data set 'mq208': did you mean mq2008"),
+        (("describe", "mq208"), "rankbound: unknown data set 'mq208'"),
+        (("describe", "absent/file.txt"), "absent/file.txt: no such file, and no data set of that name"),
+        (("describe", "{letor.parent}"), "a folder must hold a BEIR corpus or images"),
+        (("verify", "nonsense"), "rankbound: unknown data set 'nonsense'"),
+        (("get", "mq2007"), "Put S1.txt, S2.txt, S3.txt, S4.txt, S5.txt (plain, .gz or .zst) into"),
+        (("describe", "{letor}", "--plot", "x.gif"), "--plot must be an .html, .svg, .png or .pdf file, got 'x.gif'"),
+    ],
+)
+def test_bad_requests_are_refused_in_one_line(
+    capsys: pytest.CaptureFixture[str], own_data: Path, letor: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    assert message in refused(capsys, *(part.format(letor=letor) for part in arguments))
+
+
+def test_a_bad_line_is_named_with_its_number(capsys: pytest.CaptureFixture[str], letor: Path) -> None:
+    letor.write_text(letor.read_text() + "1 qid:9 0:1\n")
+    message = refused(capsys, "describe", str(letor))
+    assert message == f"rankbound: {letor}:5: a feature index must be a whole number from 1 to 65536, got '0:1'\n"

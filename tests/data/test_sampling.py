@@ -1,0 +1,165 @@
+"""Negative items and pairs of faces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rankbound.data.interactions import Interactions
+from rankbound.data.preparation import prepare_movielens
+from rankbound.data.sampling import UserLists, age_pairs, aligned, sample_lists
+from rankbound.data.sets import load_set
+from rankbound.data.splits import monte_carlo, user_folds
+from rankbound.data.synthetic import synthetic_interactions
+from rankbound.errors import ArgumentError, DataError
+
+ITEMS = 40
+rows_of_users = st.dictionaries(
+    st.integers(0, 8), st.sets(st.integers(0, ITEMS - 1), min_size=3, max_size=9), min_size=1, max_size=6
+)
+
+
+def table_of(rows: list[tuple[int, int]]) -> Interactions:
+    """Interactions over all ITEMS items: a last user chooses every one of them and is then left out."""
+    everything = [(99, item) for item in range(ITEMS)]
+    table = Interactions.from_columns(*zip(*(rows + everything), strict=True))
+    return table.rows(table.user_names[table.users] != 99)
+
+
+def contents(lists: UserLists, label: int | None = None) -> set[tuple[int, int]]:
+    """Pairs of user and item, of one label or all."""
+    users = lists.users[lists.lists.query_of_item]
+    chosen = np.ones(len(users), bool) if label is None else lists.lists.labels == label
+    return set(zip(users[chosen].tolist(), lists.items[chosen].tolist(), strict=True))
+
+
+@given(
+    chosen=rows_of_users, ratio=st.integers(0, 2), test_ratio=st.integers(0, 2), seed=st.integers(0, 99), data=st.data()
+)
+@settings(max_examples=80, deadline=None)
+def test_honest_lists_share_nothing_and_keep_the_ratio(
+    chosen: dict[int, set[int]], ratio: int, test_ratio: int, seed: int, data: st.DataObject
+) -> None:
+    rows = [(user, item) for user, items in chosen.items() for item in sorted(items)]
+
+    def sample(rows: list[tuple[int, int]]) -> tuple[UserLists, UserLists, Interactions, np.ndarray]:
+        table = table_of(rows)
+        test = monte_carlo(table, repeats=1, test_share=0.34, seed=seed)[0]
+        lists = sample_lists(table.rows(~test), table.rows(test), train_ratio=ratio, test_ratio=test_ratio, seed=seed)
+        return *lists, table, test
+
+    train, test, table, for_test = sample(rows)
+    assert not contents(train) & contents(test)
+    positives = set(zip(table.users.tolist(), table.items.tolist(), strict=True))
+    assert contents(train, 1) | contents(test, 1) == positives
+    assert not (contents(train, 0) | contents(test, 0)) & positives
+    for part, wanted, mask in ((train, ratio, ~for_test), (test, test_ratio, for_test)):
+        hits = np.bincount(table.users[mask], minlength=len(table.user_names))[part.users]
+        np.testing.assert_array_equal(part.lists.sizes, hits * (1 + wanted))
+        assert len(contents(part)) == len(part.items)
+    again = sample(data.draw(st.permutations(rows)))
+    for one, other in zip((train, test), again[:2], strict=True):
+        np.testing.assert_array_equal(one.items, other.items)
+        np.testing.assert_array_equal(one.lists.labels, other.lists.labels)
+
+
+def test_published_protocol_lets_test_positives_be_training_negatives() -> None:
+    table = table_of([(user, item) for user in range(5) for item in range(12)])
+    test = monte_carlo(table, repeats=1, test_share=0.5, seed=0)[0]
+    train_lists, test_lists = sample_lists(
+        table.rows(~test), table.rows(test), train_ratio=5, test_ratio=1, protocol="published", seed=1
+    )
+    assert contents(train_lists, 0) & contents(test_lists, 1)
+    assert not contents(train_lists, 0) & contents(train_lists, 1)
+    positives = set(zip(table.users.tolist(), table.items.tolist(), strict=True))
+    assert not contents(test_lists, 0) & positives
+
+
+def test_negatives_are_drawn_uniformly() -> None:
+    table = table_of([(user, item) for user in range(400) if user != 99 for item in (0, 1, 2, 3)])
+    drawn = np.zeros(ITEMS)
+    for seed in range(20):
+        lists, _ = sample_lists(table, table.rows(np.zeros(len(table), bool)), train_ratio=2, seed=seed)
+        drawn += np.bincount(lists.items[lists.lists.labels == 0], minlength=ITEMS)
+    assert drawn[:4].sum() == 0
+    expected = drawn.sum() / (ITEMS - 4)
+    chi_square = ((drawn[4:] - expected) ** 2 / expected).sum()
+    assert chi_square < 70  # 35 degrees of freedom; the chance of more is below 0.001
+
+
+def test_every_item_left_can_be_asked_for_and_not_one_more() -> None:
+    table = table_of([(1, item) for item in range(8)])
+    none = table.rows(np.zeros(len(table), bool))
+    lists, _ = sample_lists(table, none, train_ratio=4)
+    assert lists.items.tolist() == list(range(ITEMS))
+    with pytest.raises(DataError, match=r"user 1 needs 40 negative items \(ratio 5\) and only 32 are left"):
+        sample_lists(table, none, train_ratio=5)
+
+
+def test_wrong_arguments_are_named() -> None:
+    table = table_of([(1, 1)])
+    with pytest.raises(ArgumentError, match='protocol must be "honest" or "published", got'):
+        sample_lists(table, table, protocol="other")
+    with pytest.raises(ArgumentError, match="a ratio of negatives must be a number from 0 on, got -1"):
+        sample_lists(table, table, train_ratio=-1)
+    with pytest.raises(DataError, match="train and test must share their users and items"):
+        sample_lists(table, table.compact())
+
+
+def test_tables_of_separate_files_are_aligned_by_name() -> None:
+    train = Interactions.from_columns(["b", "a"], ["x", "z"])
+    test = Interactions.from_columns(["b", "c"], ["y", "x"])
+    one, other = aligned(train, test)
+    assert one.user_names.tolist() == other.user_names.tolist() == ["a", "b", "c"]
+    assert one.item_names[one.items].tolist() == ["z", "x"]
+    assert other.user_names[other.users].tolist() == ["b", "c"]
+
+
+@given(seed=st.integers(0, 99), gap=st.integers(1, 30), count=st.integers(1, 40), data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_age_pairs_keep_the_gap_and_do_not_depend_on_the_order(
+    seed: int, gap: int, count: int, data: st.DataObject
+) -> None:
+    ages = np.random.default_rng(seed).integers(2, 81, 30)
+    pairs, older = age_pairs(ages, np.arange(30), count, gap, seed)
+    assert (np.abs(ages[pairs[:, 0]] - ages[pairs[:, 1]]) >= gap).all()
+    np.testing.assert_array_equal(older, ages[pairs[:, 0]] > ages[pairs[:, 1]])
+    assert len({tuple(sorted(pair)) for pair in pairs.tolist()}) == count
+    order = np.array(data.draw(st.permutations(range(30))))
+    again, _ = age_pairs(ages[order], order, count, gap, seed)
+    np.testing.assert_array_equal(order[again], pairs)
+
+
+def test_impossible_pairs_are_refused() -> None:
+    with pytest.raises(DataError, match="only 2 pairs lie at least 10 years apart, 3 were asked for"):
+        age_pairs([1, 5, 20], [1, 2, 3], count=3, min_gap=10)
+    with pytest.raises(ArgumentError, match="min_gap must be at least 1, got 0"):
+        age_pairs([1, 5], [1, 2], count=1, min_gap=0)
+    with pytest.raises(ArgumentError, match="ids must name every row"):
+        age_pairs([1, 5], [1, 1], count=1)
+
+
+def test_a_constant_order_of_items_says_nothing_about_labels() -> None:
+    table = synthetic_interactions(users=100, items=300, seed=1)
+    lists, _ = sample_lists(table, table.rows(np.zeros(len(table), bool)), train_ratio=1, seed=2)
+    place = np.arange(len(lists.items)) - np.repeat(lists.lists.offsets[:-1], lists.lists.sizes)
+    relative = place / np.repeat(lists.lists.sizes, lists.lists.sizes)
+    assert abs(relative[lists.lists.labels == 1].mean() - 0.5) < 0.05
+
+
+@pytest.mark.real_data
+@pytest.mark.parametrize("ratio", [1, 2, 3])
+def test_thesis_lists_of_movielens(data_dir: Path, ratio: int) -> None:
+    kept = prepare_movielens(load_set("ml-latest-small"))
+    fold = user_folds(kept, folds=5, seed=0)
+    train, test = sample_lists(kept.rows(fold != 0), kept.rows(fold == 0), train_ratio=ratio, seed=0)
+    assert len(train.lists) == len(test.lists) == 412
+    for part in (train, test):
+        hits = np.add.reduceat(part.lists.labels, part.lists.offsets[:-1])
+        np.testing.assert_array_equal(part.lists.sizes, hits * (1 + ratio))
+    assert np.add.reduceat(test.lists.labels, test.lists.offsets[:-1]).min() >= 5
+    assert not contents(train) & contents(test)
