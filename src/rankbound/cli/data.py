@@ -244,7 +244,7 @@ def _draw(found: dict[str, Any], path: str) -> None:
         charts += [alt.Chart(frame, width=320, height=220).mark_bar().encode(x=x, y=y)] if counted else []
     form = Path(path).suffix[1:]
     with atomic_write(path) as temporary:
-        alt.hconcat(*charts).save(temporary, format=form, inline=form == "html")  # type: ignore[arg-type]
+        alt.hconcat(*charts).save(temporary, format=form, inline=form == "html")
 
 
 # ---- tables and progress ---------------------------------------------------------------------------------------------

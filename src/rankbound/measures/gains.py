@@ -56,7 +56,7 @@ def stop_chance(labels: NDArray[Any], measure: Measure) -> NDArray[np.float64]:
         raise DataError(
             f"ERR(max_rel={largest:g}) takes labels up to {largest:g}, got {labels.max():g}; name a larger max_rel"
         )
-    return (np.exp2(labels) - 1) / np.exp2(largest)
+    return np.asarray((np.exp2(labels) - 1) / np.exp2(largest), dtype=np.float64)
 
 
 def err(ranked: Ranked, measure: Measure) -> NDArray[np.float64]:
