@@ -7,10 +7,10 @@ BIN = $(VENV)/bin
 demo: $(VENV)/.ready  ## evaluate two rankers on generated data, plain and bounded
 	$(BIN)/rankbound demo -o demo-output
 
-test: $(VENV)/.ready lint  ## everything CI checks
+test: $(VENV)/.ready-test lint  ## everything CI checks
 	$(BIN)/pytest -n 2
 
-lint: $(VENV)/.ready
+lint: $(VENV)/.ready-test
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 
 bench: $(VENV)/.ready-bench  ## speed against peers, in one run
@@ -22,10 +22,14 @@ docs: $(VENV)/.ready-docs
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet -c constraints.txt --editable ".[all]" --group test --group lint
+	$(BIN)/python -m pip install --quiet -c constraints.txt --editable ".[all]"
 	touch $@
 
-$(VENV)/.ready-bench: $(VENV)/.ready
+$(VENV)/.ready-test: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet -c constraints.txt --group test --group lint
+	touch $@
+
+$(VENV)/.ready-bench: $(VENV)/.ready-test
 	$(BIN)/python -m pip install --quiet -c constraints.txt --group bench
 	touch $@
 
