@@ -9,9 +9,9 @@ import contextlib
 import io
 import os
 import re
-import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -66,8 +66,6 @@ def test_examples_print_what_the_page_says(page, tmp_path, monkeypatch):
 
 
 if __name__ == "__main__":
-    scratch = ROOT / ".readme-scratch"
     for changed in PAGES:
-        scratch.mkdir(exist_ok=True)
-        changed.write_text(run_page(changed.read_text(), scratch))
-        shutil.rmtree(scratch)
+        with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):
+            changed.write_text(run_page(changed.read_text(), Path(scratch)))
