@@ -1,0 +1,160 @@
+"""Kernels of the losses that look at a list as a whole: ListNet, ListMLE and SoftRank. float64 throughout."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import prange
+
+from rankbound.losses.compiling import helper, kernel
+
+__all__ = ["LISTMLE", "LISTNET", "list_pass", "soft_rank_pass"]
+
+LISTNET, LISTMLE = range(2)
+
+
+@helper
+def _list_net(x: Any, target: Any, gradient: Any, hessian: Any) -> float:
+    """Cross entropy of softmax(x) against a target that sums to 1; gradient softmax - target, hessian its diagonal."""
+    highest = x.max()
+    mass, lead = 0.0, 0.0
+    for j in range(len(x)):
+        gradient[j] = math.exp(x[j] - highest)
+        mass += gradient[j]
+        lead += target[j] * (x[j] - highest)
+    for j in range(len(x)):
+        share = gradient[j] / mass
+        gradient[j] = share - target[j]
+        hessian[j] = share * (1.0 - share)
+    return math.log(mass) - lead
+
+
+@helper
+def _list_mle(x: Any, gradient: Any, hessian: Any) -> float:
+    """-log likelihood of the order 0, 1, 2, ... under Plackett-Luce.
+
+    With S_i the sum of exp(x) from i on: loss = sum_i log S_i - x_i. Sums run from the end with the largest score so
+    far taken out, which no score can overflow.
+    """
+    n = len(x)
+    log_sum = np.empty(n)
+    highest, mass, result = x[n - 1], 0.0, 0.0
+    for i in range(n - 1, -1, -1):
+        if x[i] > highest:
+            mass *= math.exp(highest - x[i])
+            highest = x[i]
+        mass += math.exp(x[i] - highest)
+        log_sum[i] = highest + math.log(mass)
+        result += log_sum[i] - x[i]
+    # gradient of item j: sum over i <= j of exp(x_j - log S_i), minus 1. log S falls with i, so the running sum of
+    # 1/S_i is kept relative to the newest and largest term.
+    inverse, squared, reference = 0.0, 0.0, log_sum[0]
+    for j in range(n):
+        shrink = math.exp(log_sum[j] - reference)
+        inverse = inverse * shrink + 1.0
+        squared = squared * shrink * shrink + 1.0
+        reference = log_sum[j]
+        share = math.exp(x[j] - reference)
+        gradient[j] = share * inverse - 1.0
+        hessian[j] = max(share * inverse - share * share * squared, 0.0)
+    return result
+
+
+@kernel
+def list_pass(
+    scores: Any, offsets: Any, order: Any, target: Any, active: Any, lanes: Any, lane_starts: Any,
+    loss: int, values: Any, gradient: Any, hessian: Any,
+) -> None:  # fmt: skip
+    """ListNet or ListMLE per active query; ``order`` and ``target`` give the items by label and their target shares."""
+    for lane in prange(len(lane_starts) - 1):
+        for at in range(lane_starts[lane], lane_starts[lane + 1]):
+            q = lanes[at]
+            if active[q]:
+                lo, hi = offsets[q], offsets[q + 1]
+                n = hi - lo
+                x, pull, bend = np.empty(n), np.empty(n), np.empty(n)
+                for j in range(n):
+                    x[j] = scores[lo + order[lo + j]]
+                if loss == LISTNET:
+                    values[q] = _list_net(x, target[lo:hi], pull, bend)
+                else:
+                    values[q] = _list_mle(x, pull, bend)
+                for j in range(n):
+                    gradient[lo + order[lo + j]] = pull[j]
+                    hessian[lo + order[lo + j]] = bend[j]
+
+
+@helper
+def _without(law: Any, p: float, out: Any) -> None:
+    """Law of a sum of coin flips with one coin of chance p taken out; solved from the end at which it is stable."""
+    n = len(out)
+    if p <= 0.5:
+        previous = 0.0
+        for r in range(n):
+            previous = (law[r] - p * previous) / (1.0 - p)
+            out[r] = previous
+    else:
+        previous = 0.0
+        for r in range(n - 1, -1, -1):
+            previous = (law[r + 1] - (1.0 - p) * previous) / p
+            out[r] = previous
+
+
+@helper
+def _soft_query(x: Any, rows: int, weights: Any, k: float, discount: Any, gradient: Any, hessian: Any) -> float:
+    """Expected DCG when scores carry Gaussian noise: each row's rank is 1 + a sum of independent coin flips."""
+    n = len(x)
+    result = 0.0
+    above, density, law, rest = np.empty(n), np.empty(n), np.empty(n), np.empty(n - 1)
+    last = n if k <= 0.0 else min(n, int(k))
+    for i in range(rows):
+        law[:] = 0.0
+        law[0] = 1.0
+        coins = 0
+        for j in range(n):
+            d = min(max(x[j] - x[i], -27.0), 27.0)
+            above[j] = 0.5 * math.erfc(-d)  # x is scaled so that the difference of two scores has this law
+            density[j] = math.exp(-d * d) / math.sqrt(math.pi)
+            if j != i:
+                coins += 1
+                for r in range(coins, 0, -1):
+                    law[r] = law[r] * (1.0 - above[j]) + law[r - 1] * above[j]
+                law[0] *= 1.0 - above[j]
+        for r in range(last):
+            result += weights[i] * discount[r] * law[r]
+        for j in range(n):
+            if j != i:
+                _without(law, above[j], rest)
+                change = 0.0
+                for r in range(min(last, n - 1)):
+                    after = discount[r + 1] if r + 1 < last else 0.0
+                    change += rest[r] * (after - discount[r])
+                share = weights[i] * change * density[j]
+                gradient[j] += share
+                gradient[i] -= share
+                hessian[j] += abs(share)
+                hessian[i] += abs(share)
+    return result
+
+
+@kernel
+def soft_rank_pass(
+    scores: Any, offsets: Any, order: Any, rows: Any, weights: Any, lanes: Any, lane_starts: Any,
+    scale: float, k: float, discount: Any, values: Any, gradient: Any, hessian: Any,
+) -> None:  # fmt: skip
+    """SoftNDCG per query: O(P N^2) time, O(N) memory. Outputs must come in as zeros."""
+    for lane in prange(len(lane_starts) - 1):
+        for at in range(lane_starts[lane], lane_starts[lane + 1]):
+            q = lanes[at]
+            if rows[q] > 0:
+                lo, hi = offsets[q], offsets[q + 1]
+                n = hi - lo
+                x, pull, bend = np.empty(n), np.zeros(n), np.zeros(n)
+                for j in range(n):
+                    x[j] = scale * scores[lo + order[lo + j]]
+                values[q] = _soft_query(x, rows[q], weights[lo:hi], k, discount, pull, bend)
+                for j in range(n):
+                    gradient[lo + order[lo + j]] = scale * pull[j]
+                    hessian[lo + order[lo + j]] = scale * scale * bend[j]

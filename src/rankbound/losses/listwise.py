@@ -1,0 +1,127 @@
+"""Losses of whole lists and of single items: ListNet, ListMLE, pointwise regression and classification."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from rankbound.errors import ArgumentError
+from rankbound.losses import reference
+from rankbound.losses.base import Pass, RankingLoss, positive
+from rankbound.losses.compiling import running
+from rankbound.losses.list_kernel import LISTMLE, LISTNET, list_pass
+from rankbound.losses.plans import Plan, plan_rows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["ListMLELoss", "ListNetLoss", "PointwiseLoss"]
+
+
+@dataclass(frozen=True)
+class _ListLoss(RankingLoss):
+    _code: ClassVar[int]
+
+    def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
+        return plan_rows(labels, offsets, labels, only_gain=False)
+
+    def _run(self, scores: NDArray[Any], plan: Plan, hessian: bool) -> Pass:  # noqa: ARG002
+        exact = scores.astype(np.float64)
+        values, gradient, bent = np.zeros(len(plan.rows)), np.zeros_like(exact), np.zeros_like(exact)
+        with running(10 * len(scores)) as threads:
+            list_pass(
+                exact, plan.offsets, plan.order, plan.weights, plan.rows > 0, *plan.lanes(threads),
+                self._code, values, gradient, bent,
+            )  # fmt: skip
+        return Pass(values, gradient.astype(scores.dtype), bent.astype(scores.dtype))
+
+
+@dataclass(frozen=True)
+class ListNetLoss(_ListLoss):
+    """Cross entropy between the top-one chances that labels and scores give: -sum_i softmax(l)_i log softmax(f)_i.
+
+    Source: Cao et al., Learning to rank: from pairwise approach to listwise approach.
+
+    >>> import torch
+    >>> ListNetLoss()(torch.tensor([0.0, 0.0]), [1, 0], [0, 2]).item()  # log(2)
+    0.693147...
+    """
+
+    _code: ClassVar[int] = LISTNET
+
+    def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
+        plan = super()._plan(labels, offsets)
+        full = np.flatnonzero(plan.sizes > 0)
+        highest, mass = np.zeros(len(plan.rows)), np.ones(len(plan.rows))
+        if len(full):
+            starts = offsets[:-1][full]
+            highest[full] = np.maximum.reduceat(labels, starts)
+            chances = np.exp(labels - plan.per_item(highest))
+            mass[full] = np.add.reduceat(chances, starts)
+            plan.weights = plan.sorted(chances / plan.per_item(mass))
+        return plan
+
+    def _plain(self, scores: Any, labels: Any) -> tuple[Any, float]:
+        return reference.list_net(scores, labels), 0.0
+
+
+@dataclass(frozen=True)
+class ListMLELoss(_ListLoss):
+    """-log likelihood of the order of labels under Plackett-Luce: sum_i log(sum_{j>=i} exp f_j) - f_i.
+
+    Equal labels keep their input order. Source: Xia et al., Listwise approach to learning to rank.
+
+    >>> import torch
+    >>> ListMLELoss()(torch.tensor([0.0, 0.0, 0.0]), [2, 1, 0], [0, 3]).item()  # log(3!)
+    1.791759...
+    """
+
+    _code: ClassVar[int] = LISTMLE
+
+    def _plain(self, scores: Any, labels: Any) -> tuple[Any, float]:
+        return reference.list_mle(scores, labels), 0.0
+
+
+@dataclass(frozen=True)
+class PointwiseLoss(RankingLoss):
+    """Mean over the items of a query of (f - l)² ("regression") or of the log loss of l >= rel ("classification").
+
+    Every query with an item counts: a label teaches something here even if all labels of its query are the same.
+
+    >>> import torch
+    >>> PointwiseLoss("regression")(torch.tensor([1.0, 3.0]), [0, 3], [0, 2]).item()
+    0.5
+    """
+
+    kind: str = "regression"
+    rel: float = field(default=1, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("regression", "classification"):
+            raise ArgumentError(f"kind must be 'regression' or 'classification', got {self.kind!r}")
+        positive("rel", self.rel)
+        super().__post_init__()
+
+    def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
+        plan = plan_rows(labels, offsets, labels, only_gain=False)
+        plan.rows = plan.sizes.copy()
+        return plan
+
+    def _run(self, scores: NDArray[Any], plan: Plan, hessian: bool) -> Pass:  # noqa: ARG002
+        f, share = scores.astype(np.float64), plan.per_item(1 / np.maximum(plan.sizes, 1))
+        if self.kind == "regression":
+            miss = f - plan.labels
+            loss, gradient, bent = miss**2, 2 * miss, np.full_like(f, 2.0)
+        else:
+            relevant = plan.labels >= self.rel
+            loss = np.logaddexp(0, np.where(relevant, -f, f))
+            chance = np.exp(-np.logaddexp(0, -f))
+            gradient, bent = chance - relevant, chance * (1 - chance)
+        query = plan.per_item(np.arange(len(plan.rows)))
+        values = np.bincount(query, loss * share, minlength=len(plan.rows)).astype(np.float64)
+        return Pass(values, (gradient * share).astype(scores.dtype), (bent * share).astype(scores.dtype))
+
+    def _plain(self, scores: Any, labels: Any) -> tuple[Any, float]:
+        return reference.pointwise(scores, labels, self.kind, self.rel), 0.0

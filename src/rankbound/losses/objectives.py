@@ -1,0 +1,108 @@
+"""The losses in other people's boosting: gradient and hessian per item, as LightGBM and XGBoost ask for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from rankbound.errors import ArgumentError, DataError
+from rankbound.losses.base import RankingLoss
+from rankbound.losses.catalogue import get_loss
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["gradient_and_hessian", "lightgbm_objective", "xgboost_objective"]
+
+_LEAST_HESSIAN = 1e-9  # items that no pair touches must not divide by zero
+
+
+def gradient_and_hessian(
+    loss: RankingLoss, scores: Any, labels: Any, offsets: Any, weights: Any = None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Gradient and a positive hessian diagonal of the *summed* loss, one entry per item.
+
+    The hessian of a pairwise or listwise loss is its own (for DirectRanker that of Gauss and Newton). A smooth
+    measure is not convex; there an item gets alpha times the sum of |share of the gradient| over its pairs, an upper
+    bound of the curvature that the sigmoids bring, so that a Newton step moves scores by at most 1/alpha.
+
+    >>> from rankbound.losses import RankNetLoss
+    >>> gradient, hessian = gradient_and_hessian(RankNetLoss(), [0.0, 0.0], [1, 0], [0, 2])
+    >>> gradient.tolist(), hessian.tolist()
+    ([-0.5, 0.5], [0.25, 0.25])
+    """
+    if isinstance(scores, torch.Tensor):
+        scores = scores.detach().cpu().numpy()
+    scores = np.asarray(scores)
+    if scores.dtype not in (np.float32, np.float64):
+        scores = scores.astype(np.float64)
+    plan = loss.plan(labels, offsets, scores.shape)
+    done = loss.fused(scores, plan, hessian=True)
+    gradient, hessian = done.gradient.astype(np.float64), done.hessian.astype(np.float64)
+    if weights is not None:
+        weights = np.asarray(weights, dtype=np.float64)
+        if weights.shape != (len(plan.rows),):
+            raise DataError(f"weights must have one entry per query, {len(plan.rows)}, got shape {weights.shape}")
+        gradient, hessian = gradient * plan.per_item(weights), hessian * plan.per_item(weights)
+    return gradient, np.maximum(hessian, _LEAST_HESSIAN)
+
+
+@dataclass(frozen=True)
+class _Objective:
+    """What both libraries share: scores in float32 (the kernels' fast path), whole groups, item weights."""
+
+    loss: RankingLoss
+
+    def _both(self, scores: Any, labels: Any, offsets: Any, weight: Any) -> tuple[Any, Any]:
+        gradient, hessian = gradient_and_hessian(self.loss, np.asarray(scores, dtype=np.float32), labels, offsets)
+        if weight is not None and len(weight):
+            gradient, hessian = gradient * weight, hessian * weight
+        return gradient, hessian
+
+
+class LightGBMObjective(_Objective):
+    """Objective for ``lightgbm.train`` (params["objective"]) and for ``LGBMRanker(objective=...)``."""
+
+    def __call__(self, first: Any, second: Any, weight: Any = None, group: Any = None) -> tuple[Any, Any]:
+        """(scores, Dataset) from lightgbm.train, or (labels, scores, weight, group) from scikit-learn's interface."""
+        if hasattr(second, "get_label"):
+            scores, labels, weight, group = first, second.get_label(), second.get_weight(), second.get_group()
+        else:
+            labels, scores = first, second
+        if group is None:
+            raise ArgumentError("the objective needs the group sizes of the training data: pass group=")
+        return self._both(scores, labels, np.concatenate(([0], np.cumsum(group))).astype(np.int64), weight)
+
+
+class XGBoostObjective(_Objective):
+    """Objective for ``xgboost.train(obj=...)`` on a DMatrix with groups or qid."""
+
+    def __call__(self, scores: Any, matrix: Any) -> tuple[Any, Any]:
+        """Gradient and hessian of the scores of a DMatrix."""
+        offsets = np.asarray(matrix.get_uint_info("group_ptr"), dtype=np.int64)
+        if len(offsets) == 0:
+            raise ArgumentError("the objective needs a DMatrix with group= or qid=")
+        gradient, hessian = self._both(scores, matrix.get_label(), offsets, None)
+        weight = matrix.get_weight()
+        if len(weight) == len(offsets) - 1:  # XGBoost weighs whole groups in ranking
+            weight = np.repeat(weight, np.diff(offsets))
+        return (gradient * weight, hessian * weight) if len(weight) == len(gradient) else (gradient, hessian)
+
+
+def lightgbm_objective(loss: str | RankingLoss = "nDCG", **options: Any) -> LightGBMObjective:
+    """A loss as a LightGBM objective, by name (see `get_loss`) or as an object.
+
+    >>> objective = lightgbm_objective("nDCG", bounding="expectation-max")
+    >>> gradient, hessian = objective([1.0, 0.0, 0.0], [0.0, 0.0, 0.0], None, [3])  # labels, scores, weights, groups
+    >>> bool(gradient[0] < 0), bool((hessian > 0).all())
+    (True, True)
+    """
+    return LightGBMObjective(get_loss(loss, **options))
+
+
+def xgboost_objective(loss: str | RankingLoss = "nDCG", **options: Any) -> XGBoostObjective:
+    """A loss as an XGBoost objective, by name (see `get_loss`) or as an object."""
+    return XGBoostObjective(get_loss(loss, **options))

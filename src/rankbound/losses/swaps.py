@@ -1,0 +1,172 @@
+"""Swap deltas: by how much a measure changes when two items of the present ranking trade places.
+
+Each delta is O(1) after one sort and one running sum per query. With r the rank of an item (1 = best score, ties in
+input order), i the item of the row (relevant, or of higher label), j that of the column, and terms beyond a cutoff k
+taken as 0:
+
+=========  =====================================================================================================
+measure    |change of the measure when i and j swap|
+=========  =====================================================================================================
+nDCG       |g_i - g_j| |d(r_i) - d(r_j)|, gains over the ideal DCG, d(r) = 1 / log2(1 + r)
+nRBP       |p^(r_i - 1) - p^(r_j - 1)| (1 - p) / (1 - p^P)
+precision  1/k if exactly one of the two ranks is <= k
+RR         only a swap that moves the first relevant item counts: it goes to r_j, or to the second one's rank
+AP         with c(r) relevant items and A(r) = sum of 1/rank over relevant items down to rank r, over P:
+           j above i: (c(r_j) + 1)/r_j - c(r_i)/r_i + A(r_i - 1) - A(r_j);
+           i above j: c(r_j)/r_j - c(r_i)/r_i - A(r_j) + A(r_i)
+ERR        with C(r) the chance to read on after rank r and T(r) ERR down to rank r, a above b:
+           C(a-1)(q_b - q_a)/a + (T(b-1) - T(a)) (s - 1) + C(b-1)(q_a s - q_b)/b, s = (1 - q_b)/(1 - q_a)
+published  p^(r_i - 1) (1 - p) / (1 - p^P): eq. 10 of the metric optimisation paper for nRBP, which is not the swap
+=========  =====================================================================================================
+
+Source of the principle: Donmez, Svore & Burges, On the local optimality of LambdaRank.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from rankbound.losses.compiling import helper
+
+__all__ = [
+    "SWAP_AP",
+    "SWAP_DCG",
+    "SWAP_ERR",
+    "SWAP_NRBP",
+    "SWAP_PRECISION",
+    "SWAP_PUBLISHED",
+    "SWAP_RR",
+    "swap_row",
+    "swap_tables",
+]
+
+SWAP_DCG, SWAP_NRBP, SWAP_PRECISION, SWAP_PUBLISHED, SWAP_RR, SWAP_AP, SWAP_ERR = range(7)
+
+
+@helper
+def _discount(measure: int, rank: int, k: float, p: float) -> float:
+    """What a relevant item at this rank is worth by its rank alone."""
+    if k > 0.0 and rank > k:
+        return 0.0
+    if measure == SWAP_DCG:
+        return 1.0 / math.log2(1.0 + rank)
+    if measure in (SWAP_NRBP, SWAP_PUBLISHED):
+        return float(p ** (rank - 1.0))
+    if measure == SWAP_PRECISION:
+        return 1.0
+    return 1.0 / rank
+
+
+@helper
+def _by_score(scores: Any) -> Any:
+    """Positions from the highest score down, equal ones in input order: merge sort, bottom up.
+
+    Written out because the library's own sort makes every kernel that calls it slow to compile.
+    """
+    n = len(scores)
+    now, then = np.arange(n), np.empty(n, np.int64)
+    width = 1
+    while width < n:
+        for lo in range(0, n, 2 * width):
+            middle, hi = min(lo + width, n), min(lo + 2 * width, n)
+            left, right = lo, middle
+            for at in range(lo, hi):
+                if left < middle and (right >= hi or scores[now[left]] >= scores[now[right]]):
+                    then[at] = now[left]
+                    left += 1
+                else:
+                    then[at] = now[right]
+                    right += 1
+        now, then = then, now
+        width *= 2
+    return now
+
+
+@helper
+def swap_tables(scores: Any, order: Any, gains: Any, measure: int, k: float, p: float) -> Any:
+    """Rank order of a query, with what the deltas need, and the value of the measure as it stands.
+
+    ``gains`` is in sorted order (items of high label first, as ``order`` lists them): gain over ideal for nDCG, stop
+    probability for ERR, normaliser of a relevant item (1/P, (1 - p)/(1 - p^P), 1/k, 1) for the others, else 0. Rows
+    of the table: discount, gain, running sum, count or chance before, rank; for RR the third and fourth hold, at 0,
+    the discounts of the first and the second relevant item.
+    """
+    n = len(scores)
+    by_score = _by_score(scores)
+    place = np.empty(n, np.int64)  # input position -> sorted (by label) position
+    for j in range(n):
+        place[order[j]] = j
+    table = np.zeros((5, n))
+    running, count, chance, result = 0.0, 0.0, 1.0, 0.0
+    for position in range(n):
+        j = place[by_score[position]]
+        rank = position + 1
+        worth, gain = _discount(measure, rank, k, p), gains[j]
+        table[0, j], table[1, j], table[4, j] = worth, gain, rank
+        if measure == SWAP_ERR:
+            table[3, j] = chance
+            running += worth * gain * chance
+            result = running
+            chance *= 1.0 - gain
+        elif measure == SWAP_AP:
+            if gain > 0.0:
+                count += 1.0
+                running += worth
+                result += worth * count * gain
+            table[3, j] = count
+        elif measure == SWAP_RR:
+            if gain > 0.0:
+                if count < 2.0:
+                    table[2 + int(count), 0] = worth  # of the first and of the second relevant item
+                if count == 0.0:
+                    result = worth
+                count += 1.0
+            continue
+        else:
+            result += worth * gain
+        table[2, j] = running
+    return table, result
+
+
+@helper
+def swap_row(measure: int, table: Any, i: int, start: int, weight: Any) -> None:
+    """weight[j] = |change of the measure when items i and j swap| for j >= start."""
+    out = weight[start:]
+    worth, gain, running, before, rank = (
+        table[0, start:], table[1, start:], table[2, start:], table[3, start:], table[4, start:],
+    )  # fmt: skip
+    w, g, s, c, r = table[0, i], table[1, i], table[2, i], table[3, i], table[4, i]
+    if measure == SWAP_PUBLISHED:
+        for j in range(len(out)):
+            out[j] = w * g
+    elif measure == SWAP_RR:
+        first, second = table[2, 0], table[3, 0]
+        is_first = w == first and w > 0.0
+        for j in range(len(out)):
+            if rank[j] < r:
+                out[j] = max(worth[j] - first, 0.0)
+            else:
+                out[j] = first - max(worth[j], second) if is_first else 0.0
+    elif measure == SWAP_AP:
+        for j in range(len(out)):
+            lifted = (before[j] + 1.0) * worth[j] - c * w + (s - w) - running[j]
+            dropped = before[j] * worth[j] - c * w - running[j] + s
+            out[j] = abs(lifted if rank[j] < r else dropped) * g
+    elif measure == SWAP_ERR:
+        for j in range(len(out)):
+            above = rank[j] < r
+            # a stands above b
+            worth_a, worth_b = (worth[j], w) if above else (w, worth[j])
+            q_a, q_b = (gain[j], g) if above else (g, gain[j])
+            chance_a, chance_b = (before[j], c) if above else (c, before[j])
+            sum_a, sum_b = (running[j], s) if above else (s, running[j])
+            between = sum_b - worth_b * q_b * chance_b - sum_a
+            ratio = (1.0 - q_b) / (1.0 - q_a)
+            change = chance_a * (q_b - q_a) * worth_a + between * (ratio - 1.0)
+            out[j] = abs(change + chance_b * (q_a * ratio - q_b) * worth_b)
+    else:
+        for j in range(len(out)):
+            out[j] = abs((g - gain[j]) * (w - worth[j]))

@@ -1,0 +1,177 @@
+"""How losses are called, and what they refuse."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+import rankbound.losses as room
+from rankbound.errors import ArgumentError, DataError
+from rankbound.losses import (
+    APLoss,
+    DirectRankerLoss,
+    LambdaLoss,
+    NDCGLoss,
+    NRBPLoss,
+    PointwiseLoss,
+    PrecisionLoss,
+    RRLoss,
+    get_loss,
+)
+
+LABELS, OFFSETS = [1, 0, 0, 2, 1, 0], [0, 3, 6]
+
+
+def scores(dtype=torch.float32):
+    return torch.tensor([0.1, 0.5, -0.2, 0.3, 0.0, 1.0], dtype=dtype, requires_grad=True)
+
+
+def test_labels_and_offsets_may_be_tensors_arrays_or_lists():
+    expected = NDCGLoss()(scores(), LABELS, OFFSETS).item()
+    for convert in (
+        torch.tensor,
+        np.array,
+        lambda x: torch.tensor(x, dtype=torch.int32),
+        lambda x: np.array(x, np.uint8),
+    ):
+        assert NDCGLoss()(scores(), convert(LABELS), convert(OFFSETS)).item() == expected
+    assert NDCGLoss()(scores(), torch.tensor(LABELS, dtype=torch.float32), OFFSETS).item() == expected
+
+
+def test_fractional_labels():
+    half = NDCGLoss(gain="linear", alpha=1e3)(torch.tensor([1.0, 0.0, 2.0]), [0.5, 0.0, 0.25], [0, 3]).item()
+    ideal = 0.5 + 0.25 / np.log2(3)
+    assert half == pytest.approx(-(0.25 + 0.5 / np.log2(3)) / ideal, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "loss", [NDCGLoss(), APLoss(bounding="min-max", reduction="sum"), LambdaLoss(reduction="none")]
+)
+def test_padded_equals_flat(loss):
+    flat = scores()
+    value = loss(flat, LABELS, OFFSETS)
+    mask = torch.tensor([[True, True, True, False], [True, False, True, True]])
+    padded = torch.full((2, 4), float("nan"))
+    padded[mask] = flat.detach()
+    padded.requires_grad_()
+    labels = torch.full((2, 4), 99)
+    labels[mask] = torch.tensor(LABELS)
+    again = loss.padded(padded, labels, mask)
+    torch.testing.assert_close(again, value)
+    (gradient,) = torch.autograd.grad(value.sum(), flat)
+    (padded_gradient,) = torch.autograd.grad(again.sum(), padded)
+    torch.testing.assert_close(padded_gradient[mask], gradient)
+    assert (padded_gradient[~mask] == 0).all()
+
+
+def test_weights_multiply_queries():
+    each = NDCGLoss(reduction="none")(scores(), LABELS, OFFSETS)
+    weighted = NDCGLoss(reduction="sum")(scores(), LABELS, OFFSETS, weights=[2.0, 0.5])
+    assert weighted.item() == pytest.approx(2 * each[0].item() + 0.5 * each[1].item())
+    with pytest.raises(DataError, match="weights must have one entry per query"):
+        NDCGLoss()(scores(), LABELS, OFFSETS, weights=[1.0])
+
+
+def test_labels_that_change_in_place_are_seen():
+    """The plan of the last labels is kept, by their content."""
+    loss, labels = NDCGLoss(), np.array(LABELS)
+    before = loss(scores(), labels, OFFSETS).item()
+    labels[:] = labels[::-1].copy()
+    assert loss(scores(), labels, OFFSETS).item() != before
+    assert loss(scores(), labels, OFFSETS).item() == NDCGLoss()(scores(), labels, OFFSETS).item()
+
+
+def test_gradient_of_a_gradient_is_refused():
+    x = scores()
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        torch.autograd.grad(NDCGLoss()(x, LABELS, OFFSETS), x, create_graph=True)
+
+
+def test_half_precision_goes_through_float32():
+    x = scores(torch.bfloat16)
+    NDCGLoss()(x, LABELS, OFFSETS).backward()
+    assert x.grad.dtype == torch.bfloat16
+    assert torch.isfinite(x.grad).all()
+
+
+def test_other_devices_take_the_plain_form(monkeypatch):
+    """There is no GPU here: pretend that the scores live elsewhere."""
+    seen = []
+    monkeypatch.setattr(NDCGLoss, "plain", lambda self, x, plan: seen.append(plan) or x.new_zeros(2))
+
+    class Elsewhere(torch.Tensor):
+        @property
+        def device(self):
+            return torch.device("cuda")
+
+    NDCGLoss(reduction="none")(scores().detach().as_subclass(Elsewhere), LABELS, OFFSETS)
+    assert len(seen) == 1
+
+
+def test_empty_batch():
+    for reduction in ("mean", "sum"):
+        assert NDCGLoss(reduction=reduction)(torch.zeros(0), [], [0]).item() == 0
+    assert NDCGLoss(reduction="none")(torch.zeros(0), [], [0, 0, 0]).tolist() == [0, 0]
+
+
+def test_losses_are_values():
+    assert NDCGLoss(alpha=2.0) == NDCGLoss(alpha=2.0) != NDCGLoss()
+    loss = NDCGLoss(10, bounding="min-max")
+    loss(scores(), LABELS, OFFSETS)
+    assert pickle.loads(pickle.dumps(NDCGLoss(10, bounding="min-max"))) == loss
+    assert repr(loss).startswith("NDCGLoss(reduction='mean', bounding='min-max', informed=None, k=10, alpha=1.0")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: NDCGLoss(reduction="avg"), ArgumentError, "reduction must be one of mean, sum, none, got 'avg'"),
+        (lambda: NDCGLoss(alpha=0), ArgumentError, "alpha must be a positive number, got 0"),
+        (lambda: NDCGLoss(0), ArgumentError, "k must be a positive integer or None, got 0"),
+        (lambda: NDCGLoss(gain="log"), ArgumentError, "gain must be 'exp' or 'linear', got 'log'"),
+        (lambda: NDCGLoss(sigmoid="step"), ArgumentError, "sigmoid must be one of logistic, tanh, arctan, erf, relu"),
+        (lambda: APLoss(form="both"), ArgumentError, "form must be 'scores' or 'ranks', got 'both'"),
+        (lambda: NRBPLoss(3), ArgumentError, "a cutoff needs a persistence p"),
+        (lambda: NRBPLoss(p=1.0), ArgumentError, "p must lie between 0 and 1, got 1.0"),
+        (lambda: PrecisionLoss(None), ArgumentError, "PrecisionLoss needs a cutoff k"),
+        (lambda: RRLoss(rel=-1), ArgumentError, "rel must be a positive number, got -1"),
+        (lambda: LambdaLoss("Tau"), ArgumentError, "LambdaLoss knows nDCG, nRBP, P, RR, AP, ERR, got 'Tau'"),
+        (lambda: LambdaLoss("AP", published=True), ArgumentError, "published is for nRBP only, got 'AP'"),
+        (lambda: LambdaLoss("AP(div='k')@3"), ArgumentError, "AP over all relevant items"),
+        (lambda: DirectRankerLoss(cost="abs"), ArgumentError, "cost must be 'square' or 'tanh', got 'abs'"),
+        (lambda: PointwiseLoss("rank"), ArgumentError, "kind must be 'regression' or 'classification', got 'rank'"),
+        (lambda: get_loss("nDGC"), ArgumentError, "loss must be one of nDCG, AP"),
+        (lambda: get_loss("R@5"), ArgumentError, "loss must be one of nDCG, AP"),
+        (lambda: get_loss("RankNet", bounding="min-max"), ArgumentError, "'RankNet' does not take these options"),
+        (lambda: get_loss(NDCGLoss(), alpha=2.0), ArgumentError, "options go with a loss's name"),
+        (lambda: NDCGLoss()([0.1], [1], [0, 1]), ArgumentError, "scores must be a torch tensor, got list"),
+        (lambda: NDCGLoss()(scores(), LABELS, [1, 6]), DataError, "offsets must be 1-D integers that begin with 0"),
+        (lambda: NDCGLoss()(scores(), LABELS, [0, 4, 2, 6]), DataError, "offsets must not decrease"),
+        (lambda: NDCGLoss()(scores(), LABELS[:5], OFFSETS), DataError, r"labels must be 1-D with offsets\[-1\] = 6"),
+        (lambda: NDCGLoss()(scores()[:5], LABELS, OFFSETS), DataError, "scores must be 1-D with one entry per label"),
+        (lambda: NDCGLoss()(scores() / 0, LABELS, OFFSETS), DataError, "scores must be finite, got inf at position 0"),
+        (lambda: NDCGLoss()(scores(), [np.nan] * 6, OFFSETS), DataError, "labels must be finite"),
+        (lambda: NDCGLoss()(scores(), ["a"] * 6, OFFSETS), DataError, "labels must be numbers"),
+        (lambda: NDCGLoss()(scores(), [2000] * 6, OFFSETS), DataError, "labels must be at most 1000"),
+        (lambda: NDCGLoss().padded(scores(), LABELS, [True] * 6), DataError, "must be 2-D of one shape"),
+    ],
+)
+def test_errors_name_argument_rule_and_what_came(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+@pytest.mark.parametrize("name", [name + ("@2" if name in ("P", "lambda-P") else "") for name in room.LOSS_NAMES])
+def test_every_name_gives_a_loss(name):
+    value = get_loss(name)(scores(), LABELS, OFFSETS)
+    assert torch.isfinite(value)
+
+
+def test_the_public_list():
+    assert all(hasattr(room, name) for name in room.__all__)
+    assert room.LOSS_BOUNDINGS == (
+        "none", "min-max", "expectation", "expectation-max", "distribution", "log-distribution",
+    )  # fmt: skip

@@ -1,0 +1,177 @@
+"""The kernels as machinery: error of the fast functions, threads, the cache on disk, memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import tracemalloc
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+import torch
+from scipy.special import expit
+
+from rankbound.errors import ArgumentError
+from rankbound.losses import LambdaLoss, NDCGLoss, set_threads, threads
+from rankbound.losses.compiling import cache_folder
+from rankbound.losses.sigmoids import RATIONAL_ERROR, log_of_complement, logistic
+
+
+@numba.njit(fastmath=True)
+def _logistics(x, out):
+    for i in range(len(x)):
+        out[i] = logistic(x[i])
+
+
+@numba.njit(fastmath=True)
+def _logs(t, out):
+    for i in range(len(t)):
+        out[i] = log_of_complement(t[i])
+
+
+def test_rational_logistic_stays_within_its_error():
+    """On every 64th of the float32 numbers between 2^-24 and 2^7, both signs, and far outside."""
+    bits = np.arange(np.float32(2.0**-24).view(np.int32), np.float32(2.0**7).view(np.int32), 64, dtype=np.int32)
+    x = bits.view(np.float32)
+    x = np.concatenate([x, -x, np.float32([0, 1e4, -1e4, 3e38, -3e38])])
+    out = np.empty_like(x)
+    _logistics(x, out)
+    assert np.abs(out - expit(x.astype(np.float64))).max() < RATIONAL_ERROR
+    assert out.min() >= 0
+    assert out.max() <= 1
+
+
+def test_polynomial_logarithm():
+    t = np.linspace(0, 0.5, 1_000_001, dtype=np.float32)
+    out = np.empty_like(t)
+    _logs(t, out)
+    assert np.abs(out + np.log1p(-t.astype(np.float64))).max() < 2e-7
+    assert out[0] == 0
+
+
+def batch(queries=37, seed=0):
+    """Lists of very different length."""
+    rng = np.random.default_rng(seed)
+    sizes = np.r_[rng.integers(1, 40, queries), 900]
+    offsets = np.concatenate(([0], np.cumsum(sizes)))
+    return rng.normal(size=offsets[-1]).astype(np.float32), rng.integers(0, 3, offsets[-1]), offsets
+
+
+@pytest.mark.parametrize("loss", [NDCGLoss(reduction="none"), LambdaLoss("AP", reduction="none")])
+def test_threads_change_nothing(loss):
+    """A query is computed by one thread from start to end: the very same bits."""
+    scores, labels, offsets = batch()
+    results = []
+    try:
+        for count in range(1, int(numba.config.NUMBA_NUM_THREADS) + 1):
+            set_threads(count)
+            assert threads() == count
+            done = loss.fused(scores, loss.plan(labels, offsets))
+            results.append((done.values, done.gradient))
+    finally:
+        set_threads(None)
+    for values, gradient in results[1:]:
+        np.testing.assert_array_equal(values, results[0][0])
+        np.testing.assert_array_equal(gradient, results[0][1])
+
+
+def test_thread_budget_is_checked(monkeypatch):
+    with pytest.raises(ArgumentError, match="threads must be between 1 and"):
+        set_threads(0)
+    monkeypatch.setenv("RANKBOUND_THREADS", "1")
+    assert threads() == 1
+    monkeypatch.setenv("RANKBOUND_THREADS", "many")
+    assert threads() == int(numba.config.NUMBA_NUM_THREADS)
+
+
+def test_python_threads_may_call_at_once():
+    """The plainest threading layer of numba would abort the process here if calls were not made one at a time."""
+    scores, labels, offsets = batch()
+    expected = NDCGLoss()(torch.tensor(scores), labels, offsets).item()
+    seen = []
+
+    def work():
+        seen.extend(NDCGLoss()(torch.tensor(scores), labels, offsets).item() for _ in range(5))
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert seen == [expected] * 20
+
+
+FIRST_LOSS = """
+import time, torch
+import rankbound.losses as losses
+began = time.perf_counter()
+losses.NDCGLoss()(torch.tensor([1.0, 0.0]), [0, 1], [0, 2])
+print(time.perf_counter() - began)
+"""
+
+
+def first_loss(cache):
+    environment = dict(os.environ, NUMBA_CACHE_DIR=str(cache))
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_LOSS], env=environment, capture_output=True, text=True, check=True, timeout=300
+    )
+    return float(done.stdout)
+
+
+def test_second_process_loads_what_the_first_compiled(tmp_path):
+    first = first_loss(tmp_path)
+    assert list(tmp_path.rglob("*.nbc"))
+    assert first_loss(tmp_path) < first / 5
+
+
+def test_cache_of_a_package_that_cannot_be_written(tmp_path, monkeypatch):
+    """The user's cache folder takes over; other source text means another folder."""
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "kernel.py").write_text("@kernel  # 1\n")
+    assert cache_folder(package).is_relative_to(package)
+    (package / "__pycache__").rename(tmp_path / "gone")
+    (package / "__pycache__").write_text("a file, so no folder can be made here, whoever we are")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(sys, "platform", "linux")
+    there = cache_folder(package)
+    assert there.is_relative_to(tmp_path / "home" / "rankbound")
+    (package / "kernel.py").write_text("@kernel  # 2\n")
+    assert cache_folder(package).name != there.name
+
+
+def test_memory_grows_with_items_not_with_pairs():
+    """Ten times the items take about ten times the memory, far below one byte per pair."""
+    peaks = []
+    for items in (2_000, 20_000):
+        labels = np.zeros(items, dtype=np.int64)
+        labels[:100] = 1
+        scores, loss = np.linspace(0, 1, items, dtype=np.float32), NDCGLoss()
+        loss.fused(scores, loss.plan(labels, [0, items]))
+        tracemalloc.start()
+        loss = NDCGLoss()
+        loss.fused(scores, loss.plan(labels, [0, items]))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 15 * peaks[0]
+    assert peaks[1] < 100 * 20_000
+
+
+def test_import_of_the_package_leaves_torch_and_numba_alone():
+    code = "import sys, rankbound; sys.exit('torch' in sys.modules or 'numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_missing_torch_names_the_extra():
+    code = "import sys; sys.modules['torch'] = None\nimport rankbound.losses"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "pip install 'rankbound[train]'" in done.stderr
+
+
+def test_kernels_lie_beside_the_source_they_come_from():
+    assert Path(cache_folder()).name.startswith("kernels-")
