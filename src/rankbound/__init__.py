@@ -16,6 +16,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from rankbound import losses as losses
+    from rankbound import models as models
     from rankbound.analysis.comparison import Comparison, compare
     from rankbound.difficulty.bounding import Bounding, Bounds, get_bounding
     from rankbound.difficulty.bounds import bounds
@@ -49,7 +50,7 @@ _HOME = {
     "parse_measure": "measures.names",
     "query_types": "difficulty.queries",
 }
-_ROOMS = ("losses",)
+_ROOMS = ("losses", "models")
 
 __all__ = [
     "ArgumentError",
@@ -72,6 +73,7 @@ __all__ = [
     "evaluate",
     "get_bounding",
     "losses",
+    "models",
     "parse_measure",
     "query_types",
 ]

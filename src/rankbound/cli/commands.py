@@ -36,6 +36,8 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
             "rankbound.cli.distribution", "distribution", "Law of a measure under a random ranking."
         ),
         "weights": Command("rankbound.cli.weights", "weights", "Difficulty weights for the trainer you already have."),
+        "train": Command("rankbound.cli.train", "train", "Fit a ranker, with any loss and bounding, and save it."),
+        "rank": Command("rankbound.cli.rank", "rank", "Scores of a saved ranker, as a TREC run or a table."),
         "data": Command("rankbound.cli.data", "app", "Data sets: list, get, describe, verify."),
         "demo": Command("rankbound.cli.demo", "demo", "Two rankers on generated data: what difficulty shows."),
     }

@@ -1,0 +1,105 @@
+"""Checkpoints of a training: arrays in safetensors, facts in JSON, one complete folder per kept step.
+
+A step is written under another name, brought to disk and renamed, and only then is the step before it removed: a kill
+at any moment leaves a complete step or none at all. Never pickle.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rankbound.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+__all__ = ["Checkpoints"]
+
+_STEP = re.compile(r"epoch-(\d{6})$")
+_ARRAYS, _FACTS = "state.safetensors", "state.json"
+
+
+class Checkpoints:
+    """The newest step of one training in a folder of its own.
+
+    Parameters
+    ----------
+    folder:
+        Made if it is not there.
+    training:
+        What the training is, as plain values (settings, a digest of the data). A folder that holds the steps of
+        another training is refused.
+    """
+
+    def __init__(self, folder: str | PathLike[str], training: Mapping[str, Any]) -> None:
+        self.folder, self.training = Path(folder), dict(training)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise DataError(f"{self.folder}: is a file, expected a folder for checkpoints")
+
+    def load(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
+        """Arrays and facts of the newest complete step; None if there is none."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import load
+
+        newest = max(self._steps(), default=None)
+        if newest is None:
+            return None
+        try:
+            record = json.loads((newest / _FACTS).read_bytes())
+            content = (newest / _ARRAYS).read_bytes()
+            if hashlib.sha256(content).hexdigest() != record["sha256"]:
+                raise ValueError("the sha256 of its arrays is another one")
+            arrays = load(content)
+        except (OSError, ValueError, KeyError, SafetensorError) as error:
+            raise DataError(f"{newest}: this checkpoint cannot be read: {error}; remove it to begin anew") from error
+        changed = sorted(
+            name
+            for name in record["training"].keys() | self.training.keys()
+            if record["training"].get(name) != json.loads(json.dumps(self.training.get(name)))
+        )
+        if changed:
+            raise DataError(
+                f"{self.folder}: holds the checkpoint of another training, other in {', '.join(changed)}; "
+                "choose another folder or remove this one"
+            )
+        return arrays, record["facts"]
+
+    def save(self, epoch: int, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
+        """Make this the newest step."""
+        from safetensors.numpy import save
+
+        content = save(dict(arrays))
+        record = {"training": self.training, "facts": facts, "sha256": hashlib.sha256(content).hexdigest()}
+        self.folder.mkdir(parents=True, exist_ok=True)
+        partial = self.folder / f".epoch-{epoch:06d}.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        _write(partial / _ARRAYS, content)
+        _write(partial / _FACTS, json.dumps(record, allow_nan=False).encode())
+        step = self.folder / f"epoch-{epoch:06d}"
+        shutil.rmtree(step, ignore_errors=True)
+        partial.rename(step)
+        for older in self._steps():
+            if older != step:
+                shutil.rmtree(older, ignore_errors=True)
+
+    def _steps(self) -> list[Path]:
+        if not self.folder.is_dir():
+            return []
+        return [path for path in self.folder.iterdir() if _STEP.match(path.name) and (path / _FACTS).is_file()]
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())

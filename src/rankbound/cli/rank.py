@@ -1,0 +1,131 @@
+"""rankbound rank: scores of a saved model, as a TREC run, a table or plain numbers."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rankbound.cli import options, output
+from rankbound.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rankbound.lists import Lists
+
+__all__ = ["rank"]
+
+
+class Part(StrEnum):
+    """Of a fold."""
+
+    train = "train"
+    validation = "validation"
+    test = "test"
+
+
+class Format(StrEnum):
+    """How scores are written."""
+
+    auto = "auto"
+    trec = "trec"
+    table = "table"
+    scores = "scores"
+
+
+def rank(
+    model: Annotated[str, typer.Argument(metavar="DIR", help="Folder that train wrote.")],
+    data: Annotated[
+        str,
+        typer.Argument(metavar="DATA", help="LETOR or SVMlight file, or a data set as mq2008 or mq2008/1 (fold 1)."),
+    ],
+    out: Annotated[
+        str,
+        typer.Option("-o", "--output", metavar="FILE", help="A TREC run; .csv, .parquet, .json: a table."),
+    ],
+    part: Annotated[Part, typer.Option(help="Which part of a fold to rank.")] = Part.test,
+    file_format: Annotated[
+        Format, typer.Option("--format", help="auto goes by the ending; scores: one number per line.")
+    ] = Format.auto,
+    tag: Annotated[str, typer.Option(metavar="NAME", help="Name of the run in a TREC file.")] = "rankbound",
+    as_json: options.Json = False,
+) -> None:
+    """Rank the documents of each query with a saved model.
+
+    Documents are named by the comments of the file; where it has none (or not one for each), by their row, from 1 on.
+
+    \b
+    Example:
+      rankbound rank model test.txt -o run.txt && rankbound evaluate qrels.txt run.txt
+    """
+    from rankbound.cli.train import fit_width, read_parts
+
+    is_table = out.endswith((".csv", ".parquet", ".json"))
+    if file_format is Format.auto:
+        file_format = Format.table if is_table else Format.trec
+    if file_format is Format.table:
+        output.check_table_path(out)
+    if not tag or len(tag.split()) != 1:
+        raise ArgumentError(f"--tag must be one word, got {tag!r}")
+    with output.working("ranking ..."):
+        from rankbound.models.saving import load_ranker
+
+        ranker = load_ranker(model)
+        parts = read_parts(data)
+        chosen = parts.train if parts.test is None else getattr(parts, part.value)
+        if chosen is None:
+            raise ArgumentError(f"{data} has no {part.value} part")
+        scores = ranker.predict(fit_width(chosen, ranker.n_features_in_).features)
+        names, by_row = _names(chosen.lists)
+        _write(out, file_format, chosen.lists, names, scores, tag)
+    if as_json:
+        output.print_json(
+            {
+                "output": out,
+                "model": type(ranker).__name__,
+                "queries": len(chosen.lists),
+                "rows": len(scores),
+                "format": file_format.value,
+                "documents": "rows" if by_row else "ids",
+            }
+        )
+    else:
+        how = ", documents named by their rows" if by_row and file_format is not Format.scores else ""
+        output.print_note(f"{len(scores)} documents of {len(chosen.lists)} queries ranked, written to {out}{how}")
+
+
+def _names(lists: Lists) -> tuple[NDArray[Any], bool]:
+    """A name for each document, different within each query, and whether it is the row's number."""
+    import numpy as np
+
+    rows = np.arange(1, len(lists.labels) + 1).astype(np.str_)
+    if lists.ids is None:
+        return rows, True
+    names = np.asarray(lists.ids).astype(np.str_)
+    keys = np.char.add(np.char.add(lists.query_of_item.astype(np.str_), " "), names)
+    usable = (names != "").all() and len(np.unique(keys)) == len(keys) and not any(" " in name for name in names)
+    return (names, False) if usable else (rows, True)
+
+
+def _write(path: str, file_format: Format, lists: Lists, names: NDArray[Any], scores: NDArray[Any], tag: str) -> None:
+    import numpy as np
+
+    from rankbound.data.files import atomic_write
+
+    qid = np.repeat(np.asarray(lists.query_ids), lists.sizes)
+    if file_format is Format.table:
+        import polars as pl
+
+        output.write_table(pl.DataFrame({"qid": qid, "docid": names, "score": scores}), path)
+        return
+    if file_format is Format.scores:
+        lines = [f"{score!r}\n" for score in scores.tolist()]
+    else:
+        order = np.lexsort((-scores, lists.query_of_item))  # equal scores keep their order
+        place = np.arange(len(order)) - np.repeat(lists.offsets[:-1], lists.sizes) + 1
+        fields = zip(qid[order].tolist(), names[order].tolist(), place.tolist(), scores[order].tolist(), strict=True)
+        lines = [f"{query} Q0 {name} {at} {score!r} {tag}\n" for query, name, at, score in fields]
+    with atomic_write(path) as temporary:
+        temporary.write_text("".join(lines))

@@ -1,0 +1,275 @@
+"""rankbound train: fit a ranker on queries with features, and keep it in a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rankbound.cli import options, output
+from rankbound.errors import ArgumentError, DataError
+
+if TYPE_CHECKING:
+    from rankbound.data.letor import LetorData
+    from rankbound.data.splits import Fold
+    from rankbound.models.base import Ranker
+
+__all__ = ["fit_width", "read_parts", "train"]
+
+_CONFIG = ("data", "model", "loss", "bounding", "valid", "measures", "seed", "epochs", "output", "checkpoint")
+_NOT_ROWS = ("MatrixFactorization", "RankCNN")  # learn from users and items, from images
+
+
+def train(
+    data: Annotated[
+        str | None,
+        typer.Argument(metavar="DATA", help="LETOR or SVMlight file, or a data set as mq2008 or mq2008/1 (fold 1)."),
+    ] = None,
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="A ranker.  [default: MLPRanker]")] = None,
+    loss: Annotated[
+        str | None, typer.Option(metavar="NAME", help="As nDCG, AP@10, lambda-nDCG, RankNet, ListNet, regression.")
+    ] = None,
+    bounding: Annotated[
+        str | None, typer.Option(metavar="NAME", help="none, min-max, expectation, expectation-max, distribution.")
+    ] = None,
+    valid: Annotated[
+        str | None, typer.Option(metavar="DATA", help="Queries to choose the best step by; a fold has its own.")
+    ] = None,
+    measures: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-m",
+            "--measure",
+            "--measures",
+            metavar="MEASURE",
+            help="What to report; the first chooses the step. Repeat for more.  [default: nDCG]",
+        ),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Of everything random.")] = None,
+    epochs: Annotated[int | None, typer.Option(metavar="N", help="Passes over the queries, for networks.")] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="A parameter of the ranker, or loss.KEY=VALUE of its loss; repeat."),
+    ] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Keep the state here after each epoch and go on from it.")
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="TOML with these options and a table [params]; the command line goes first."),
+    ] = None,
+    out: Annotated[str | None, typer.Option("-o", "--output", metavar="DIR", help="Folder of the model.")] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Train a ranker and save it.
+
+    \b
+    Example:
+      rankbound train mq2008/1 --model MLPRanker --loss nDCG --bounding expectation-max -o model
+      rankbound train train.txt --valid vali.txt --model LambdaMART --param num_leaves=63 -o model
+    """
+    given = {
+        "data": data, "model": model, "loss": loss, "bounding": bounding, "valid": valid, "measures": measures,
+        "seed": seed, "epochs": epochs, "checkpoint": checkpoint, "output": out,
+    }  # fmt: skip
+    chosen, params = _chosen(given, param or [], config)
+    for needed, name in (("data", "DATA"), ("output", "-o")):
+        if chosen.get(needed) is None:
+            raise ArgumentError(f"Missing {name}: say what to train on and where the model goes. See 'train --help'.")
+    target = Path(chosen["output"])
+    if target.exists() and not (target / "model.json").is_file():
+        raise ArgumentError(f"{target} exists and is no model folder; it is left alone")
+    with output.working("reading ..."):
+        ranker = make_ranker(chosen, params)
+        parts = read_parts(chosen["data"])
+        if chosen.get("valid") is not None:
+            from rankbound.data.splits import Fold
+
+            parts = Fold(parts.train, read_parts(chosen["valid"]).train, parts.test)
+    _fit(ranker, parts)
+    ranker.save(target)
+    _report(ranker, parts, chosen, target, as_json)
+
+
+def _fit(ranker: Ranker, parts: Fold[Any]) -> None:
+    held_out = (
+        None if parts.validation is None else _columns(fit_width(parts.validation, parts.train.features.shape[1]))
+    )
+    X, y, qid = _columns(parts.train)
+    if hasattr(ranker, "verbose"):
+        ranker.verbose = True  # it draws a bar where a person looks
+        ranker.fit(X, y, qid=qid, eval_set=held_out)
+        ranker.verbose = False
+        return
+    with output.working("training ..."):
+        ranker.fit(X, y, qid=qid, eval_set=held_out)
+
+
+def _report(ranker: Ranker, parts: Fold[Any], chosen: dict[str, Any], target: Path, as_json: bool) -> None:
+    from rankbound.evaluation import evaluate_lists
+
+    names = [str(name) for name in chosen.get("measures") or [ranker.measure]]
+    values = {}
+    for role in ("train", "validation", "test"):
+        part = getattr(parts, role)
+        if part is not None:
+            scores = ranker.predict(fit_width(part, ranker.n_features_in_).features)
+            values[role] = evaluate_lists(part.lists.with_scores(scores), names).mean()
+    rows, width = parts.train.features.shape
+    steps = {"epochs": len(ranker.history_), "kept_epoch": ranker.kept_epoch_} if hasattr(ranker, "history_") else {}
+    if as_json:
+        shown = {name: value if isinstance(value, (int, float, str, bool)) or value is None else repr(value)
+                 for name, value in ranker.get_params(deep=False).items()}  # fmt: skip
+        output.print_json(
+            {"model": type(ranker).__name__, "output": str(target), "data": chosen["data"], "params": shown,
+             "queries": len(parts.train.lists), "rows": rows, "features": width, **steps, "mean": values}
+        )  # fmt: skip
+        return
+    table = [[name, *(output.show_number(values[role][name]) for role in values)] for name in names]
+    note = f"{len(parts.train.lists)} queries, {rows} rows, {width} features"
+    if steps:
+        note += f"; epoch {steps['kept_epoch']} of {steps['epochs']}"
+    output.print_table(f"{type(ranker).__name__} in {target}", ["measure", *values], table, note=note)
+
+
+# ---- the ranker ------------------------------------------------------------------------------------------------------
+
+
+def make_ranker(chosen: dict[str, Any], params: dict[str, Any]) -> Ranker:
+    """The ranker that options describe, not yet fitted."""
+    import importlib
+
+    from rankbound.models import RANKERS
+
+    name = chosen.get("model") or "MLPRanker"
+    usable = [known for known in RANKERS if known not in _NOT_ROWS]
+    if name not in usable:
+        raise ArgumentError(f"model must be one of {', '.join(usable)}, got {name!r}")
+    ranker_class = getattr(importlib.import_module(f"rankbound.models.{RANKERS[name]}"), name)
+    known = ranker_class().get_params(deep=False)
+    params = dict(params)
+    loss_options = {key.removeprefix("loss."): params.pop(key) for key in [*params] if key.startswith("loss.")}
+    measures = chosen.get("measures") or []
+    wishes = {
+        "objective" if "objective" in known else "loss": _loss(chosen, loss_options),
+        "bounding": None if loss_options else chosen.get("bounding"),
+        "random_state": chosen.get("seed"),
+        "epochs": chosen.get("epochs"),
+        "checkpoint": chosen.get("checkpoint"),
+        "measure": measures[0] if measures else None,
+    }
+    if "watch" in known and len(measures) > 1:
+        wishes["watch"] = tuple(measures[1:])
+    params = {key: value for key, value in wishes.items() if value is not None} | params
+    unknown = [key for key in params if key not in known]
+    if unknown:
+        raise ArgumentError(f"{name} has no parameter {unknown[0]!r}; it has {', '.join(sorted(known))}")
+    ranker: Ranker = ranker_class(**params)
+    return ranker
+
+
+def _loss(chosen: dict[str, Any], loss_options: dict[str, Any]) -> Any:
+    if not loss_options:
+        return chosen.get("loss")
+    from rankbound.losses import get_loss
+
+    if chosen.get("bounding") not in (None, "none"):
+        loss_options = {"bounding": chosen["bounding"]} | loss_options
+    return get_loss(chosen.get("loss") or "nDCG", **loss_options)
+
+
+def _chosen(given: dict[str, Any], param: list[str], config: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Options and parameters: those of the command line, then those of the file."""
+    from_file: dict[str, Any] = {}
+    params: dict[str, Any] = {}
+    if config is not None:
+        from_file = _read_config(config)
+        params = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in from_file.pop("params").items()
+        }
+    for text in param:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise ArgumentError(f"--param must be KEY=VALUE, got {text!r}")
+        params[key] = parse_value(value)
+    return from_file | {key: value for key, value in given.items() if value is not None}, params
+
+
+def _read_config(path: str) -> dict[str, Any]:
+    import tomllib
+
+    from rankbound.data.files import read_bytes
+
+    try:
+        found = tomllib.loads(read_bytes(path).decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: is no TOML: {error}") from error
+    unknown = [key for key in found if key not in (*_CONFIG, "params")]
+    if unknown:
+        raise ArgumentError(f"{path}: unknown option {unknown[0]!r}; known are {', '.join(_CONFIG)} and [params]")
+    if not isinstance(found.setdefault("params", {}), dict):
+        raise ArgumentError(f"{path}: params must be a table")
+    if isinstance(found.get("measures"), str):
+        found["measures"] = [found["measures"]]
+    return found
+
+
+def parse_value(text: str) -> Any:
+    """A parameter from the command line: number, true, false, none, several with commas between, or text.
+
+    >>> parse_value("64,32"), parse_value("1e-3"), parse_value("true"), parse_value("none"), parse_value("relu")
+    ((64, 32), 0.001, True, None, 'relu')
+    """
+    if "," in text:
+        return tuple(parse_value(part.strip()) for part in text.split(",") if part.strip())
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text
+
+
+# ---- the data --------------------------------------------------------------------------------------------------------
+
+
+def read_parts(source: str) -> Fold[Any]:
+    """Data to train on and, for a fold of a known data set, its other parts."""
+    from rankbound.data.catalogue import known_sets
+    from rankbound.data.letor import read_letor
+    from rankbound.data.sets import load_fold, load_set
+    from rankbound.data.splits import Fold
+
+    name, _, number = source.partition("/")
+    if source == "-" or Path(source).exists() or name not in known_sets():
+        if source != "-" and not Path(source).exists():
+            raise DataError(f"{source}: cannot be read: No such file, and no data set of that name")
+        return Fold(read_letor(source), None, None)
+    if known_sets()[name].kind != "letor":
+        raise DataError(f"{name} has no queries with features: its kind is {known_sets()[name].kind}")
+    if not number:
+        return Fold(load_set(name), None, None)
+    if not number.isdecimal():
+        raise ArgumentError(f"a fold is a number, as in {name}/1, got {number!r}")
+    return load_fold(name, int(number))
+
+
+def fit_width(data: LetorData, width: int) -> LetorData:
+    """The data with as many features as the model has: files leave out what is 0, also the last columns."""
+    import numpy as np
+
+    from rankbound.data.letor import LetorData
+
+    missing = width - data.features.shape[1]
+    if missing <= 0:
+        return data  # too many are refused by the model
+    filler = np.zeros((len(data.features), missing), data.features.dtype)
+    return LetorData(data.lists, np.concatenate((data.features, filler), axis=1), data.notes)
+
+
+def _columns(data: LetorData) -> tuple[Any, Any, Any]:
+    return data.features, data.lists.labels, data.lists.query_of_item

@@ -1,0 +1,152 @@
+"""Models for other people's search engines: RankLib text for weighted sums, XGBoost's JSON dump for trees.
+
+The learning-to-rank plugins of Elasticsearch and OpenSearch load both (``model/ranklib``, ``model/xgboost+json``).
+LightGBM's own text is in the folder that `Ranker.save` writes, as ``trees.txt``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from rankbound.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rankbound.models.base import Ranker
+
+__all__ = ["export_ranklib", "export_xgboost_json"]
+
+
+def export_ranklib(ranker: Ranker, path: str | PathLike[str]) -> None:
+    """Write a ranker that weighs features as a RankLib model of the kind "Coordinate Ascent".
+
+    Features count from 1. A constant that is added to every score is left out: it changes no ranking. Models of any
+    other form are refused.
+    """
+    check_is_fitted(ranker)
+    weights = _weights(ranker)
+    lines = [
+        "## Coordinate Ascent",
+        f"## Trained as = {type(ranker).__name__}",
+        " ".join(f"{feature}:{weight!r}" for feature, weight in enumerate(weights.tolist(), 1)),
+    ]
+    _write(path, "\n".join(lines) + "\n")
+
+
+def export_xgboost_json(ranker: Ranker, path: str | PathLike[str], feature_names: Sequence[str] | None = None) -> None:
+    """Write a ranker made of trees as XGBoost dumps its models: a JSON list of trees that add up.
+
+    Numbers are 32-bit, as in XGBoost. LightGBM goes left where x <= t, XGBoost where x < t: the threshold written is
+    the next 32-bit number above t, so that every 32-bit x takes the same way. Scores may differ by a constant and,
+    where the score is the probability of one of two labels, by the logistic function: neither changes a ranking.
+    Classification by boosting with more than two labels is no sum of trees and is refused.
+
+    Parameters
+    ----------
+    feature_names:
+        Names in the order of the columns, as the search engine's feature set has them; those of the training frame if
+        not given, else f0, f1, ...
+    """
+    check_is_fitted(ranker)
+    if feature_names is None:
+        feature_names = getattr(ranker, "feature_names_in_", [f"f{k}" for k in range(ranker.n_features_in_)])
+    names = [str(name) for name in feature_names]
+    if len(names) != ranker.n_features_in_:
+        raise ArgumentError(f"feature_names must have {ranker.n_features_in_} entries, got {len(names)}")
+    _write(path, json.dumps(list(_trees(ranker, names)), indent=None))
+
+
+def _weights(ranker: Any) -> NDArray[np.float64]:
+    ranker = getattr(ranker, "model_", ranker)  # a RegressionRanker holds what does the regression
+    coef = getattr(ranker, "coef_", None)
+    if coef is not None and coef.ndim == 2 and len(coef) == 1:
+        coef = coef[0]  # logistic: the probability rises with the sum
+    if coef is None or coef.ndim != 1:
+        raise ArgumentError(f"RankLib text is for rankers that weigh features, got {type(ranker).__name__}")
+    return np.asarray(coef, dtype=np.float64)
+
+
+def _trees(ranker: Any, names: list[str]) -> Iterator[dict[str, Any]]:
+    """All trees, their leaves scaled so that the sum over trees is the score."""
+    ranker = getattr(ranker, "model_", ranker)
+    if hasattr(ranker, "thresholds_"):  # RankBoost: every round is a tree of one split
+        for column, threshold, alpha in zip(ranker.columns_, ranker.thresholds_, ranker.alphas_, strict=True):
+            stump = {
+                "split_feature": int(column),
+                "threshold": float(threshold),
+                "left_child": {"leaf_value": 0.0},
+                "right_child": {"leaf_value": float(alpha)},
+            }
+            yield _node(stump, names, 1.0)
+        return
+    if not hasattr(ranker, "boosters_"):
+        raise ArgumentError(f"XGBoost's JSON is for rankers made of trees, got {type(ranker).__name__}")
+    dumps = [booster.dump_model() for booster in ranker.boosters_]
+    steps = np.diff(ranker.levels_) if len(getattr(ranker, "levels_", ())) else np.ones(1)
+    if len(dumps) > 1 and not dumps[0]["average_output"]:
+        raise ArgumentError("boosting by classification of more than two labels is no sum of trees")
+    for dump, step in zip(dumps, steps, strict=True):
+        share = len(dump["tree_info"]) if dump["average_output"] else 1
+        for tree in dump["tree_info"]:
+            yield _node(tree["tree_structure"], names, float(step) / share)
+
+
+def _node(root: dict[str, Any], names: list[str], factor: float) -> dict[str, Any]:
+    """A LightGBM tree as XGBoost writes it; nodes are numbered level by level."""
+    result: dict[str, Any] = {}
+    level = [(root, result, 0)]
+    number = 0
+    while level:
+        after = []
+        for node, written, depth in level:
+            written["nodeid"] = number
+            number += 1
+            if "leaf_value" in node:
+                written["leaf"] = float(np.float32(node["leaf_value"] * factor))
+                continue
+            left: dict[str, Any] = {}
+            right: dict[str, Any] = {}
+            threshold = _next_above(node["threshold"])
+            written |= {"depth": depth, "split": names[node["split_feature"]], "split_condition": threshold}
+            written["children"] = [left, right]
+            after += [(node["left_child"], left, depth + 1), (node["right_child"], right, depth + 1)]
+        level = after
+    _link(result)
+    return result
+
+
+def _link(root: dict[str, Any]) -> None:
+    """Name the children of every split; a missing value counts as 0, as in LightGBM without missing values."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if "children" in node:
+            node["yes"], node["no"] = (child["nodeid"] for child in node["children"])
+            node["missing"] = node["yes"] if node["split_condition"] > 0 else node["no"]
+            waiting += node["children"]
+
+
+def _next_above(threshold: float) -> float:
+    """The smallest 32-bit number above a threshold.
+
+    >>> _next_above(0.1) == float(np.float32(0.1)), 0.1 < _next_above(0.1)
+    (True, True)
+    """
+    near = np.float32(threshold)
+    return float(near if float(near) > threshold else np.nextafter(near, np.float32(np.inf)))
+
+
+def _write(path: str | PathLike[str], text: str) -> None:
+    """A file that is there as a whole or not at all."""
+    target = Path(path)
+    partial = target.with_name(f".{target.name}.partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(target)

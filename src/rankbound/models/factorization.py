@@ -1,0 +1,350 @@
+"""MatrixFactorization: users and items as vectors, trained on any ranking loss of the users' lists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from sklearn.utils.validation import check_is_fitted
+
+from rankbound.checkpoints import Checkpoints
+from rankbound.errors import ArgumentError, DataError
+from rankbound.evaluation import evaluate_lists
+from rankbound.losses import RankingLoss, get_loss
+from rankbound.measures.names import parse_measure
+from rankbound.models.base import FittedState, Ranker
+from rankbound.models.factorization_kernel import Batch, score_pairs, step
+from rankbound.models.factorization_state import Pairs, State, codes_of
+from rankbound.models.measuring import mean_measure, score_measure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import PathLike
+
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["MatrixFactorization"]
+
+_CHOICES = {
+    "optimizer": ("adam", "sgd"),
+    "reduction": ("sum", "mean"),
+    "selection": ("validation", "test", "last"),
+}
+_COUNTS = ("factors", "epochs", "eval_every", "batch_size", "patience", "checkpoint_every")
+
+
+class MatrixFactorization(Ranker):
+    """score(u, i) = p_u · q_i, the vectors learned from the users' lists.
+
+    Parameters
+    ----------
+    factors:
+        Length of the vectors.
+    loss, bounding:
+        A loss of `rankbound.losses` by name (``"nDCG"``, ``"AP"``, ``"nRBP"``, ``"lambda-nDCG"``, ...) and its
+        bounding, or a loss object with ``bounding="none"``. Each user is a query.
+    optimizer:
+        ``"adam"`` or ``"sgd"``. Vectors that a batch does not touch stay as they are, and so do their moments.
+    learning_rate, l2:
+        Size of the steps; weight of the squared vectors (half of it times their squares) of those that a step touches.
+    epochs, batch_size:
+        Passes over the data; users per step, None for all at once. Who shares a batch is drawn once, the order of the
+        batches in every epoch.
+    reduction:
+        ``"sum"`` over the users of a batch, as in the papers, or their ``"mean"``.
+    init:
+        Vectors start uniform in [-init, init].
+    measure, watch:
+        What selection goes by and `score` reports; more that are recorded in the history.
+    selection:
+        What the epoch is chosen by when there is an ``eval_set``: ``"validation"`` or ``"test"`` keeps the best epoch.
+        The two do the same and are kept as ``selection_``, so that a table can say which it was: numbers chosen on the
+        data that they are reported for are too high. ``"last"`` keeps the last epoch, as does a fit without
+        ``eval_set``.
+    eval_every, patience:
+        Epochs between evaluations; epochs without a new best after which training stops (None: never).
+    checkpoint, checkpoint_every:
+        A folder to which the state of training is written, at once or not at all, every so many epochs and at the end.
+        If it holds the state of this very training, `fit` goes on from there and ends with the vectors of a fit that
+        was never interrupted; more ``epochs`` than before lengthen it. The folder of another training is refused.
+    verbose:
+        Show a bar on standard error, if that is a terminal.
+    seed:
+        Of the start and the batches. The same seed gives the same vectors, whatever the number of threads.
+
+    A user whose labels are all equal teaches nothing and is left out. Users and items that training left out or never
+    saw have the zero vector: they score 0 with everything, which ties them.
+
+    Source: metric bounding thesis, section 4.1 (32 factors, start in ±0.01, Adam, 32 users per batch); metric
+    optimisation paper, section 3 (SGD on the summed loss).
+
+    >>> users, items, labels = [0, 0, 0, 1, 1, 1], [0, 1, 2, 0, 1, 3], [1, 0, 0, 1, 0, 0]
+    >>> model = MatrixFactorization(factors=4, epochs=50, learning_rate=0.1).fit(users, items, labels)
+    >>> model.recommend(0, k=1)[0].tolist()
+    [0]
+    >>> model.predict([0, 7], [9, 0]).tolist()  # neither the item 9 nor the user 7 was in training
+    [0.0, 0.0]
+    """
+
+    def __init__(
+        self,
+        factors: int = 32,
+        loss: str | RankingLoss = "nDCG",
+        bounding: str = "none",
+        *,
+        optimizer: str = "adam",
+        learning_rate: float = 0.01,
+        l2: float = 0.0,
+        epochs: int = 30,
+        batch_size: int | None = 32,
+        reduction: str = "sum",
+        init: float = 0.01,
+        measure: Any = "nDCG",
+        watch: Sequence[Any] = (),
+        selection: str = "validation",
+        eval_every: int = 5,
+        patience: int | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_every: int = 50,
+        verbose: bool = True,
+        seed: int = 0,
+    ) -> None:
+        self.factors = factors
+        self.loss = loss
+        self.bounding = bounding
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.l2 = l2
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.reduction = reduction
+        self.init = init
+        self.measure = measure
+        self.watch = watch
+        self.selection = selection
+        self.eval_every = eval_every
+        self.patience = patience
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.verbose = verbose
+        self.seed = seed
+
+    # ---- for users ---------------------------------------------------------------------------------------------------
+
+    def fit(  # type: ignore[override]  # pairs of codes in place of features
+        self,
+        users: ArrayLike,
+        items: ArrayLike,
+        labels: ArrayLike,
+        eval_set: tuple[Any, Any, Any] | None = None,
+    ) -> Self:
+        """Learn from rows of user, item and label, in any order.
+
+        Parameters
+        ----------
+        users, items:
+            Codes 0, 1, 2, ...; a pair may occur once.
+        labels:
+            Relevance; below 0 counts as 0.
+        eval_set:
+            ``(users, items, labels)`` to evaluate on.
+
+        Fitted: ``user_vectors_``, ``item_vectors_``; ``history_``, a dict per epoch with its number, the loss that its
+        steps started from, and the measures where they were evaluated; ``kept_epoch_``, the one whose vectors were
+        kept; ``selection_``; ``eval_score_``.
+        """
+        self.__dict__.pop("n_queries_", None)  # a fit that fails leaves no half-fitted model
+        loss = self._checked_parameters(eval_set)
+        pairs = Pairs.of(users, items, labels)
+        held_out = None if eval_set is None else Pairs.of(*eval_set, name="eval_set ")
+        pairs = pairs.kept(loss.plan(pairs.lists.labels.copy(), pairs.lists.offsets.copy()).active)
+        batches = pairs.batches(loss, self.batch_size, self._random(0))
+        checkpoints = None if self.checkpoint is None else Checkpoints(self.checkpoint, self._identity(pairs, held_out))
+        stored = None if checkpoints is None else checkpoints.load()
+        state = State.restored(*stored) if stored else State.new(pairs, self.factors, self.init, self._random(1))
+        if state.epoch > self.epochs:
+            raise DataError(f"{self.checkpoint}: has gone on for {state.epoch} epochs, more than epochs={self.epochs}")
+        with self._bar() as bar:
+            task = bar.add_task("epoch", total=self.epochs, completed=state.epoch)
+            while state.epoch < self.epochs and not self._out_of_patience(state):
+                self._epoch(loss, batches, held_out, state)
+                bar.update(task, completed=state.epoch)
+                if checkpoints and (state.epoch % self.checkpoint_every == 0 or state.epoch == self.epochs):
+                    checkpoints.save(state.epoch, state.arrays(), state.facts())
+        self._keep(state, len(pairs.lists), held_out)
+        return self
+
+    def predict(self, users: ArrayLike, items: ArrayLike) -> NDArray[np.float64]:  # type: ignore[override]
+        """The score of each pair; a single user goes with all items. What training did not know scores 0."""
+        check_is_fitted(self)
+        row_users, row_items = codes_of("users", users), codes_of("items", items)
+        if len(row_users) == 1:
+            row_users = np.repeat(row_users, len(row_items))
+        if len(row_users) != len(row_items):
+            raise DataError(f"users and items must go together, got {len(row_users)} users and {len(row_items)} items")
+        return _scores_of(self.user_vectors_, self.item_vectors_, row_users, row_items)
+
+    def recommend(
+        self, user: int, k: int = 10, exclude: ArrayLike = ()
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The k items that a user scores highest, best first, and their scores; equal scores by code.
+
+        Only items that training knew are recommended, fewer than k if there are no more. ``exclude`` lists items to
+        leave out, such as those that the user has. A user that training did not know is refused.
+        """
+        check_is_fitted(self)
+        if not isinstance(k, (int, np.integer)) or k < 1:
+            raise ArgumentError(f"k must be a positive integer, got {k!r}")
+        code = int(codes_of("user", [user])[0])
+        if code >= len(self.user_vectors_) or not self.user_vectors_[code].any():
+            raise DataError(f"user {code} is not known from training, so there is nothing to recommend it by")
+        allowed = np.asarray(self.item_vectors_.any(axis=1))
+        left_out = codes_of("exclude", exclude)
+        allowed[left_out[left_out < len(allowed)]] = False
+        candidates = np.flatnonzero(allowed)
+        scores = self.predict(code, candidates)
+        best = np.argsort(-scores, kind="stable")[:k]
+        return candidates[best], scores[best]
+
+    def score(self, users: ArrayLike, items: ArrayLike, labels: ArrayLike) -> float:  # type: ignore[override]
+        """Mean of ``measure`` over the users for whom there is something to find."""
+        check_is_fitted(self)
+        pairs = Pairs.of(users, items, labels)
+        return mean_measure(pairs.lists, self.predict(pairs.users, pairs.items), self.measure)
+
+    # ---- training ----------------------------------------------------------------------------------------------------
+
+    def _epoch(self, loss: RankingLoss, batches: list[Batch], held_out: Pairs | None, state: State) -> None:
+        state.epoch += 1
+        users, items = state.users, state.items
+        total, count = 0.0, 0
+        for at in self._random(2, state.epoch).permutation(len(batches)).tolist():
+            batch = batches[at]
+            scores = score_pairs(users.values, items.values, batch.row_users, batch.row_items)
+            try:
+                done = loss.fused(scores, batch.plan)
+            except DataError as error:
+                raise _diverged(state.epoch) from error
+            share = 1.0 if self.reduction == "sum" else 1 / len(batch.users)
+            state.steps += 1
+            step(
+                batch, done.gradient, users, items, share=share,
+                rate=self.learning_rate, l2=self.l2, adam_step=state.steps if self.optimizer == "adam" else 0,
+            )  # fmt: skip
+            total += float(done.values.sum())
+            count += len(batch.users)
+        entry = {"epoch": state.epoch, "loss": total if self.reduction == "sum" else total / count}
+        if held_out is not None and (state.epoch % self.eval_every == 0 or state.epoch == self.epochs):
+            entry |= self._measured(held_out, users.values, items.values, state.epoch)
+            state.note(entry[str(self.measure)])
+        state.history.append(entry)
+
+    def _measured(self, held_out: Pairs, users: Any, items: Any, epoch: int) -> dict[str, float]:
+        scores = _scores_of(users, items, held_out.users, held_out.items)
+        if not np.isfinite(scores).all():
+            raise _diverged(epoch)
+        values = evaluate_lists(held_out.lists.with_scores(scores), [self.measure, *self.watch]).mean()
+        for name, value in values.items():
+            if np.isnan(value):
+                raise DataError(f"{name} is defined for none of the users of eval_set: nothing relevant is in them")
+        return values
+
+    def _keep(self, state: State, users: int, held_out: Pairs | None) -> None:
+        self.selection_ = "last" if state.best is None else self.selection
+        if state.best is None or self.selection_ == "last":
+            self.user_vectors_, self.item_vectors_ = state.users.values, state.items.values
+            self.kept_epoch_ = state.epoch
+        else:
+            self.user_vectors_, self.item_vectors_ = state.best
+            self.kept_epoch_ = state.best_epoch
+        if not (np.isfinite(self.user_vectors_).all() and np.isfinite(self.item_vectors_).all()):
+            raise _diverged(state.epoch)
+        self.history_, self.n_features_in_ = state.history, 2
+        self.__dict__.pop("eval_score_", None)
+        if held_out is not None:
+            self.eval_score_ = state.history[self.kept_epoch_ - 1][str(self.measure)]
+        self.n_queries_ = users
+
+    def _out_of_patience(self, state: State) -> bool:
+        if self.patience is None or state.best is None or str(self.measure) not in state.history[-1]:
+            return False
+        return state.epoch - state.best_epoch >= self.patience
+
+    def _random(self, *stream: int) -> np.random.Generator:
+        """A stream of its own for each use, and for each epoch: what is drawn does not depend on where a fit began."""
+        return np.random.default_rng([self.seed, *stream])
+
+    def _identity(self, pairs: Pairs, held_out: Pairs | None) -> dict[str, Any]:
+        """What makes this training what it is, by which a checkpoint knows it again."""
+        aside = ("epochs", "checkpoint", "checkpoint_every", "verbose")
+        settings = {name: repr(value) for name, value in self.get_params(deep=False).items() if name not in aside}
+        data = {"data": pairs.digest(), "eval_set": None if held_out is None else held_out.digest()}
+        return settings | data
+
+    def _bar(self) -> Progress:
+        console = Console(stderr=True)
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        hidden = not (self.verbose and console.is_terminal)
+        return Progress(*columns, console=console, transient=True, disable=hidden)
+
+    def _checked_parameters(self, eval_set: Any) -> RankingLoss:
+        for name in _COUNTS:
+            value = getattr(self, name)
+            optional = value is None and name in ("batch_size", "patience")
+            if not optional and not _whole(value, 1):
+                raise ArgumentError(f"{name} must be a positive integer, got {value!r}")
+        if not _whole(self.seed, 0):
+            raise ArgumentError(f"seed must be an integer from 0 on, got {self.seed!r}")
+        for name in ("learning_rate", "init", "l2"):
+            value = getattr(self, name)
+            number = isinstance(value, (int, float, np.number)) and 0 <= value < np.inf
+            if not number or (value == 0 and name != "l2"):
+                rule = "a number from 0 on" if name == "l2" else "a positive number"
+                raise ArgumentError(f"{name} must be {rule}, got {value!r}")
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise ArgumentError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
+        if eval_set is None and (self.selection == "test" or self.patience is not None):
+            raise ArgumentError("selection='test' and patience need an eval_set")
+        if eval_set is not None and (not isinstance(eval_set, (tuple, list)) or len(eval_set) != 3):
+            raise ArgumentError("eval_set must be (users, items, labels)")
+        score_measure(self.measure)
+        for measure in self.watch:
+            parse_measure(measure)
+        if not isinstance(self.loss, RankingLoss):
+            return get_loss(self.loss, **({} if self.bounding == "none" else {"bounding": self.bounding}))
+        if self.bounding != "none":
+            raise ArgumentError(f"a loss object carries its own bounding, got bounding={self.bounding!r} beside it")
+        return self.loss
+
+    # ---- saving ------------------------------------------------------------------------------------------------------
+
+    def _fitted_state(self) -> FittedState:
+        facts = {"history": self.history_, "kept_epoch": self.kept_epoch_, "selection": self.selection_}
+        return FittedState({"users": self.user_vectors_, "items": self.item_vectors_}, facts=facts)
+
+    def _restore_state(self, state: FittedState) -> None:
+        # copies: what a file gives may be read-only, for which the kernel would be compiled once more
+        self.user_vectors_, self.item_vectors_ = state.arrays["users"].copy(), state.arrays["items"].copy()
+        self.history_, self.kept_epoch_ = state.facts["history"], state.facts["kept_epoch"]
+        self.selection_ = state.facts["selection"]
+
+
+def _scores_of(
+    users: NDArray[np.float32], items: NDArray[np.float32], row_users: NDArray[Any], row_items: NDArray[Any]
+) -> NDArray[np.float64]:
+    """Scores of pairs; 0 where a code lies beyond the vectors."""
+    known = (row_users < len(users)) & (row_items < len(items))
+    scores = np.zeros(len(row_users))
+    scores[known] = score_pairs(users, items, row_users[known].astype(np.int32), row_items[known].astype(np.int32))
+    return scores
+
+
+def _whole(value: Any, least: int) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= least)
+
+
+def _diverged(epoch: int) -> DataError:
+    return DataError(f"training left the finite numbers in epoch {epoch}; a smaller learning_rate keeps it there")

@@ -1,0 +1,81 @@
+"""LogisticRanker: logistic regression on the labels, L1 or L2."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from scipy.special import expit
+
+from rankbound.errors import ArgumentError
+from rankbound.models.base import FittedState, Queries, Ranker
+from rankbound.models.levels import expected_label, label_levels
+from rankbound.models.weighted_features import centre_and_spread
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["LogisticRanker"]
+
+
+class LogisticRanker(Ranker):
+    """Logistic regression of each row's label: "Class LR" of the neural ranking paper, "L2LR" of the UL paper.
+
+    One logistic model per label level answers "is the label at least this?"; the score is the expected label, see
+    `rankbound.models.levels`. With labels of two kinds it is the probability of the higher one.
+
+    Parameters
+    ----------
+    penalty:
+        ``"l2"`` or ``"l1"``, which sets the weights of features that do not help to 0.
+    C:
+        Inverse strength of the penalty; applied to features of mean 0 and standard deviation 1.
+    max_iter:
+        Steps of the solver at most.
+    measure:
+        What `score` reports.
+
+    >>> ranker = LogisticRanker().fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 2])
+    >>> bool((np.diff(ranker.predict([[0.0], [1.5], [3.0]])) > 0).all())
+    True
+    """
+
+    _learns_from: ClassVar[str] = "rows"
+
+    def __init__(self, penalty: str = "l2", *, C: float = 1.0, max_iter: int = 1000, measure: Any = "nDCG") -> None:
+        self.penalty = penalty
+        self.C = C
+        self.max_iter = max_iter
+        self.measure = measure
+
+    def _fit(self, queries: Queries, held_out: Queries | None) -> None:  # noqa: ARG002 - there is nothing to choose
+        from sklearn.linear_model import LogisticRegression
+
+        if self.penalty not in ("l1", "l2"):
+            raise ArgumentError(f"penalty must be 'l1' or 'l2', got {self.penalty!r}")
+        if not self.C > 0:
+            raise ArgumentError(f"C must be above 0, got {self.C!r}")
+        # liblinear finds L1's exact zeros; its own intercept is penalised, which a large scaling undoes
+        special = {"l1_ratio": 1.0, "solver": "liblinear", "intercept_scaling": 100.0, "random_state": 0}
+        labels, levels = queries.labels, label_levels(queries.labels)
+        mean, scale = centre_and_spread(queries.features, queries.weights)
+        scaled = (queries.features - mean) / scale
+        coef, intercept = [], []
+        for level in levels[1:]:
+            model = LogisticRegression(C=self.C, max_iter=self.max_iter, **(special if self.penalty == "l1" else {}))
+            model.fit(scaled, labels >= level, sample_weight=queries.weights)
+            coef.append(model.coef_[0] / scale)
+            intercept.append(model.intercept_[0] - coef[-1] @ mean)
+        self.levels_, self.coef_, self.intercept_ = levels, np.stack(coef), np.array(intercept)
+
+    def _scores(self, features: NDArray[Any]) -> NDArray[np.float64]:
+        with np.errstate(over="ignore", invalid="ignore"):  # the caller looks at what came out
+            logits = features.astype(np.float64, copy=False) @ self.coef_.T + self.intercept_
+        return expected_label(expit(logits), self.levels_)
+
+    def _fitted_state(self) -> FittedState:
+        return FittedState({"levels": self.levels_, "coef": self.coef_, "intercept": self.intercept_})
+
+    def _restore_state(self, state: FittedState) -> None:
+        self.levels_, self.coef_ = state.arrays["levels"], state.arrays["coef"]
+        self.intercept_ = state.arrays["intercept"]

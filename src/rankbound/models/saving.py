@@ -1,0 +1,227 @@
+"""Models on disk: a folder of JSON, safetensors and LightGBM's own text. Never pickle.
+
+==========================  ========================================================================================
+``model.json``              class, parameters, versions, feature names, small facts, the sha256 of every other file and
+                            of itself
+``weights.safetensors``     arrays, if the model has any
+``trees*.txt``              LightGBM's text, if the model is made of trees
+==========================  ========================================================================================
+
+A save is there as a whole or not at all: the folder is written beside its place under another name, brought to disk,
+and renamed. Where a model stood before, it is kept as ``.NAME.previous`` until the new one is in place; `load_ranker`
+falls back on it, so that a kill at any moment leaves a model that loads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import os
+import shutil
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rankbound import __version__
+from rankbound.errors import ArgumentError, DataError
+from rankbound.models import RANKERS
+from rankbound.models.base import FittedState, Ranker
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+__all__ = ["FORMAT_VERSION", "load_ranker", "save_ranker"]
+
+FORMAT_VERSION = 1
+_FORMAT = "rankbound-model"
+_INDEX, _WEIGHTS = "model.json", "weights.safetensors"
+
+
+def save_ranker(ranker: Ranker, path: str | PathLike[str]) -> None:
+    """Write a fitted ranker to the folder ``path``; a model that stands there is replaced, anything else refused."""
+    name = type(ranker).__name__
+    if name not in RANKERS or _class_of(name) is not type(ranker):
+        raise ArgumentError(f"only rankbound's own rankers can be saved ({', '.join(RANKERS)}), got {name}")
+    target = Path(path).resolve()
+    if target.exists() and not (target / _INDEX).is_file():
+        raise ArgumentError(f"{target} exists and is no model folder; it is left alone")
+    state = ranker._fitted_state()
+    files = {file: text.encode() for file, text in state.texts.items()}
+    if state.arrays:
+        files[_WEIGHTS] = _safetensors().save({key: np.ascontiguousarray(a) for key, a in state.arrays.items()})
+    names = getattr(ranker, "feature_names_in_", None)
+    index = {
+        "format": _FORMAT,
+        "format_version": FORMAT_VERSION,
+        "rankbound": __version__,
+        "class": name,
+        "params": {key: _encoded(key, value) for key, value in ranker.get_params(deep=False).items()},
+        "n_features_in": int(ranker.n_features_in_),
+        "n_queries": int(ranker.n_queries_),
+        "feature_names": None if names is None else [str(one) for one in names],
+        "eval_score": getattr(ranker, "eval_score_", None),
+        "facts": state.facts,
+        "files": {file: hashlib.sha256(content).hexdigest() for file, content in sorted(files.items())},
+    }
+    index["sha256"] = _digest(index)
+    files[_INDEX] = json.dumps(index, indent=1, allow_nan=False).encode()
+    _write_folder(target, files)
+
+
+def load_ranker(path: str | PathLike[str]) -> Ranker:
+    """The ranker that `Ranker.save` wrote; its scores are those of the saved one, bit for bit.
+
+    DataError names what is wrong with a folder that is no model, is damaged, or comes from a newer rankbound. Nothing
+    in the folder is executed.
+    """
+    folder = Path(path).resolve()
+    if not folder.exists() and _previous(folder).exists():  # a save was interrupted between its two renames
+        folder = _previous(folder)
+    index = _read_index(folder)
+    contents = {}
+    for file, digest in index["files"].items():
+        if Path(file).name != file:
+            raise DataError(f"{folder / _INDEX}: file names must have no folder, got {file!r}")
+        try:
+            contents[file] = (folder / file).read_bytes()
+        except OSError as error:
+            raise DataError(f"{folder / file}: cannot be read: {error.strerror}") from error
+        if hashlib.sha256(contents[file]).hexdigest() != digest:
+            raise DataError(f"{folder / file}: is damaged, its sha256 is not the one in {_INDEX}")
+    arrays = _safetensors().load(contents.pop(_WEIGHTS)) if _WEIGHTS in contents else {}
+    state = FittedState(arrays, {file: content.decode() for file, content in contents.items()}, index["facts"])
+    try:
+        ranker: Ranker = _class_of(index["class"])(**{key: _decoded(value) for key, value in index["params"].items()})
+        ranker.n_features_in_ = index["n_features_in"]
+        if index["feature_names"] is not None:
+            ranker.feature_names_in_ = np.array(index["feature_names"], dtype=object)
+        ranker._restore_state(state)
+    except (KeyError, TypeError) as error:  # parameters or parts that this version of the class does not know
+        raise DataError(f"{folder}: does not fit {index['class']} of rankbound {__version__}: {error}") from error
+    if index["eval_score"] is not None:
+        ranker.eval_score_ = index["eval_score"]
+    ranker.n_queries_ = index["n_queries"]
+    return ranker
+
+
+# ---- the index -------------------------------------------------------------------------------------------------------
+
+
+def _read_index(folder: Path) -> dict[str, Any]:
+    where = folder / _INDEX
+    try:
+        index = json.loads(where.read_bytes())
+    except OSError as error:
+        raise DataError(f"{folder}: is no model folder, {_INDEX} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise DataError(f"{where}: is damaged, it is not JSON: {error}") from error
+    if not isinstance(index, dict) or index.get("format") != _FORMAT:
+        raise DataError(f"{where}: is not the index of a rankbound model")
+    if index.get("format_version") != FORMAT_VERSION:
+        raise DataError(
+            f"{where}: has format version {index.get('format_version')} of rankbound {index.get('rankbound')}; "
+            f"rankbound {__version__} reads version {FORMAT_VERSION}"
+        )
+    if index.pop("sha256", None) != _digest(index):
+        raise DataError(f"{where}: is damaged, its sha256 is not the one it names")
+    if index["class"] not in RANKERS:
+        raise DataError(f"{where}: class must be one of {', '.join(RANKERS)}, got {index['class']!r}")
+    return index
+
+
+def _digest(index: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(index, sort_keys=True).encode()).hexdigest()
+
+
+def _class_of(name: str) -> type[Ranker]:
+    found: type[Ranker] = getattr(importlib.import_module(f"rankbound.models.{RANKERS[name]}"), name)
+    return found
+
+
+def _encoded(name: str, value: Any) -> Any:
+    """A parameter as JSON; tuples, measures and losses are wrapped so that they come back as what they were."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and np.isfinite(value)):
+        return value
+    if isinstance(value, tuple):
+        return {"tuple": [_encoded(name, one) for one in value]}
+    if isinstance(value, list):
+        return [_encoded(name, one) for one in value]
+    if isinstance(value, dict):
+        return {"dict": {str(key): _encoded(name, one) for key, one in value.items()}}
+    room, _, _ = type(value).__module__.rpartition(".")
+    if is_dataclass(value) and room in ("rankbound.losses", "rankbound.measures"):
+        options = {one.name: getattr(value, one.name) for one in fields(value) if one.init}
+        encoded = {key: _encoded(name, one) for key, one in options.items()}
+        return {"object": [room, type(value).__name__], "options": encoded}
+    raise ArgumentError(f"a ranker can be saved if its parameters are plain values, got {name}={value!r}")
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_decoded(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if "tuple" in value:
+        return tuple(_decoded(one) for one in value["tuple"])
+    if "dict" in value:
+        return {key: _decoded(one) for key, one in value["dict"].items()}
+    room, name = value["object"]
+    if room not in ("rankbound.losses", "rankbound.measures"):
+        raise DataError(f"a parameter must be a loss or a measure of rankbound, got {room}.{name}")
+    module = importlib.import_module(room)
+    if name not in module.__all__:
+        raise DataError(f"{room} has no {name!r}")
+    return getattr(module, name)(**{key: _decoded(one) for key, one in value["options"].items()})
+
+
+# ---- the folder ------------------------------------------------------------------------------------------------------
+
+
+def _write_folder(target: Path, files: dict[str, bytes]) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial, previous = target.with_name(f".{target.name}.partial"), _previous(target)
+    if not target.exists() and previous.exists():
+        previous.rename(target)  # an earlier save was interrupted between its two renames
+    for leftover in (partial, previous):
+        shutil.rmtree(leftover, ignore_errors=True)
+    partial.mkdir()
+    try:
+        for file, content in files.items():
+            with (partial / file).open("wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+        if target.exists():
+            target.rename(previous)
+        partial.rename(target)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    _sync_folder(target.parent)
+    shutil.rmtree(previous, ignore_errors=True)
+
+
+def _previous(target: Path) -> Path:
+    return target.with_name(f".{target.name}.previous")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Bring the renames to disk, where the system lets one open a folder."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _safetensors() -> Any:
+    try:
+        import safetensors.numpy
+    except ImportError as error:
+        raise ImportError("models on disk need safetensors: pip install 'rankbound[train]'") from error
+    return safetensors.numpy

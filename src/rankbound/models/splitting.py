@@ -1,0 +1,77 @@
+"""QueryKFold: folds that keep queries whole, for scikit-learn's searches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from rankbound.errors import ArgumentError, DataError
+
+try:
+    from sklearn.model_selection import BaseCrossValidator
+except ImportError as error:
+    raise ImportError(
+        f"rankbound.models needs scikit-learn, and {error.name} is missing: pip install 'rankbound[train]'"
+    ) from error
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["QueryKFold"]
+
+
+class QueryKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn ships no types we follow
+    """K folds over queries: every query lies in exactly one fold, folds differ by at most one query.
+
+    Give it to a search as ``cv`` and the query ids as ``groups``; to let the ids reach `Ranker.fit` and `Ranker.score`
+    as well, enable scikit-learn's metadata routing and pass them as ``qid`` too (see `Ranker`).
+
+    Parameters
+    ----------
+    n_splits:
+        How many folds, at least 2.
+    shuffle:
+        Deal queries out at random, by ``random_state``; else in blocks, in the order of their first row, as the LETOR
+        collections do.
+    random_state:
+        Seed of the shuffle.
+
+    >>> folds = QueryKFold(2, shuffle=False)
+    >>> [test.tolist() for _, test in folds.split(np.zeros((5, 1)), groups=["a", "b", "a", "c", "b"])]
+    [[0, 1, 2, 4], [3]]
+    """
+
+    __metadata_request__split: ClassVar[dict[str, bool]] = {"groups": True}  # what scikit-learn's routing passes on
+
+    def __init__(self, n_splits: int = 5, *, shuffle: bool = True, random_state: int | None = 0) -> None:
+        if not isinstance(n_splits, (int, np.integer)) or n_splits < 2:
+            raise ArgumentError(f"n_splits must be an integer of at least 2, got {n_splits!r}")
+        self.n_splits = n_splits
+        self.shuffle = shuffle
+        self.random_state = random_state
+
+    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Row positions to train on and to test on, fold after fold."""
+        yield from super().split(X, y, groups)
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:  # noqa: ARG002
+        """How many folds there are."""
+        return int(self.n_splits)
+
+    def _iter_test_masks(self, X: Any = None, y: Any = None, groups: Any = None) -> Iterator[NDArray[np.bool_]]:  # noqa: ARG002
+        if groups is None:
+            raise DataError("QueryKFold needs the query of each row: pass groups=qid")
+        _, first, code = np.unique(np.asarray(groups), return_index=True, return_inverse=True)
+        queries = len(first)
+        if queries < self.n_splits:
+            raise DataError(f"n_splits must be at most the number of queries, {queries}, got {self.n_splits}")
+        by_place = np.argsort(first)
+        if self.shuffle:
+            by_place = np.random.default_rng(self.random_state).permutation(by_place)
+        fold_of_query = np.empty(queries, dtype=np.int64)
+        for fold, chosen in enumerate(np.array_split(by_place, self.n_splits)):
+            fold_of_query[chosen] = fold
+        for fold in range(self.n_splits):
+            yield fold_of_query[code] == fold

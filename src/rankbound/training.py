@@ -1,0 +1,315 @@
+"""The one training loop: a network, lists of items, a loss, an optimiser, an epoch at a time.
+
+Lists come as flat arrays with offsets and stay so: a batch is the rows of some queries, nothing is padded. All chance
+(weights, order of queries, dropout) comes from one torch.Generator, so that a seed gives the same model each time on
+the same machine with the same number of threads, and nobody else's random numbers are touched. Numbers are float32.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from rankbound.checkpoints import Checkpoints
+from rankbound.errors import ArgumentError, DataError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["OPTIMIZERS", "SELECTIONS", "Examples", "Settings", "Trained", "train"]
+
+OPTIMIZERS = ("adam", "sgd")
+SELECTIONS = ("validation", "test", "last")
+Judge = Callable[[], dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train.
+
+    Parameters
+    ----------
+    epochs:
+        Passes over all queries, at most.
+    batch_size:
+        Queries per step of the optimiser.
+    optimizer, learning_rate, weight_decay:
+        "adam" or "sgd" (with momentum 0.9), its step, and the factor of half the squared weights added to the loss.
+    selection:
+        Which epoch's model is kept. "validation": the one that the judged queries like best, the last if none are
+        judged. "test": the same, where the judged queries are the very ones that the result is reported on, as in some
+        papers; the word is kept with the history. "last": the last one.
+    patience:
+        Stop after so many epochs without a better one on the judged queries; None goes on to the end.
+    list_size:
+        Queries with more items are dealt anew in each epoch, at random, into lists of at most so many. For few, very
+        long lists: every order of two items is still learned from, sooner or later.
+    seed:
+        Of the generator that everything random is drawn from.
+    """
+
+    epochs: int = 100
+    batch_size: int = 32
+    optimizer: str = "adam"
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0
+    selection: str = "validation"
+    patience: int | None = None
+    list_size: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("epochs", 1), ("batch_size", 1), ("patience", 1), ("list_size", 2), ("seed", 0)):
+            value = getattr(self, name)
+            if value is None and name in ("patience", "list_size"):
+                continue
+            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+                raise ArgumentError(f"{name} must be an integer of at least {least}, got {value!r}")
+        for name, choices in (("optimizer", OPTIMIZERS), ("selection", SELECTIONS)):
+            if getattr(self, name) not in choices:
+                raise ArgumentError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        if not 0 < self.learning_rate < float("inf"):
+            raise ArgumentError(f"learning_rate must be a positive number, got {self.learning_rate!r}")
+        if not 0 <= self.weight_decay < float("inf"):
+            raise ArgumentError(f"weight_decay must be a number from 0 on, got {self.weight_decay!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """What is learned from: a float32 row of features per item, labels, offsets, and a weight per query or None."""
+
+    features: NDArray[np.float32]
+    labels: NDArray[Any]
+    offsets: NDArray[np.int64]
+    weights: NDArray[np.float64] | None = None
+
+    def digest(self) -> str:
+        """A name for the content, by which a checkpoint knows its data again."""
+        found = hashlib.blake2b(digest_size=16)
+        for array in (self.features, self.labels, self.offsets, self.weights):
+            found.update(b"none" if array is None else np.ascontiguousarray(array).data)
+        return found.hexdigest()
+
+
+@dataclass(frozen=True)
+class Trained:
+    """How a training went: a dict per epoch (epoch, loss, measures of the judged queries), and which one was kept."""
+
+    history: list[dict[str, float]]
+    kept_epoch: int
+
+
+def train(
+    network: Any,
+    examples: Examples,
+    loss: Callable[..., Any],
+    settings: Settings,
+    generator: torch.Generator,
+    *,
+    judge: Judge | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    identity: dict[str, Any] | None = None,
+    threads: int | None = None,
+    verbose: bool = False,
+) -> Trained:
+    """Train a torch module in place.
+
+    Parameters
+    ----------
+    network:
+        Turns rows of features into what ``loss`` takes: a number per row, or several.
+    examples:
+        What it learns from.
+    loss:
+        Called as ``loss(outputs, labels, offsets, weights)``; gives one number to be made small.
+    generator:
+        Where everything random comes from; ``network`` may hold the same one.
+    judge:
+        Measures of queries that are held out, by name, called after each epoch; the first decides the selection.
+    checkpoint:
+        A folder that the state is kept in after each epoch, as a whole or not at all. If it holds the state of this
+        very training, the training goes on from there and ends in the same model as if it had never stopped; more
+        ``epochs`` than before lengthen it. The folder of another training is refused.
+    identity:
+        What else makes this training what it is (the ranker's parameters): part of what the folder is compared by.
+    threads:
+        Of torch while it trains; small networks are fastest with 1. None takes the budget of the losses.
+    verbose:
+        Show a bar on stderr, if a person looks at it.
+    """
+    optimizer = _optimizer(network, settings)
+    history: list[dict[str, float]] = []
+    best: dict[str, Any] = {}
+    checkpoints = None
+    if checkpoint is not None:
+        known = asdict(settings) | (identity or {}) | {"data": examples.digest(), "judged": judge is not None}
+        del known["epochs"]
+        checkpoints = Checkpoints(checkpoint, known)
+        if (state := checkpoints.load()) is not None:
+            history, best = _restore(network, optimizer, generator, *state)
+            if len(history) > settings.epochs:
+                raise DataError(
+                    f"{checkpoint}: has gone on for {len(history)} epochs, more than epochs={settings.epochs}"
+                )
+    kept = _best_epoch(history, settings)
+    with _torch_threads(threads) as keep_threads, _bar(settings.epochs, verbose) as advance:
+        for epoch in range(len(history) + 1, settings.epochs + 1):
+            if settings.patience is not None and judge is not None and epoch - 1 - kept >= settings.patience:
+                break
+            network.train()
+            total, lists = 0.0, 0
+            for rows, offsets, weights in _batches(examples, settings, generator):
+                outputs = network(torch.from_numpy(examples.features[rows]))
+                if not torch.isfinite(outputs).all():
+                    raise DataError(
+                        f"training went astray in epoch {epoch}: scores are no longer finite; "
+                        "choose a smaller learning_rate, or standardize the features"
+                    )
+                cost = loss(outputs, examples.labels[rows], offsets, weights)
+                keep_threads()
+                optimizer.zero_grad(set_to_none=True)
+                cost.backward()
+                optimizer.step()
+                total, lists = total + float(cost.detach()) * (len(offsets) - 1), lists + len(offsets) - 1
+            network.eval()
+            history.append({"epoch": epoch, "loss": total / lists} | (judge() if judge is not None else {}))
+            kept = _best_epoch(history, settings)
+            if kept == epoch:
+                best = {name: value.detach().clone() for name, value in network.state_dict().items()}
+            if checkpoints is not None:
+                checkpoints.save(epoch, _arrays(network, optimizer, generator, best), {"history": history})
+            advance(epoch, history[-1])
+    network.load_state_dict(best)
+    network.eval()
+    return Trained(history, kept)
+
+
+def _batches(
+    examples: Examples, settings: Settings, generator: torch.Generator
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64] | None]]:
+    """Rows, offsets and query weights of each batch of an epoch."""
+    row, offsets, query = _dealt(examples.offsets, settings.list_size, generator)
+    filled = np.flatnonzero(np.diff(offsets) > 0)
+    order = filled[torch.randperm(len(filled), generator=generator).numpy()]
+    for first in range(0, len(order), settings.batch_size):
+        chosen = order[first : first + settings.batch_size]
+        sizes = offsets[chosen + 1] - offsets[chosen]
+        ends = np.cumsum(sizes)
+        places = np.arange(ends[-1]) + np.repeat(offsets[chosen] - (ends - sizes), sizes)
+        weights = None if examples.weights is None else examples.weights[query[chosen]]
+        yield row[places], np.concatenate(([0], ends)), weights
+
+
+def _dealt(
+    offsets: NDArray[np.int64], most: int | None, generator: torch.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Rows in the order of lists, offsets of the lists, and the query of each list."""
+    sizes = np.diff(offsets)
+    query = np.arange(len(sizes))
+    rows = np.arange(offsets[-1])
+    if most is None or sizes.max(initial=0) <= most:
+        return rows, offsets, query
+    of_row = np.repeat(query, sizes)
+    shuffled = rows[np.lexsort((torch.rand(len(rows), generator=generator, dtype=torch.float64).numpy(), of_row))]
+    pieces = np.maximum(-(-sizes // most), 1)
+    # the j-th of n rows goes to piece floor(j p / n): p pieces that differ in size by at most one
+    piece = (rows - offsets[of_row]) * pieces[of_row] // sizes[of_row] + np.repeat(np.cumsum(pieces) - pieces, sizes)
+    filled = np.bincount(piece, minlength=pieces.sum())
+    return shuffled, np.concatenate(([0], np.cumsum(filled))), np.repeat(query, pieces)
+
+
+def _optimizer(network: Any, settings: Settings) -> Any:
+    common = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
+    if settings.optimizer == "adam":
+        return torch.optim.Adam(network.parameters(), **common)
+    return torch.optim.SGD(network.parameters(), momentum=0.9, **common)
+
+
+def _best_epoch(history: list[dict[str, float]], settings: Settings) -> int:
+    """The epoch to keep so far: the first with the best value of the first measure, or the last."""
+    if not history or settings.selection == "last" or len(history[0]) == 2:
+        return len(history)
+    measure = list(history[0])[2]
+    return int(np.argmax([row[measure] for row in history])) + 1
+
+
+# ---- the state on disk -----------------------------------------------------------------------------------------------
+
+
+def _arrays(network: Any, optimizer: Any, generator: torch.Generator, best: dict[str, Any]) -> dict[str, NDArray[Any]]:
+    arrays = {f"network.{name}": value for name, value in network.state_dict().items()}
+    arrays |= {f"best.{name}": value for name, value in best.items()}
+    for parameter, state in optimizer.state_dict()["state"].items():
+        arrays |= {f"optimizer.{parameter}.{name}": value for name, value in state.items() if value is not None}
+    arrays["generator"] = generator.get_state()
+    return {name: np.array(value.detach().numpy()) for name, value in arrays.items()}
+
+
+def _restore(
+    network: Any, optimizer: Any, generator: torch.Generator, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]
+) -> tuple[list[dict[str, float]], dict[str, Any]]:
+    parts: dict[str, dict[str, Any]] = {"network": {}, "best": {}, "optimizer": {}}
+    for name, array in arrays.items():
+        room, _, rest = name.partition(".")
+        if rest:
+            parts[room][rest] = torch.from_numpy(np.array(array))
+    network.load_state_dict(parts["network"])
+    state: dict[int, dict[str, Any]] = {}
+    for name, value in parts["optimizer"].items():
+        parameter, _, what = name.partition(".")
+        state.setdefault(int(parameter), {})[what] = value
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    generator.set_state(torch.from_numpy(np.array(arrays["generator"])))
+    return facts["history"], parts["best"]
+
+
+# ---- threads ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _torch_threads(count: int | None) -> Iterator[Callable[[], None]]:
+    """Torch's number of threads for a while; gives what to call after every kernel of the losses.
+
+    numba and torch share OpenMP, and a numba kernel leaves its own number of threads behind for all of it. For the
+    tiny operations of a small network more than one thread is a loss, and on a busy machine one of a thousandfold.
+    """
+    from rankbound.losses import threads
+
+    before = torch.get_num_threads()
+    wish = threads() if count is None else count
+    torch.set_num_threads(wish)
+    try:
+        yield lambda: torch.set_num_threads(wish)
+    finally:
+        torch.set_num_threads(before)
+
+
+# ---- the bar ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _bar(epochs: int, verbose: bool) -> Iterator[Callable[[int, dict[str, float]], None]]:
+    if not verbose or not sys.stderr.isatty():
+        yield lambda _epoch, _row: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    numbers = TextColumn("{task.fields[now]}")
+    columns = (TextColumn("epoch"), MofNCompleteColumn(), BarColumn(), TimeRemainingColumn(), numbers)
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=epochs, now="")
+
+        def advance(epoch: int, row: dict[str, float]) -> None:
+            now = "  ".join(f"{name} {value:.4f}" for name, value in row.items() if name != "epoch")
+            bar.update(task, completed=epoch, now=now)
+
+        yield advance

@@ -1,0 +1,351 @@
+"""MatrixFactorization: its steps are torch's, its results depend on seed and data alone, and it learns."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+
+from rankbound.data import load_fold, load_set, prepare_movielens, sample_lists, user_folds
+from rankbound.data.synthetic import synthetic_interactions
+from rankbound.errors import ArgumentError, DataError
+from rankbound.losses import NDCGLoss, get_loss, set_threads
+from rankbound.models import MatrixFactorization, load_ranker
+
+Columns = tuple[Any, Any, Any]
+
+
+def columns(part: Any) -> Columns:
+    return np.repeat(part.users, part.lists.sizes), part.items, np.array(part.lists.labels)
+
+
+@functools.cache
+def data() -> tuple[Columns, Columns]:
+    """Lists to learn from and lists to be judged on."""
+    ratings = prepare_movielens(synthetic_interactions(users=150, items=400, seed=3))
+    fold = user_folds(ratings, 4, seed=1)
+    train, test = sample_lists(ratings.rows(fold != 0), ratings.rows(fold == 0), seed=2)
+    return columns(train), columns(test)
+
+
+def small(users: int = 7, items: int = 12, rows: int = 40, seed: int = 0) -> Columns:
+    rng = np.random.default_rng(seed)
+    chosen = rng.choice(users * items, rows, replace=False)
+    return chosen // items, chosen % items, rng.integers(0, 2, rows)
+
+
+def few(**parameters: Any) -> MatrixFactorization:
+    return MatrixFactorization(**{"factors": 8, "epochs": 6, "loss": "nDCG", **parameters})
+
+
+# ---- the step --------------------------------------------------------------------------------------------------------
+
+
+def by_torch(columns: Columns, start: MatrixFactorization, **settings: Any) -> tuple[Any, Any]:
+    """Three epochs of full batches with embeddings and autograd on the plain form of the loss."""
+    order = np.lexsort((columns[1], columns[0]))
+    users, items, labels = (torch.as_tensor(np.asarray(column)[order]) for column in columns)
+    _, sizes = np.unique(users.numpy(), return_counts=True)
+    offsets = np.concatenate(([0], np.cumsum(sizes)))
+    user_table = torch.tensor(start.user_vectors_, dtype=torch.float64, requires_grad=True)
+    item_table = torch.tensor(start.item_vectors_, dtype=torch.float64, requires_grad=True)
+    make = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[settings["optimizer"]]
+    optimizer = make([user_table, item_table], lr=settings["learning_rate"], weight_decay=settings.get("l2", 0.0))
+    loss = get_loss(settings["loss"], **({"bounding": settings["bounding"]} if "bounding" in settings else {}))
+    for _ in range(3):
+        optimizer.zero_grad()
+        scores = (user_table[users] * item_table[items]).sum(1)
+        values = loss.plain(scores, loss.plan(labels, offsets))
+        (values.sum() if settings.get("reduction", "sum") == "sum" else values.mean()).backward()
+        optimizer.step()
+    return user_table.detach().numpy(), item_table.detach().numpy()
+
+
+def start_of(model: MatrixFactorization, columns: Columns) -> MatrixFactorization:
+    """The model before its first step: a step too small to see."""
+    return clone(model).set_params(epochs=1, learning_rate=1e-30, optimizer="sgd").fit(*columns)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"optimizer": "sgd", "learning_rate": 0.5, "loss": "nDCG"},
+        {"optimizer": "sgd", "learning_rate": 0.1, "loss": "nRBP", "l2": 0.1, "reduction": "mean"},
+        {"optimizer": "adam", "learning_rate": 0.05, "loss": "nDCG", "bounding": "expectation-max"},
+        {"optimizer": "adam", "learning_rate": 0.05, "loss": "AP", "l2": 0.01, "reduction": "mean"},
+    ],
+    ids=lambda settings: f"{settings['optimizer']}-{settings['loss']}",
+)
+def test_three_epochs_are_those_of_torch(settings: dict[str, Any]) -> None:
+    rows = small()
+    model = MatrixFactorization(factors=5, init=0.5, epochs=3, batch_size=None, **settings)
+    expected = by_torch(rows, start_of(model, rows), **settings)
+    model.fit(*rows)
+    assert_allclose(model.user_vectors_, expected[0], rtol=2e-4, atol=2e-5)
+    assert_allclose(model.item_vectors_, expected[1], rtol=2e-4, atol=2e-5)
+
+
+def test_adam_on_batches_is_torch_sparse_adam() -> None:
+    rows = small()
+    model = MatrixFactorization(factors=4, init=0.5, epochs=3, batch_size=3, learning_rate=0.05)
+    start = start_of(model, rows)
+    model.fit(*rows)
+    tables = [
+        torch.nn.Embedding.from_pretrained(torch.tensor(table), freeze=False, sparse=True)
+        for table in (start.user_vectors_, start.item_vectors_)
+    ]
+    optimizer = torch.optim.SparseAdam([table.weight for table in tables], lr=0.05)
+    users, items, labels = rows
+    loss = get_loss("nDCG", reduction="sum")
+    shuffled = np.unique(users)[model._random(0).permutation(len(np.unique(users)))]
+    dealt = [np.sort(shuffled[first : first + 3]) for first in range(0, len(shuffled), 3)]
+    for epoch in (1, 2, 3):
+        for at in model._random(2, epoch).permutation(len(dealt)):
+            chosen = np.concatenate([np.flatnonzero(users == user) for user in dealt[at]])
+            sizes = [int((users == user).sum()) for user in dealt[at]]
+            optimizer.zero_grad()
+            pair = [table(torch.as_tensor(c[chosen])) for table, c in zip(tables, (users, items), strict=True)]
+            loss(pair[0].mul(pair[1]).sum(1), labels[chosen], np.concatenate(([0], np.cumsum(sizes)))).backward()
+            optimizer.step()
+    assert_allclose(model.user_vectors_, tables[0].weight.detach().numpy(), rtol=2e-4, atol=2e-5)
+    assert_allclose(model.item_vectors_, tables[1].weight.detach().numpy(), rtol=2e-4, atol=2e-5)
+
+
+# ---- what the result depends on --------------------------------------------------------------------------------------
+
+
+def assert_same(one: MatrixFactorization, other: MatrixFactorization) -> None:
+    assert_array_equal(one.user_vectors_, other.user_vectors_)
+    assert_array_equal(one.item_vectors_, other.item_vectors_)
+    assert one.history_ == other.history_
+    assert one.kept_epoch_ == other.kept_epoch_
+
+
+@pytest.mark.parametrize("parameters", [{"batch_size": 16}, {"batch_size": None, "optimizer": "sgd", "l2": 0.1}])
+def test_same_seed_same_vectors_whatever_the_threads_and_the_order_of_rows(parameters: dict[str, Any]) -> None:
+    train, test = data()
+    first = few(**parameters).fit(*train, eval_set=test)
+    order = np.random.default_rng(0).permutation(len(train[0]))
+    assert_same(first, few(**parameters).fit(*(column[order] for column in train), eval_set=test))
+    set_threads(1)
+    try:
+        assert_same(first, few(**parameters).fit(*train, eval_set=test))
+    finally:
+        set_threads(None)
+    other = few(seed=1, **parameters).fit(*train, eval_set=test)
+    assert not np.array_equal(first.user_vectors_, other.user_vectors_)
+
+
+def test_users_that_teach_nothing_change_nothing() -> None:
+    users, items, labels = small()
+    more = np.append(users, [50, 50, 51]), np.append(items, [0, 1, 2]), np.append(labels, [0, 0, 1])
+    first, second = few().fit(users, items, labels), few().fit(*more)
+    assert_array_equal(first.user_vectors_, second.user_vectors_)
+    assert second.predict([50, 51], [0, 2]).tolist() == [0.0, 0.0]
+
+
+# ---- learning --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", ["nDCG", "AP", "nRBP", NDCGLoss(bounding="min-max")])
+def test_learns_what_random_vectors_do_not_know(loss: Any) -> None:
+    train, test = data()
+    model = few(loss=loss, epochs=20, factors=16, learning_rate=0.02, eval_every=2).fit(*train, eval_set=test)
+    untrained = start_of(model, train)
+    assert model.score(*test) > untrained.score(*test) + 0.04
+    assert model.eval_score_ == pytest.approx(model.score(*test))
+
+
+def test_selection_keeps_the_best_epoch_or_the_last() -> None:
+    train, test = data()
+    settings = {"epochs": 12, "eval_every": 3, "learning_rate": 0.1, "watch": ("AP",)}
+    best = few(**settings, selection="test").fit(*train, eval_set=test)
+    evaluated = {entry["epoch"]: entry["nDCG"] for entry in best.history_ if "nDCG" in entry}
+    assert set(evaluated) == {3, 6, 9, 12}
+    assert all("AP" in best.history_[epoch - 1] for epoch in evaluated)
+    assert best.kept_epoch_ == max(evaluated, key=lambda epoch: evaluated[epoch])
+    assert best.selection_ == "test"
+    assert best.score(*test) == pytest.approx(max(evaluated.values())) == best.eval_score_
+    last = few(**settings, selection="last").fit(*train, eval_set=test)
+    assert last.kept_epoch_ == 12
+    assert last.eval_score_ == pytest.approx(evaluated[12])
+    assert few(**settings).fit(*train).selection_ == "last"
+
+
+def test_patience_stops_when_nothing_gets_better() -> None:
+    train, test = data()
+    model = few(epochs=200, eval_every=2, patience=6, learning_rate=0.3).fit(*train, eval_set=test)
+    assert len(model.history_) == model.kept_epoch_ + 6 < 200
+
+
+# ---- checkpoints and files -------------------------------------------------------------------------------------------
+
+
+def test_a_fit_that_goes_on_ends_as_one_that_never_stopped(tmp_path: Path) -> None:
+    train, test = data()
+    settings = {"batch_size": 16, "eval_every": 2, "checkpoint_every": 2}
+    whole = few(**settings, epochs=8).fit(*train, eval_set=test)
+    folder = str(tmp_path / "state")
+    few(**settings, epochs=4, checkpoint=folder).fit(*train, eval_set=test)
+    resumed = few(**settings, epochs=8, checkpoint=folder).fit(*train, eval_set=test)
+    assert_same(whole, resumed)
+    with pytest.raises(DataError, match="other in learning_rate"):
+        few(**settings, learning_rate=0.5, checkpoint=folder).fit(*train, eval_set=test)
+    with pytest.raises(DataError, match="other in eval_set"):
+        few(**settings, checkpoint=folder).fit(*train)
+    with pytest.raises(DataError, match="8 epochs, more than epochs=4"):
+        few(**settings, epochs=4, checkpoint=folder).fit(*train, eval_set=test)
+
+
+KILLED = """
+import sys, numpy as np
+from rankbound.models import MatrixFactorization
+rows = np.load(sys.argv[1])
+MatrixFactorization(factors=8, epochs=100000, checkpoint=sys.argv[2], checkpoint_every=1).fit(*rows)
+"""
+
+
+def test_kill_in_the_middle_of_training(tmp_path: Path) -> None:
+    rows = small(users=40, items=60, rows=900)
+    np.save(tmp_path / "rows.npy", np.stack(rows))
+    folder = tmp_path / "state"
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path / "rows.npy"), str(folder)])
+    try:
+        deadline = time.monotonic() + 30
+        while not (steps := list(folder.glob("epoch-*"))) and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.02)
+        assert steps
+        time.sleep(0.1)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    reached = int(max(folder.glob("epoch-*")).name.removeprefix("epoch-"))
+    more = {"factors": 8, "epochs": reached + 3}
+    resumed = MatrixFactorization(**more, checkpoint=str(folder)).fit(*rows)
+    assert_same(MatrixFactorization(**more).fit(*rows), resumed)
+
+
+def test_save_and_load_are_equal_bit_for_bit(tmp_path: Path) -> None:
+    train, test = data()
+    model = few(loss=NDCGLoss(alpha=2.0), watch=("AP",)).fit(*train, eval_set=test)
+    model.save(tmp_path / "model")
+    loaded = load_ranker(tmp_path / "model")
+    assert isinstance(loaded, MatrixFactorization)
+    assert_same(model, loaded)
+    assert loaded.get_params() == model.get_params()
+    assert (loaded.eval_score_, loaded.selection_) == (model.eval_score_, "validation")
+    assert_array_equal(loaded.predict(*test[:2]), model.predict(*test[:2]))
+    assert_array_equal(loaded.recommend(3, 5)[0], model.recommend(3, 5)[0])
+
+
+# ---- use -------------------------------------------------------------------------------------------------------------
+
+
+def test_recommend_gives_the_best_items_without_the_excluded() -> None:
+    users, items, labels = small()
+    model = few().fit(users, items, labels)
+    known = np.unique(items[np.isin(users, np.flatnonzero(model.user_vectors_.any(axis=1)))])
+    best, scores = model.recommend(2, k=100)
+    assert sorted(best) == known.tolist()
+    assert (np.diff(scores) <= 0).all()
+    assert_array_equal(scores, model.predict(2, best))
+    assert_array_equal(model.recommend(2, k=3, exclude=best[:2])[0], best[2:5])
+    assert_array_equal(model.recommend(2, k=3, exclude=[999])[0], best[:3])
+    with pytest.raises(DataError, match="user 99 is not known"):
+        model.recommend(99)
+    with pytest.raises(ArgumentError, match="k must be a positive integer, got 0"):
+        model.recommend(2, k=0)
+
+
+def test_unknown_users_and_items_score_zero() -> None:
+    model = few().fit([0, 0, 1, 1], [0, 2, 0, 2], [1, 0, 1, 0])
+    assert model.predict([0, 0, 5], [1, 9, 0]).tolist() == [0.0, 0.0, 0.0]
+    assert model.predict([0], [0])[0] != 0
+    assert model.predict([], []).shape == (0,)
+    with pytest.raises(DataError, match="got 2 users and 3 items"):
+        model.predict([0, 1], [0, 1, 2])
+    with pytest.raises(DataError, match="items must be codes from 0 on, got -1"):
+        model.predict([0], [-1])
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (([0, 0], [0, 1], [0, 0]), "nothing to learn"),
+        (([0, 0], [0, 1], [1, 1]), "nothing to learn"),
+        (([0], [0], [1]), "nothing to learn"),
+        (([], [], []), "at least one row"),
+        (([0, -1], [0, 1], [1, 0]), "users must be codes from 0 on, got -1 at position 1"),
+        (([0, 0], [-3, 1], [1, 0]), "items must be codes from 0 on, got -3 at position 0"),
+        (([0, 0, 0], [0, 1, 1], [1, 0, 1]), "got user 0 with item 1 twice"),
+        (([0.5, 1.0], [0, 1], [1, 0]), "users must be whole numbers"),
+        (([0, 0], [0, 1], [1, 0, 1]), "one entry per row"),
+        (([0, 0], [0, 1], [1, np.nan]), "labels must be finite"),
+        (([0, 0], [0, 10**12], [1, 0]), "np.unique"),
+    ],
+)
+def test_rows_that_cannot_be_learned_from(rows: Columns, message: str) -> None:
+    model = few()
+    with pytest.raises(DataError, match=message):
+        model.fit(*rows)
+    assert not hasattr(model, "n_queries_")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"factors": 0}, "factors must be a positive integer, got 0"),
+        ({"learning_rate": 0}, "learning_rate must be a positive number, got 0"),
+        ({"l2": -1}, "l2 must be a number from 0 on, got -1"),
+        ({"optimizer": "lbfgs"}, "optimizer must be one of adam, sgd"),
+        ({"selection": "test"}, "need an eval_set"),
+        ({"loss": "nope"}, "loss must be one of"),
+        ({"loss": NDCGLoss(), "bounding": "min-max"}, "carries its own bounding"),
+        ({"measure": "U"}, "higher is better"),
+        ({"seed": -1}, "seed must be an integer from 0 on"),
+    ],
+)
+def test_wrong_parameters_are_named(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        few(**parameters).fit(*small())
+
+
+def test_a_rate_that_is_too_large_is_said_and_gives_no_model() -> None:
+    model = few(learning_rate=1e30, optimizer="sgd", init=1.0, loss="nRBP", epochs=20)
+    with pytest.raises(DataError, match="smaller learning_rate"):
+        model.fit(*small())
+    assert not hasattr(model, "n_queries_")
+
+
+# ---- real data -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.real_data
+def test_lambda_loss_learns_movielens(data_dir: Path) -> None:
+    ratings = prepare_movielens(load_set("ml-latest-small"))
+    fold = user_folds(ratings, 5)
+    train, test = (columns(part) for part in sample_lists(ratings.rows(fold != 0), ratings.rows(fold == 0)))
+    model = MatrixFactorization(loss="lambda-nDCG", epochs=10).fit(*train, eval_set=test)
+    assert model.eval_score_ > 0.95
+
+
+@pytest.mark.real_data
+def test_citeulike_comes_near_the_published_number_within_a_hundred_epochs(data_dir: Path) -> None:
+    fold = load_fold("citeulike-a", 0)
+    train, test = (columns(part) for part in sample_lists(fold.train, fold.test, protocol="published"))
+    model = MatrixFactorization(
+        loss="nRBP", optimizer="sgd", learning_rate=0.001, batch_size=None, epochs=100, eval_every=50, selection="test"
+    )
+    assert abs(model.fit(*train, eval_set=test).eval_score_ - 0.9659) < 0.01
