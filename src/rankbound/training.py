@@ -139,7 +139,8 @@ def train(
         very training, the training goes on from there and ends in the same model as if it had never stopped; more
         ``epochs`` than before lengthen it. The folder of another training is refused.
     identity:
-        What else makes this training what it is (the ranker's parameters): part of what the folder is compared by.
+        What else makes this training what it is (a ranker's parameters, the judged queries), as plain values: part of
+        what the folder is compared by.
     threads:
         Of torch while it trains; small networks are fastest with 1. None takes the budget of the losses.
     verbose:
@@ -150,8 +151,8 @@ def train(
     best: dict[str, Any] = {}
     checkpoints = None
     if checkpoint is not None:
-        known = asdict(settings) | (identity or {}) | {"data": examples.digest(), "judged": judge is not None}
-        del known["epochs"]
+        known = {name: str(value) for name, value in asdict(settings).items() if name != "epochs"}
+        known |= (identity or {}) | {"data": examples.digest()}
         checkpoints = Checkpoints(checkpoint, known)
         if (state := checkpoints.load()) is not None:
             history, best = _restore(network, optimizer, generator, *state)

@@ -190,6 +190,8 @@ def test_the_checkpoint_of_another_training_is_refused_by_what_differs(tmp_path)
         fitted(checkpoint=tmp_path, bounding="min-max")
     with pytest.raises(DataError, match="another training, other in data;"):
         ranker(checkpoint=tmp_path).fit(X * 2 + y[:, None], y, qid=qid, eval_set=EVAL)
+    with pytest.raises(DataError, match="another training, other in eval_set;"):
+        fitted(checkpoint=tmp_path, eval_set=COLUMNS)
     with pytest.raises(DataError, match="learning_rate"):
         fitted(checkpoint=tmp_path, learning_rate=0.5)
 

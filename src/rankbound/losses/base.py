@@ -96,16 +96,18 @@ class RankingLoss(ABC):
 
     def plan(self, labels: Any, offsets: Any, shape: tuple[int, ...] | None = None) -> Plan:
         """What the loss makes of labels before it sees a score; the last one is kept."""
-        offsets = checked_offsets(offsets)
-        labels = checked_labels(labels, offsets)
-        if shape is not None and shape != labels.shape:
-            raise DataError(f"scores must be 1-D with one entry per label, {labels.shape}, got {shape}")
+        labels, offsets = _as_array(labels), _as_array(offsets)
+        plan = None
         if self._last:
-            known_labels, known_offsets, plan = self._last[0]
+            known_labels, known_offsets, known = self._last[0]
             if np.array_equal(known_offsets, offsets) and np.array_equal(known_labels, labels):
-                return plan  # type: ignore[no-any-return]
-        plan = self._plan(np.maximum(labels, 0), offsets)
-        self._last[:] = [(labels.copy(), offsets.copy(), plan)]
+                plan = known
+        if plan is None:
+            checked = checked_offsets(offsets)
+            plan = self._plan(np.maximum(checked_labels(labels, checked), 0), checked)
+            self._last[:] = [(labels.copy(), offsets.copy(), plan)]
+        if shape is not None and shape != plan.labels.shape:
+            raise DataError(f"scores must be 1-D with one entry per label, {plan.labels.shape}, got {shape}")
         return plan
 
     def fused(self, scores: NDArray[Any], plan: Plan, hessian: bool = False) -> Pass:
@@ -237,11 +239,12 @@ class _Fused(torch.autograd.Function):  # type: ignore[misc]  # torch ships no t
 # ---- checks ----------------------------------------------------------------------------------------------------------
 
 
-def checked_offsets(offsets: Any) -> NDArray[np.int64]:
+def _as_array(values: Any) -> NDArray[Any]:
+    return values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
+
+
+def checked_offsets(offsets: NDArray[Any]) -> NDArray[np.int64]:
     """Offsets as int64, or DataError."""
-    if isinstance(offsets, torch.Tensor):
-        offsets = offsets.detach().cpu().numpy()
-    offsets = np.asarray(offsets)
     if offsets.ndim != 1 or offsets.dtype.kind not in "iu" or len(offsets) == 0 or offsets[0] != 0:
         raise DataError(f"offsets must be 1-D integers that begin with 0, got {offsets[:3]!r}")
     if (np.diff(offsets.astype(np.int64)) < 0).any():
@@ -249,11 +252,8 @@ def checked_offsets(offsets: Any) -> NDArray[np.int64]:
     return np.asarray(offsets, dtype=np.int64)
 
 
-def checked_labels(labels: Any, offsets: NDArray[np.int64]) -> NDArray[Any]:
+def checked_labels(labels: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[Any]:
     """Labels as signed integers or floats, one per item, or DataError."""
-    if isinstance(labels, torch.Tensor):
-        labels = labels.detach().cpu().numpy()
-    labels = np.asarray(labels)
     if labels.shape != (int(offsets[-1]),):
         raise DataError(f"labels must be 1-D with offsets[-1] = {int(offsets[-1])} entries, got shape {labels.shape}")
     if labels.dtype.kind in "bu":

@@ -23,7 +23,7 @@ import numpy as np
 from numba import prange
 
 from rankbound.losses.compiling import helper, kernel
-from rankbound.losses.sigmoids import LOGISTIC, factors, log_of_complement, logistic, sigmoid_row, total
+from rankbound.losses.sigmoids import BLOCK, LOGISTIC, factors, log_of_complement, logistic, sigmoid_row
 from rankbound.losses.swaps import swap_row, swap_tables
 
 __all__ = ["COST_LOGISTIC", "COST_SQUARE", "COST_TANH", "pair_pass"]
@@ -32,50 +32,67 @@ COST_LOGISTIC, COST_SQUARE, COST_TANH = range(3)
 
 
 @helper
-def _softplus(d: Any, above: Any) -> Any:
-    """log(1 + exp(d)) where above = σ(d) is known."""
-    return max(d, d * 0) + log_of_complement(min(above, 1 - above))
+def _softplus(d: Any, above: Any, zero: Any, one: Any) -> Any:
+    """log(1 + exp(d)) where above = σ(d) is known; zero and one come in the type of d, plain ones would widen it."""
+    return max(d, zero) + log_of_complement(min(above, one - above))
 
 
 @helper
-def _cost_row(cost: int, columns: Any, here: float, above: Any, slope: Any, value: Any, pull: Any, bend: Any) -> None:
-    """Cost of each pair, and its first and second derivative in x_j - x_i; above and slope are σ and σ' of that."""
-    one, two = columns.dtype.type(1), columns.dtype.type(2)
+def _cost_row(cost: int, columns: Any, here: float, above: Any, slope: Any, value: Any, pull: Any) -> None:
+    """Cost of each pair and its derivative in x_j - x_i; above and slope are σ and σ' of that."""
+    zero, one, two = columns.dtype.type(0), columns.dtype.type(1), columns.dtype.type(2)
     if cost == COST_LOGISTIC:
         for j in range(len(above)):
-            value[j] = _softplus(columns[j] - here, above[j])
+            value[j] = _softplus(columns[j] - here, above[j], zero, one)
             pull[j] = above[j]
-            bend[j] = slope[j]
     elif cost == COST_SQUARE:
         for j in range(len(above)):
             miss = two * above[j]  # 1 - tanh((x_i - x_j) / 2)
             value[j] = miss * miss
             pull[j] = two * two * miss * slope[j]
-            bend[j] = two * two * two * slope[j] * slope[j]
     else:
         for j in range(len(above)):
             lead = two * above[j] - one  # tanh((x_j - x_i) / 2)
             inner = logistic(lead)
-            value[j] = _softplus(lead, inner)
+            value[j] = _softplus(lead, inner, zero, one)
             pull[j] = two * inner * slope[j]
+
+
+@helper
+def _bend_row(cost: int, above: Any, slope: Any, bend: Any) -> None:
+    """Second derivative of each pair's cost, or what Gauss and Newton take for it."""
+    one, two = above.dtype.type(1), above.dtype.type(2)
+    if cost == COST_LOGISTIC:
+        for j in range(len(above)):
+            bend[j] = slope[j]
+    elif cost == COST_SQUARE:
+        for j in range(len(above)):
+            bend[j] = two * two * two * slope[j] * slope[j]
+    else:
+        for j in range(len(above)):
+            inner = logistic(two * above[j] - one)
             bend[j] = inner * (one - inner) * (two * slope[j]) * (two * slope[j])
 
 
 @helper
-def _weigh(weight: Any, value: Any, pull: Any, bend: Any) -> None:
-    """Multiply cost and derivatives of each pair by its weight."""
-    for j in range(len(weight)):
-        value[j] *= weight[j]
-        pull[j] *= weight[j]
-        bend[j] *= weight[j]
+def _dot(row: Any, weight: Any) -> float:
+    """Weighted sum of a row: blocks in its own precision, their sums in float64."""
+    result = 0.0
+    for begin in range(0, len(row), BLOCK):
+        source, by = row[begin : begin + BLOCK], weight[begin : begin + BLOCK]
+        part = row.dtype.type(0)
+        for j in range(len(source)):
+            part += source[j] * by[j]
+        result += part
+    return result
 
 
 @helper
-def _add(row: Any, out: Any) -> float:
-    """Add a row to what the columns have; gives its sum."""
+def _spread(row: Any, weight: Any, out: Any) -> float:
+    """Add a weighted row to what the columns have; gives its sum."""
     for j in range(len(row)):
-        out[j] += row[j]
-    return total(row)
+        out[j] += row[j] * weight[j]
+    return _dot(row, weight)
 
 
 @helper
@@ -92,8 +109,7 @@ def _one_query(
     exponentials = factors(x, rows, LOGISTIC)
     above, slope = np.empty_like(x), np.empty_like(x)
     value, pull, bend = np.empty_like(x), np.empty_like(x), np.empty_like(x)
-    pulled = np.zeros_like(x)
-    bent = np.zeros_like(x)
+    pulled, bent = np.zeros_like(x), np.zeros_like(x)
     measured, result = 0.0, 0.0
     table = np.zeros((5, 0))
     if swap >= 0:
@@ -101,15 +117,16 @@ def _one_query(
     weight = np.ones_like(x)
     for i in range(rows):
         start = columns_from[i]
-        sigmoid_row(LOGISTIC, x, exponentials, i, start, above, slope)
-        _cost_row(cost, x[start:], x[i], above[start:], slope[start:], value[start:], pull[start:], bend[start:])
+        sigmoid_row(LOGISTIC, x, exponentials, i, start, n, above, slope)
+        _cost_row(cost, x[start:], x[i], above[start:], slope[start:], value[start:], pull[start:])
+        if with_hessian:
+            _bend_row(cost, above[start:], slope[start:], bend[start:])
         if swap >= 0:
             swap_row(swap, table, i, start, weight)
-            _weigh(weight[start:], value[start:], pull[start:], bend[start:])
-        result += total(value[start:])
-        pulled[i] -= _add(pull[start:], pulled[start:])
+        result += _dot(value[start:], weight[start:])
+        pulled[i] -= _spread(pull[start:], weight[start:], pulled[start:])
         if with_hessian:
-            bent[i] += _add(bend[start:], bent[start:])
+            bent[i] += _spread(bend[start:], weight[start:], bent[start:])
     for j in range(n):
         gradient[order[j]] = scale * alpha * pulled[j]
     if with_hessian:

@@ -59,12 +59,12 @@ class Plan:
     defined: NDArray[np.bool_] | None = None
     _lanes: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def sizes(self) -> NDArray[np.int64]:
         """Items per query."""
         return np.diff(self.offsets)
 
-    @property
+    @cached_property
     def active(self) -> NDArray[np.bool_]:
         """Queries that have something to teach: the ones a mean counts."""
         active = self.rows > 0

@@ -37,15 +37,16 @@ from rankbound.errors import ArgumentError
 from rankbound.losses.compiling import helper
 
 __all__ = [
+    "BLOCK",
     "RATIONAL_ERROR",
     "SIGMOIDS",
     "Sigmoid",
+    "add_row",
     "factors",
     "get_sigmoid",
     "log_of_complement",
     "logistic",
     "sigmoid_row",
-    "total",
 ]
 
 LOGISTIC, ARCTAN, ERF, RELU = range(4)
@@ -135,7 +136,7 @@ def _log_of_complement_by_type(t: Any) -> Any:
 # ---- rows: item i against other items of its query -------------------------------------------------------------------
 
 _FEW_ROWS = 4  # below this many rows, N exponentials cost more than they save
-_BLOCK = 2048  # terms that are summed in the precision of the row before they go into a float64
+BLOCK = 2048  # terms that are summed in the precision of the row before they go into a float64
 
 
 @helper
@@ -152,54 +153,82 @@ def factors(x: Any, rows: int, code: int) -> Any:
 
 
 @helper
-def sigmoid_row(code: int, x: Any, exponentials: Any, i: int, start: int, value: Any, slope: Any) -> None:
-    """value[j] = σ(x_j - x_i) and slope[j] = σ'(x_j - x_i) for j >= start; both are 0 at j = i."""
-    here = x[i]
-    zero, one, half = x.dtype.type(0), x.dtype.type(1), x.dtype.type(0.5)
-    # loops run over slices from 0: an index that might be negative keeps LLVM from vectorising
-    columns, v, s = x[start:], value[start:], slope[start:]
-    if len(exponentials) > 0:
-        own, others = exponentials[i], exponentials[start:]
-        for j in range(len(v)):
-            inverse = one / (others[j] + own)
-            above = others[j] * inverse
-            v[j] = above
-            s[j] = above * (own * inverse)
-    elif code == LOGISTIC:
-        for j in range(len(v)):
-            above = logistic(columns[j] - here)
-            v[j] = above
-            s[j] = above * (one - above)
-    elif code == ARCTAN:
-        flat = x.dtype.type(1 / math.pi)
-        for j in range(len(v)):
-            d = columns[j] - here
-            v[j] = half + math.atan(d) * flat
-            s[j] = flat / (one + d * d)
-    elif code == ERF:
-        peak, far = x.dtype.type(1 / math.sqrt(math.pi)), x.dtype.type(9)
-        for j in range(len(v)):
-            d = min(max(columns[j] - here, -far), far)
-            v[j] = half + half * math.erf(d)
-            s[j] = peak * math.exp(-d * d)
-    else:
-        for j in range(len(v)):
-            d = columns[j] - here
-            v[j] = max(d, zero)
-            s[j] = one if d > zero else zero
-    if start <= i:
-        value[i] = zero
-        slope[i] = zero
+def sigmoid_row(code: int, x: Any, exponentials: Any, i: int, start: int, end: int, value: Any, slope: Any) -> float:
+    """value[j] = σ(x_j - x_i), slope[j] = σ'(x_j - x_i) for start <= j < end, both 0 at j = i; gives the sum of values.
+
+    Blocks are summed in the precision of the row, which is fast, their sums in float64, which is exact.
+    """
+    result = 0.0
+    for begin in range(start, end, BLOCK):
+        part = slice(begin, min(begin + BLOCK, end))
+        if len(exponentials) > 0:
+            result += _factored(exponentials[part], exponentials[i], value[part], slope[part])
+        else:
+            result += _stepped(code, x[part], x[i], value[part], slope[part])
+    if start <= i < end:
+        result -= value[i]
+        value[i] = 0
+        slope[i] = 0
+    return result
+
+
+# Loops run over slices from 0: an index that might be negative keeps LLVM from vectorising.
 
 
 @helper
-def total(row: Any) -> float:
-    """Sum of a row: blocks in the row's own precision, which is fast, their sums in float64, which is exact."""
-    result = 0.0
-    for begin in range(0, len(row), _BLOCK):
-        block = row[begin : begin + _BLOCK]
-        part = row.dtype.type(0)
-        for j in range(len(block)):
-            part += block[j]
-        result += part
+def _factored(others: Any, own: float, value: Any, slope: Any) -> Any:
+    one, result = others.dtype.type(1), others.dtype.type(0)
+    for j in range(len(value)):
+        inverse = one / (others[j] + own)
+        above = others[j] * inverse
+        value[j] = above
+        slope[j] = above * (own * inverse)
+        result += above
     return result
+
+
+@helper
+def _stepped(code: int, columns: Any, here: float, value: Any, slope: Any) -> Any:
+    zero, one, half = columns.dtype.type(0), columns.dtype.type(1), columns.dtype.type(0.5)
+    result = zero
+    if code == LOGISTIC:
+        for j in range(len(value)):
+            above = logistic(columns[j] - here)
+            value[j] = above
+            slope[j] = above * (one - above)
+            result += above
+        return result
+    if code == ARCTAN:
+        flat = columns.dtype.type(1 / math.pi)
+        for j in range(len(value)):
+            d = columns[j] - here
+            value[j] = half + math.atan(d) * flat
+            slope[j] = flat / (one + d * d)
+    elif code == ERF:
+        peak, far = columns.dtype.type(1 / math.sqrt(math.pi)), columns.dtype.type(9)
+        for j in range(len(value)):
+            d = min(max(columns[j] - here, -far), far)
+            value[j] = half + half * math.erf(d)
+            slope[j] = peak * math.exp(-d * d)
+    else:
+        for j in range(len(value)):
+            d = columns[j] - here
+            value[j] = max(d, zero)
+            slope[j] = one if d > zero else zero
+    for j in range(len(value)):
+        result += value[j]
+    return result
+
+
+@helper
+def add_row(row: Any, factor: float, out: Any) -> float:
+    """Add factor * row to what the columns have; gives its sum, by blocks as above."""
+    c, result = row.dtype.type(factor), 0.0
+    for begin in range(0, len(row), BLOCK):
+        source, target = row[begin : begin + BLOCK], out[begin : begin + BLOCK]
+        part = row.dtype.type(0)
+        for j in range(len(source)):
+            target[j] += c * source[j]
+            part += source[j]
+        result += part
+    return factor * result

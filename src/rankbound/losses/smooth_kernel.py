@@ -30,7 +30,7 @@ import numpy as np
 from numba import prange
 
 from rankbound.losses.compiling import helper, kernel
-from rankbound.losses.sigmoids import factors, logistic, sigmoid_row, total
+from rankbound.losses.sigmoids import add_row, factors, logistic, sigmoid_row
 
 __all__ = ["AP", "COUPLED", "NDCG", "NRBP", "PAIRS", "PRECISION", "RR", "smooth_pass"]
 
@@ -68,11 +68,9 @@ def _term(measure: int, rank: float, hits: float, clear: float, p: float) -> Any
 def _add(row: Any, factor: float, gradient: Any, hessian: Any) -> float:
     """Add factor * row to the gradient of its columns (and its size to the hessian); gives what the row's item pays."""
     c = row.dtype.type(factor)
-    for j in range(len(row)):
-        gradient[j] += c * row[j]
     for j in range(len(hessian)):
         hessian[j] += abs(c * row[j])
-    return factor * total(row)
+    return add_row(row, factor, gradient)
 
 
 @helper
@@ -97,9 +95,9 @@ def _coupled_ranks(ranks: Any, weights: Any, beta: float, k: float, out: Any, li
     for i in range(rows):
         hits, pull = 0.5, 0.0  # the item's own step of 1/2, and the 1/2 that makes it the whole item it is
         for j in range(rows):
-            above = logistic(like.dtype.type(beta * (ranks[i] - ranks[j])))
+            above = float(logistic(like.dtype.type(beta * (ranks[i] - ranks[j]))))
             hits += above
-            pull += above * (1 - above) * (share[i] - share[j])
+            pull += above * (1.0 - above) * (share[i] - share[j])
         inside, d_inside = _truncation(ranks[i], k, beta)
         result += hits * share[i]
         out[i] = hits * weights[i] * (d_inside / ranks[i] - inside / ranks[i] ** 2) + beta * pull
@@ -129,21 +127,21 @@ def _one_query(
     if measure == COUPLED:
         ranks = np.empty(rows)
         for i in range(rows):
-            sigmoid_row(code, x, exponentials, i, 0, value, slope)
-            ranks[i] = 1.0 + total(value)
+            ranks[i] = 1.0 + sigmoid_row(code, x, exponentials, i, 0, n, value, slope)
         result = _coupled_ranks(ranks, weights, beta, k, d_ranks, x)
         if not with_gradient:
             return result
 
+    hits_end = relevant if measure in (AP, RR) else 0  # only these two count hits apart from other columns
     for i in range(rows):
         start = columns_from[i]
-        rest = max(start, relevant)
-        sigmoid_row(code, x, exponentials, i, start, value, slope)
+        rest = max(start, hits_end)
+        hits = sigmoid_row(code, x, exponentials, i, start, hits_end, value, slope) if start < hits_end else 0.0
+        others = sigmoid_row(code, x, exponentials, i, rest, n, value, slope)
         if measure == COUPLED:
             d_rank, d_hits, d_clear, clear = d_ranks[i], 0.0, 0.0, 1.0
         else:
-            hits = total(value[start:relevant])
-            rank = 1.0 + hits + total(value[rest:])
+            rank = 1.0 + hits + others
             clear = _none_above(value[:relevant]) if measure == RR else 1.0
             term, d_rank, d_hits, d_clear = _term(measure, rank, hits, clear, p)
             inside, d_inside = _truncation(rank, k, beta)
@@ -156,16 +154,17 @@ def _one_query(
             continue
         d_relevant = d_rank + d_hits
         if measure == RR:
-            least = x.dtype.type(1e-30)  # where 1 - σ is 0 so is the product, and nothing is pulled
+            one, least = x.dtype.type(1), x.dtype.type(1e-30)  # where 1 - σ is 0 so is the product: nothing is pulled
             a, b = x.dtype.type(d_rank), x.dtype.type(d_clear * clear)
             for j in range(relevant):
-                slope[j] *= a - b / max(1 - value[j], least)
+                slope[j] *= a - b / max(one - value[j], least)
             d_relevant = 1.0
-        own = _add(slope[start:relevant], d_relevant, pulled[start:relevant], bent[start:relevant])
-        own += _add(slope[rest:], d_rank, pulled[rest:], bent[rest:])
+        own = _add(slope[rest:], d_rank, pulled[rest:], bent[rest:])
+        if start < hits_end:
+            own += _add(slope[start:hits_end], d_relevant, pulled[start:hits_end], bent[start:hits_end])
         pulled[i] -= own
         if with_hessian:
-            bent[i] += abs(d_relevant) * np.abs(slope[start:relevant]).sum() + abs(d_rank) * slope[rest:].sum()
+            bent[i] += abs(d_relevant) * np.abs(slope[start:hits_end]).sum() + abs(d_rank) * slope[rest:].sum()
     if with_gradient:
         for j in range(n):
             gradient[order[j]] = alpha * pulled[j]

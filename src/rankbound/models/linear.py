@@ -55,7 +55,7 @@ class LinearRanker(NeuralRanker):
         keep_parameters(self, locals())
 
     def _layers(self, outputs: int, bias: bool, generator: Any) -> list[Any]:
-        return dense_layers(self.n_features_in_, (), outputs, generator, head_bias=bias)
+        return dense_layers(len(self.mean_), (), outputs, generator, head_bias=bias)
 
     @property
     def coef_(self) -> NDArray[np.float64]:

@@ -128,7 +128,7 @@ class NeuralRanker(Ranker):
             generator,
             judge=None if held_out is None else _Judge(self, held_out),
             checkpoint=self.checkpoint,
-            identity={"model": type(self).__name__, "parameters": self._identity()},
+            identity=None if self.checkpoint is None else self._identity(held_out),
             threads=1 if self._is_small() else None,
             verbose=self.verbose,
         )
@@ -146,10 +146,14 @@ class NeuralRanker(Ranker):
         """Whether a step is too little work for more than one thread."""
         return bool(sum(weights.numel() for weights in self.network_.parameters()) < 200_000)
 
-    def _identity(self) -> dict[str, str]:
-        """Parameters that a checkpoint must agree with, besides the settings of the loop."""
+    def _identity(self, held_out: Queries | None) -> dict[str, Any]:
+        """What a checkpoint must agree with, besides the settings of the loop and the training data."""
         aside = {"epochs", "checkpoint", "verbose"}
-        return {name: repr(value) for name, value in self.get_params(deep=False).items() if name not in aside}
+        parameters = {name: repr(value) for name, value in self.get_params(deep=False).items() if name not in aside}
+        judged = None
+        if held_out is not None:
+            judged = Examples(held_out.features, held_out.lists.labels, held_out.lists.offsets).digest()
+        return {"model": type(self).__name__, "parameters": parameters, "eval_set": judged}
 
     def _centre_and_spread(self, features: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         if self.standardize:
@@ -284,7 +288,7 @@ class MLPRanker(NeuralRanker):
 
     def _layers(self, outputs: int, bias: bool, generator: torch.Generator) -> list[Any]:
         return dense_layers(
-            self.n_features_in_, self.hidden, outputs, generator,
+            len(self.mean_), self.hidden, outputs, generator,
             activation=self.activation, dropout=self.dropout, head_bias=bias,
         )  # fmt: skip
 
