@@ -8,9 +8,9 @@ folds by user, NSR 1, Adam, 32 users per batch), rate and epochs chosen within t
 that of the metric optimisation paper (its own splits, NSR 1, SGD on the summed loss), its epoch chosen on the test set
 as published, which the column `selection` says.
 
-What mattered on CiteULike-a: under SGD on the summed loss a vector grows with how often it occurs, so the rate must fit
-the size of that sum: 3 for nDCG (as in the paper), 0.1 for LambdaRank, and 0.001 for nRBP, whose loss counts pairs (with
-0.01 or 0.1 every pair is saturated within a few epochs, and training stays at 0.93 or 0.88).
+What mattered on CiteULike-a: under SGD on the summed loss a vector grows with how often it occurs, so the rate must
+fit the size of that sum: 3 for nDCG (as in the paper), 0.1 for LambdaRank, and 0.001 for nRBP, whose loss counts
+pairs (with 0.01 or 0.1 every pair is saturated within a few epochs, and training stays at 0.93 or 0.88).
 """
 
 from __future__ import annotations

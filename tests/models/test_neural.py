@@ -117,6 +117,8 @@ def test_odd_data_give_a_clear_error_or_a_sound_model(name: str) -> None:
             clone(CATALOGUE[name]).fit(X, labels, qid=qid)
     constant = np.full((len(X), 1), 0.1, dtype=X.dtype)
     assert np.ptp(clone(CATALOGUE[name]).fit(constant, y, qid=qid).predict(constant)) == 0
+    twice = fitted(name).predict(np.concatenate((X, X[::-1], X[:7])))
+    np.testing.assert_array_equal(twice[: len(X)], twice[len(X) : 2 * len(X)][::-1])  # equal rows are ties
     largest = qid == np.argmax(np.bincount(qid, y))
     assert clone(CATALOGUE[name]).fit(X[largest], y[largest]).score(X[largest], y[largest]) > 0.6
     huge = clone(CATALOGUE[name]).fit(X.astype(np.float64) * 1e30, y, qid=qid)
@@ -155,7 +157,7 @@ def test_linear_weights_undo_the_standardising_and_make_ranklib_text(tmp_path: A
     for name in ("LinearRanker", "LinearRanker regression"):
         scores = fitted(name).predict(X)
         difference = scores - X.astype(np.float64) @ fitted(name).coef_
-        assert np.ptp(difference) < 1e-9  # a constant changes no ranking
+        assert np.ptp(difference) < 1e-5  # a constant changes no ranking
     export_ranklib(fitted("LinearRanker"), tmp_path / "model.txt")
     assert (tmp_path / "model.txt").read_text().startswith("## Coordinate Ascent")
 

@@ -23,7 +23,7 @@ import numpy as np
 from numba import prange
 
 from rankbound.losses.compiling import helper, kernel
-from rankbound.losses.sigmoids import BLOCK, LOGISTIC, factors, log_of_complement, logistic, sigmoid_row
+from rankbound.losses.sigmoids import BLOCK, LOGISTIC, centred, factors, log_of_complement, logistic, sigmoid_row
 from rankbound.losses.swaps import swap_row, swap_tables
 
 __all__ = ["COST_LOGISTIC", "COST_SQUARE", "COST_TANH", "pair_pass"]
@@ -89,10 +89,17 @@ def _dot(row: Any, weight: Any) -> float:
 
 @helper
 def _spread(row: Any, weight: Any, out: Any) -> float:
-    """Add a weighted row to what the columns have; gives its sum."""
-    for j in range(len(row)):
-        out[j] += row[j] * weight[j]
-    return _dot(row, weight)
+    """Add a weighted row to what the columns have; gives its sum, by blocks as above."""
+    result = 0.0
+    for begin in range(0, len(row), BLOCK):
+        source, by, target = row[begin : begin + BLOCK], weight[begin : begin + BLOCK], out[begin : begin + BLOCK]
+        part = row.dtype.type(0)
+        for j in range(len(source)):
+            share = source[j] * by[j]
+            target[j] += share
+            part += share
+        result += part
+    return result
 
 
 @helper
@@ -101,17 +108,13 @@ def _one_query(
     cost: int, swap: int, alpha: float, k: float, p: float, with_hessian: bool, gradient: Any, hessian: Any,
 ) -> Any:  # fmt: skip
     n = len(scores)
-    lowest, highest = scores.min(), scores.max()
-    middle = lowest + (highest - lowest) / 2
-    x = np.empty_like(scores)
-    for j in range(n):
-        x[j] = alpha * (scores[order[j]] - middle)
-    exponentials = factors(x, rows, LOGISTIC)
+    x, largest = centred(scores, order, alpha)
+    exponentials = factors(x, largest, rows, LOGISTIC)
     above, slope = np.empty_like(x), np.empty_like(x)
     value, pull, bend = np.empty_like(x), np.empty_like(x), np.empty_like(x)
     pulled, bent = np.zeros_like(x), np.zeros_like(x)
     measured, result = 0.0, 0.0
-    table = np.zeros((5, 0))
+    table = np.zeros((6, 0))
     if swap >= 0:
         table, measured = swap_tables(scores, order, gains, swap, k, p)
     weight = np.ones_like(x)

@@ -42,6 +42,7 @@ __all__ = [
     "SIGMOIDS",
     "Sigmoid",
     "add_row",
+    "centred",
     "factors",
     "get_sigmoid",
     "log_of_complement",
@@ -140,15 +141,40 @@ BLOCK = 2048  # terms that are summed in the precision of the row before they go
 
 
 @helper
-def factors(x: Any, rows: int, code: int) -> Any:
-    """exp(x) for the factored logistic, or an empty array where the row must be made from x itself."""
-    widest = 80.0 if x.itemsize == 4 else 600.0
-    spread = x.max() - x.min()
-    if code != LOGISTIC or rows < _FEW_ROWS or spread > widest:
+def centred(scores: Any, order: Any, alpha: float) -> Any:
+    """alpha * (scores - their middle) in the given order, and the largest size of that.
+
+    The middle goes to 0, so that differences keep their precision however large the scores are.
+    """
+    lowest, highest = scores[0], scores[0]
+    for j in range(len(scores)):
+        lowest, highest = min(lowest, scores[j]), max(highest, scores[j])
+    half = (highest - lowest) / 2
+    middle = lowest + half
+    x = np.empty_like(scores)
+    for j in range(len(x)):
+        x[j] = alpha * (scores[order[j]] - middle)
+    return x, alpha * half
+
+
+@helper
+def factors(x: Any, largest: float, rows: int, code: int) -> Any:
+    """exp(x) for the factored logistic, or an empty array where rows must be made from x itself."""
+    if code != LOGISTIC or rows < _FEW_ROWS or largest > (40.0 if x.itemsize == 4 else 300.0):
         return x[:0]
     result = np.empty_like(x)
-    for j in range(len(x)):
-        result[j] = math.exp(x[j])
+    if x.itemsize == 8:
+        for j in range(len(x)):
+            result[j] = math.exp(x[j])
+        return result
+    for j in range(len(x)):  # exp(x) = exp(x/64)^64, the inner one by its series: 4e-7 off at ±40, and it vectorises
+        y = float(x[j]) / 64
+        p = 1 + y / 6 * (1 + y / 7 * (1 + y / 8 * (1 + y / 9)))
+        p = 1 + y * (1 + y / 2 * (1 + y / 3 * (1 + y / 4 * (1 + y / 5 * p))))
+        p = p * p * (p * p)
+        p = p * p * (p * p)
+        p = p * p * (p * p)
+        result[j] = p
     return result
 
 
@@ -160,11 +186,11 @@ def sigmoid_row(code: int, x: Any, exponentials: Any, i: int, start: int, end: i
     """
     result = 0.0
     for begin in range(start, end, BLOCK):
-        part = slice(begin, min(begin + BLOCK, end))
+        stop = min(begin + BLOCK, end)
         if len(exponentials) > 0:
-            result += _factored(exponentials[part], exponentials[i], value[part], slope[part])
+            result += _factored(exponentials, exponentials[i], begin, stop, value, slope)
         else:
-            result += _stepped(code, x[part], x[i], value[part], slope[part])
+            result += _stepped(code, x, x[i], begin, stop, value, slope)
     if start <= i < end:
         result -= value[i]
         value[i] = 0
@@ -172,15 +198,15 @@ def sigmoid_row(code: int, x: Any, exponentials: Any, i: int, start: int, end: i
     return result
 
 
-# Loops run over slices from 0: an index that might be negative keeps LLVM from vectorising.
+# Indices are unsigned: one that might be negative keeps LLVM from vectorising, and slices cost more than short rows.
 
 
 @helper
-def _factored(others: Any, own: float, value: Any, slope: Any) -> Any:
-    one, result = others.dtype.type(1), others.dtype.type(0)
-    for j in range(len(value)):
-        inverse = one / (others[j] + own)
-        above = others[j] * inverse
+def _factored(exponentials: Any, own: float, start: int, end: int, value: Any, slope: Any) -> Any:
+    one, result = value.dtype.type(1), value.dtype.type(0)
+    for j in range(np.uintp(start), np.uintp(end)):
+        inverse = one / (exponentials[j] + own)
+        above = exponentials[j] * inverse
         value[j] = above
         slope[j] = above * (own * inverse)
         result += above
@@ -188,47 +214,44 @@ def _factored(others: Any, own: float, value: Any, slope: Any) -> Any:
 
 
 @helper
-def _stepped(code: int, columns: Any, here: float, value: Any, slope: Any) -> Any:
-    zero, one, half = columns.dtype.type(0), columns.dtype.type(1), columns.dtype.type(0.5)
+def _stepped(code: int, x: Any, here: float, start: int, end: int, value: Any, slope: Any) -> Any:
+    zero, one, half = x.dtype.type(0), x.dtype.type(1), x.dtype.type(0.5)
     result = zero
     if code == LOGISTIC:
-        for j in range(len(value)):
-            above = logistic(columns[j] - here)
+        for j in range(np.uintp(start), np.uintp(end)):
+            above = logistic(x[j] - here)
             value[j] = above
             slope[j] = above * (one - above)
-            result += above
-        return result
-    if code == ARCTAN:
-        flat = columns.dtype.type(1 / math.pi)
-        for j in range(len(value)):
-            d = columns[j] - here
+    elif code == ARCTAN:
+        flat = x.dtype.type(1 / math.pi)
+        for j in range(np.uintp(start), np.uintp(end)):
+            d = x[j] - here
             value[j] = half + math.atan(d) * flat
             slope[j] = flat / (one + d * d)
     elif code == ERF:
-        peak, far = columns.dtype.type(1 / math.sqrt(math.pi)), columns.dtype.type(9)
-        for j in range(len(value)):
-            d = min(max(columns[j] - here, -far), far)
+        peak, far = x.dtype.type(1 / math.sqrt(math.pi)), x.dtype.type(9)
+        for j in range(np.uintp(start), np.uintp(end)):
+            d = min(max(x[j] - here, -far), far)
             value[j] = half + half * math.erf(d)
             slope[j] = peak * math.exp(-d * d)
     else:
-        for j in range(len(value)):
-            d = columns[j] - here
+        for j in range(np.uintp(start), np.uintp(end)):
+            d = x[j] - here
             value[j] = max(d, zero)
             slope[j] = one if d > zero else zero
-    for j in range(len(value)):
+    for j in range(np.uintp(start), np.uintp(end)):
         result += value[j]
     return result
 
 
 @helper
-def add_row(row: Any, factor: float, out: Any) -> float:
-    """Add factor * row to what the columns have; gives its sum, by blocks as above."""
+def add_row(row: Any, factor: float, start: int, end: int, out: Any) -> float:
+    """Add factor * row[start:end] to what the columns have; gives its sum, by blocks as above."""
     c, result = row.dtype.type(factor), 0.0
-    for begin in range(0, len(row), BLOCK):
-        source, target = row[begin : begin + BLOCK], out[begin : begin + BLOCK]
+    for begin in range(start, end, BLOCK):
         part = row.dtype.type(0)
-        for j in range(len(source)):
-            target[j] += c * source[j]
-            part += source[j]
+        for j in range(np.uintp(begin), np.uintp(min(begin + BLOCK, end))):
+            out[j] += c * row[j]
+            part += row[j]
         result += part
     return factor * result

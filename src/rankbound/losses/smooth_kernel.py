@@ -30,7 +30,7 @@ import numpy as np
 from numba import prange
 
 from rankbound.losses.compiling import helper, kernel
-from rankbound.losses.sigmoids import add_row, factors, logistic, sigmoid_row
+from rankbound.losses.sigmoids import add_row, centred, factors, logistic, sigmoid_row
 
 __all__ = ["AP", "COUPLED", "NDCG", "NRBP", "PAIRS", "PRECISION", "RR", "smooth_pass"]
 
@@ -65,12 +65,13 @@ def _term(measure: int, rank: float, hits: float, clear: float, p: float) -> Any
 
 
 @helper
-def _add(row: Any, factor: float, gradient: Any, hessian: Any) -> float:
+def _add(row: Any, factor: float, start: int, end: int, gradient: Any, hessian: Any) -> float:
     """Add factor * row to the gradient of its columns (and its size to the hessian); gives what the row's item pays."""
-    c = row.dtype.type(factor)
-    for j in range(len(hessian)):
-        hessian[j] += abs(c * row[j])
-    return add_row(row, factor, gradient)
+    if len(hessian) > 0:
+        c = row.dtype.type(factor)
+        for j in range(np.uintp(start), np.uintp(end)):
+            hessian[j] += abs(c * row[j])
+    return add_row(row, factor, start, end, gradient)
 
 
 @helper
@@ -87,20 +88,25 @@ def _coupled_ranks(ranks: Any, weights: Any, beta: float, k: float, out: Any, li
     """AP of smooth ranks by Qin, Liu & Li eq. 22, and its derivative in each rank; O(P^2), nothing stored per pair."""
     rows = len(ranks)
     result = 0.0
-    share = np.empty(rows)  # weight * truncation / rank
+    share, hits, pull = np.empty(rows), np.ones(rows), np.zeros(rows)
     for i in range(rows):
         inside, _ = _truncation(ranks[i], k, beta)
         share[i] = weights[i] * inside / ranks[i]
-        out[i] = 0.0
-    for i in range(rows):
-        hits, pull = 0.5, 0.0  # the item's own step of 1/2, and the 1/2 that makes it the whole item it is
-        for j in range(rows):
+    for i in range(rows):  # each pair once: the other step is 1 - this one
+        own_hits, own_pull = 0.0, 0.0
+        for j in range(i):
             above = float(logistic(like.dtype.type(beta * (ranks[i] - ranks[j]))))
-            hits += above
-            pull += above * (1.0 - above) * (share[i] - share[j])
+            own_hits += above
+            hits[j] += 1.0 - above
+            moved = above * (1.0 - above) * (share[i] - share[j])
+            own_pull += moved
+            pull[j] -= moved
+        hits[i] += own_hits
+        pull[i] += own_pull
+    for i in range(rows):
         inside, d_inside = _truncation(ranks[i], k, beta)
-        result += hits * share[i]
-        out[i] = hits * weights[i] * (d_inside / ranks[i] - inside / ranks[i] ** 2) + beta * pull
+        result += hits[i] * share[i]
+        out[i] = hits[i] * weights[i] * (d_inside / ranks[i] - inside / ranks[i] ** 2) + beta * pull[i]
     return result
 
 
@@ -111,13 +117,8 @@ def _one_query(
     with_gradient: bool, with_hessian: bool, gradient: Any, hessian: Any,
 ) -> float:  # fmt: skip
     n = len(scores)
-    # the middle goes to 0: differences keep their precision however large the scores are
-    lowest, highest = scores.min(), scores.max()
-    middle = lowest + (highest - lowest) / 2
-    x = np.empty_like(scores)
-    for j in range(n):
-        x[j] = alpha * (scores[order[j]] - middle)
-    exponentials = factors(x, rows, code)
+    x, largest = centred(scores, order, alpha)
+    exponentials = factors(x, largest, rows, code)
     value, slope = np.empty_like(x), np.empty_like(x)
     pulled = np.zeros_like(x)  # gradient and hessian in sorted order
     bent = np.zeros_like(x) if with_hessian else x[:0]
@@ -159,9 +160,9 @@ def _one_query(
             for j in range(relevant):
                 slope[j] *= a - b / max(one - value[j], least)
             d_relevant = 1.0
-        own = _add(slope[rest:], d_rank, pulled[rest:], bent[rest:])
+        own = _add(slope, d_rank, rest, n, pulled, bent)
         if start < hits_end:
-            own += _add(slope[start:hits_end], d_relevant, pulled[start:hits_end], bent[start:hits_end])
+            own += _add(slope, d_relevant, start, hits_end, pulled, bent)
         pulled[i] -= own
         if with_hessian:
             bent[i] += abs(d_relevant) * np.abs(slope[start:hits_end]).sum() + abs(d_rank) * slope[rest:].sum()

@@ -99,7 +99,7 @@ def swap_tables(scores: Any, order: Any, gains: Any, measure: int, k: float, p: 
     place = np.empty(n, np.int64)  # input position -> sorted (by label) position
     for j in range(n):
         place[order[j]] = j
-    table = np.zeros((5, n))
+    table = np.zeros((6, n))
     running, count, chance, result = 0.0, 0.0, 1.0, 0.0
     for position in range(n):
         j = place[by_score[position]]
@@ -107,7 +107,7 @@ def swap_tables(scores: Any, order: Any, gains: Any, measure: int, k: float, p: 
         worth, gain = _discount(measure, rank, k, p), gains[j]
         table[0, j], table[1, j], table[4, j] = worth, gain, rank
         if measure == SWAP_ERR:
-            table[3, j] = chance
+            table[3, j], table[5, j] = chance, 1.0 / (1.0 - gain)
             running += worth * gain * chance
             result = running
             chance *= 1.0 - gain
@@ -156,17 +156,16 @@ def swap_row(measure: int, table: Any, i: int, start: int, weight: Any) -> None:
             dropped = before[j] * worth[j] - c * w - running[j] + s
             out[j] = abs(lifted if rank[j] < r else dropped) * g
     elif measure == SWAP_ERR:
+        inverse, stay = table[5, start:], table[5, i]  # 1 / (1 - q)
         for j in range(len(out)):
-            above = rank[j] < r
-            # a stands above b
-            worth_a, worth_b = (worth[j], w) if above else (w, worth[j])
-            q_a, q_b = (gain[j], g) if above else (g, gain[j])
-            chance_a, chance_b = (before[j], c) if above else (c, before[j])
-            sum_a, sum_b = (running[j], s) if above else (s, running[j])
-            between = sum_b - worth_b * q_b * chance_b - sum_a
-            ratio = (1.0 - q_b) / (1.0 - q_a)
-            change = chance_a * (q_b - q_a) * worth_a + between * (ratio - 1.0)
-            out[j] = abs(change + chance_b * (q_a * ratio - q_b) * worth_b)
+            # both ways for every column, then the one that applies: no branch, so that LLVM can vectorise
+            ratio = (1.0 - g) * inverse[j]  # j above i
+            lifted = (s - w * g * c - running[j]) * (ratio - 1.0)
+            lifted += before[j] * worth[j] * (g - gain[j]) + c * w * (gain[j] * ratio - g)
+            ratio = (1.0 - gain[j]) * stay  # i above j
+            dropped = (running[j] - worth[j] * gain[j] * before[j] - s) * (ratio - 1.0)
+            dropped += c * w * (gain[j] - g) + before[j] * worth[j] * (g * ratio - gain[j])
+            out[j] = abs(lifted if rank[j] < r else dropped)
     else:
         for j in range(len(out)):
             out[j] = abs((g - gain[j]) * (w - worth[j]))

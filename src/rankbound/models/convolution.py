@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from rankbound.errors import ArgumentError, DataError
+from rankbound.models.network_ranker import NeuralRanker, keep_parameters
 from rankbound.models.networks import dense_layers, new_layer, positive_integers
-from rankbound.models.neural import NeuralRanker, keep_parameters
 
 try:
     import torch

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.errors import ArgumentError
+from rankbound.models.network_ranker import NeuralRanker, keep_parameters
 from rankbound.models.networks import dense_layers
-from rankbound.models.neural import NeuralRanker, keep_parameters
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -100,7 +100,11 @@ def positive_integers(name: str, values: Any) -> tuple[int, ...]:
 
 
 def network_outputs(network: Any, features: NDArray[Any], dtype: Any) -> NDArray[Any]:
-    """Outputs (rows x outputs) in a precision of choice, without gradients, some rows at a time."""
+    """Outputs (rows x outputs), computed in a precision of choice and rounded to float32, some rows at a time.
+
+    Matrix products give equal rows results that differ in the last bit, by where in the matrix they stand. Computed in
+    float64 and rounded, equal rows have equal outputs, so that ties stay ties.
+    """
     network.eval()
     weights = {name: value.to(dtype) for name, value in network.state_dict().items()}
     step = max(1, _ROWS_AT_ONCE // max(features.shape[1], 1))
@@ -108,7 +112,7 @@ def network_outputs(network: Any, features: NDArray[Any], dtype: Any) -> NDArray
     with torch.no_grad():
         for first in range(0, len(features), step):
             part = torch.from_numpy(np.ascontiguousarray(features[first : first + step])).to(dtype)
-            found.append(torch.func.functional_call(network, weights, (part,)).numpy())
+            found.append(torch.func.functional_call(network, weights, (part,)).float().numpy())
     return np.concatenate(found).reshape(len(features), -1)
 
 
