@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test lint bench models-report docs clean
 
 demo: $(VENV)/.ready  ## evaluate two rankers on generated data, plain and bounded
 	$(BIN)/rankbound demo -o demo-output
@@ -15,6 +15,10 @@ lint: $(VENV)/.ready-test
 
 bench: $(VENV)/.ready-bench  ## speed against peers, in one run
 	$(BIN)/python -m bench
+
+models-report: $(VENV)/.ready-test  ## quality of the rankers on real data (RANKBOUND_DATA) beside published numbers
+	$(BIN)/python -m bench.models_report
+	$(BIN)/python -m bench.factorization_report
 
 docs: $(VENV)/.ready-docs
 	$(BIN)/mkdocs build --strict

@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-PARTS = ("evaluation", "laws", "losses", "objectives", "reading")
+PARTS = ("evaluation", "laws", "losses", "objectives", "reading", "factorization")
 PACKAGES = (
     "rankbound numpy polars scipy torch numba lightgbm scikit-learn pytrec_eval-terrier ir_measures ranx rax keras-rs"
 )
