@@ -1,7 +1,7 @@
 """Quality of rankers of rows and images beside the bars and the published numbers: docs/results/models.csv.
 
     python -m bench.models_report                 all rows
-    python -m bench.models_report mq2008 MLP      those whose name has all these words
+    python -m bench.models_report faces CNN       those whose name has all these words; the others stay as they are
 
 MQ2008 and OHSUMED (QueryLevelNorm): the five folds that they come with, the step of every model chosen on the
 validation part, seed 0. A value is the mean over folds of the mean over test queries that have something to find, its
@@ -23,7 +23,7 @@ import csv
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -202,21 +202,21 @@ CNN: dict[str, Any] = {"epochs": 8, "list_size": 32, "flip": True, "dropout": 0.
 GAP = 5.0
 # name -> ranker, bar, published
 FACES: dict[str, tuple[Ranker, float | None, float | None]] = {
-    "faces Rank LR": (LinearRanker("RankNet", min_gap=GAP, **SUM), 0.70, 0.6359),
-    "faces Reg LR": (LinearRanker("regression", **SUM | {"learning_rate": 5e-4}), None, 0.5720),
-    "faces Class LR": (LinearRanker(WON, **SUM), None, 0.3165),
-    "faces RankNet": (RankNet(min_gap=GAP, **NET), 0.73, 0.6745),
-    "faces DirectRanker": (DirectRanker(min_gap=GAP, **NET), 0.73, 0.6754),
-    "faces Reg NN": (MLPRanker("regression", **NET), None, 0.5785),
-    "faces Class NN": (MLPRanker(WON, **NET), None, None),
-    "faces RankCNN": (RankCNN(min_gap=GAP, **CNN), 0.82, 0.6483),
-    "faces Reg CNN": (RankCNN("regression", **CNN), None, None),
-    "faces Class CNN": (RankCNN(WON, **CNN), None, 0.3283),
+    "faces LR ranking": (LinearRanker("RankNet", min_gap=GAP, **SUM), 0.70, 0.6359),
+    "faces LR regression": (LinearRanker("regression", **SUM | {"learning_rate": 5e-4}), None, 0.5720),
+    "faces LR classification": (LinearRanker(WON, **SUM), None, 0.3165),
+    "faces NN RankNet": (RankNet(min_gap=GAP, **NET), 0.73, 0.6745),
+    "faces NN DirectRanker": (DirectRanker(min_gap=GAP, **NET), 0.73, 0.6754),
+    "faces NN regression": (MLPRanker("regression", **NET), None, 0.5785),
+    "faces NN classification": (MLPRanker(WON, **NET), None, None),
+    "faces CNN ranking": (RankCNN(min_gap=GAP, **CNN), 0.82, 0.6483),
+    "faces CNN regression": (RankCNN("regression", **CNN), None, None),
+    "faces CNN classification": (RankCNN(WON, **CNN), None, 0.3283),
 }
 CONTESTS = (
-    ("faces Rank LR", "faces Reg LR", "faces Class LR"),
-    ("faces RankNet", "faces Reg NN", "faces Class NN"),
-    ("faces RankCNN", "faces Reg CNN", "faces Class CNN"),
+    ("faces LR ranking", "faces LR regression", "faces LR classification"),
+    ("faces NN RankNet", "faces NN regression", "faces NN classification"),
+    ("faces CNN ranking", "faces CNN regression", "faces CNN classification"),
 )
 
 
@@ -296,7 +296,7 @@ def contest_lines(outcomes: dict[str, NDArray[np.float64]]) -> Iterator[Line]:
                 low, high = interval_over_persons(difference)
                 verdict = "ranking is better" if low > 0 else "ranking is worse" if high < 0 else "no clear difference"
                 yield Line(
-                    f"{ranking} minus {other.removeprefix('faces ')}", "pairwise accuracy", "validation",
+                    f"{ranking} minus {other.split()[-1]}", "pairwise accuracy", "validation",
                     float(difference.mean()), low, high, None, None, None, 0.0, verdict,
                 )  # fmt: skip
 
@@ -306,7 +306,7 @@ def contest_lines(outcomes: dict[str, NDArray[np.float64]]) -> Iterator[Line]:
 
 def lines(words: list[str]) -> Iterator[Line]:
     def wanted(name: str) -> bool:
-        return all(word.lower() in name.lower() for word in words)
+        return set(words) <= set(name.split())
 
     for name, (ranker, bars, published) in (MQ2008 | OHSUMED).items():
         if wanted(name):
@@ -321,26 +321,39 @@ def shown(value: float | None, digits: int = 4) -> str:
     return "" if value is None else f"{value:.{digits}f}"
 
 
+def cell(value: Any) -> str:
+    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def keep(found: list[Line]) -> None:
+    """Write the lines to the file of results, in the place of those of the same name."""
+    fresh = {(line.name, line.measure): {k: cell(v) for k, v in asdict(line).items()} for line in found}
+    known = {}
+    if RESULTS.exists():
+        with RESULTS.open(newline="", encoding="utf-8") as stream:
+            known = {(row["name"], row["measure"]): row for row in csv.DictReader(stream)}
+    order = {name: place for place, name in enumerate((*MQ2008, *OHSUMED, *FACES))}
+    rows = sorted((known | fresh).values(), key=lambda row: order.get(row["name"], len(order)))
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    with RESULTS.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, [field.name for field in fields(Line)], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
 def main() -> int:
     words = sys.argv[1:]
     table = Table("what", "measure", "ours", "95 % interval", "asked for", "published", "seconds", "note")
     found = []
     for line in lines(words):
         found.append(line)
+        keep(found)
         print(f"{line.name}: {line.measure} {line.ours:.4f} ({line.seconds:.0f} s)", file=sys.stderr, flush=True)
         bar = "" if line.bar is None else f"{line.bar:.3f} {'ok' if line.met else 'MISSED'}"
         spread = f"{line.ci_low:.4f} to {line.ci_high:.4f}"
         cells = (line.name, line.measure, shown(line.ours), spread, bar, shown(line.published), shown(line.seconds, 0))
         table.add_row(*cells, line.note)
     Console(width=None if sys.stdout.isatty() else 190).print(table)
-    if not words:
-        RESULTS.parent.mkdir(parents=True, exist_ok=True)
-        with RESULTS.open("w", newline="", encoding="utf-8") as stream:
-            writer = csv.DictWriter(stream, [*asdict(found[0])])
-            writer.writeheader()
-            rounded = ({k: round(v, 6) if isinstance(v, float) else v for k, v in asdict(one).items()} for one in found)
-            writer.writerows(rounded)
-        print(f"written to {RESULTS.name}", file=sys.stderr)
     missed = [line.name for line in found if line.met is False]
     if missed:
         print("missed: " + "; ".join(missed))
