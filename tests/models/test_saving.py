@@ -16,7 +16,15 @@ import pytest
 from rankbound.errors import ArgumentError, DataError
 from rankbound.losses import NDCGLoss
 from rankbound.measures import parse_measure
-from rankbound.models import AdaRank, LambdaMART, RandomForestRanker, Ranker, RegressionRanker, load_ranker
+from rankbound.models import (
+    AdaRank,
+    LambdaMART,
+    LinearRanker,
+    RandomForestRanker,
+    Ranker,
+    RegressionRanker,
+    load_ranker,
+)
 
 X = np.random.default_rng(0).random((60, 4))
 Y = (X[:, 0] + 0.3 * X[:, 1] > 0.7).astype(int)
@@ -200,3 +208,11 @@ def test_a_kill_at_any_step_of_a_save_leaves_a_whole_model(tmp_path: Path) -> No
     assert steps[-1][1:] == ["False", "2"]
     assert found == sorted(found)  # the old one up to a point, the new one from there on
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_path_among_the_parameters_comes_back_as_text(tmp_path: Path) -> None:
+    ranker = LinearRanker(epochs=2, checkpoint=tmp_path / "steps").fit(X, Y, qid=QID)
+    ranker.save(tmp_path / "model")
+    loaded = load_ranker(tmp_path / "model")
+    assert loaded.get_params()["checkpoint"] == str(tmp_path / "steps")
+    np.testing.assert_array_equal(loaded.predict(X), ranker.predict(X))

@@ -145,6 +145,8 @@ def _encoded(name: str, value: Any) -> Any:
     """A parameter as JSON; tuples, measures and losses are wrapped so that they come back as what they were."""
     if isinstance(value, np.generic):
         value = value.item()
+    if isinstance(value, Path):  # comes back as text
+        value = str(value)
     if value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and np.isfinite(value)):
         return value
     if isinstance(value, tuple):
