@@ -59,6 +59,35 @@ def _cost_row(cost: int, columns: Any, here: float, above: Any, slope: Any, valu
 
 
 @helper
+def _logistic_pairs(x: Any, exponentials: Any, i: int, start: int, end: int, weight: Any, pulled: Any) -> Any:
+    """Weighted logistic cost of row i in one loop, its pull added to the columns; gives the cost and the row's pull."""
+    zero, one = x.dtype.type(0), x.dtype.type(1)
+    here = x[i]
+    result, own_pull = 0.0, 0.0
+    for begin in range(start, end, BLOCK):
+        first, last = np.uintp(begin), np.uintp(min(begin + BLOCK, end))
+        cost, pull = zero, zero
+        if len(exponentials) > 0:
+            own = exponentials[i]
+            for j in range(first, last):
+                above = exponentials[j] / (exponentials[j] + own)
+                share = above * weight[j]
+                cost += _softplus(x[j] - here, above, zero, one) * weight[j]
+                pulled[j] += share
+                pull += share
+        else:
+            for j in range(first, last):
+                above = logistic(x[j] - here)
+                share = above * weight[j]
+                cost += _softplus(x[j] - here, above, zero, one) * weight[j]
+                pulled[j] += share
+                pull += share
+        result += cost
+        own_pull += pull
+    return result, own_pull
+
+
+@helper
 def _bend_row(cost: int, above: Any, slope: Any, bend: Any) -> None:
     """Second derivative of each pair's cost, or what Gauss and Newton take for it."""
     one, two = above.dtype.type(1), above.dtype.type(2)
@@ -120,12 +149,17 @@ def _one_query(
     weight = np.ones_like(x)
     for i in range(rows):
         start = columns_from[i]
+        if swap >= 0:
+            swap_row(swap, table, i, start, weight)
+        if cost == COST_LOGISTIC and not with_hessian:  # nothing between the passes is asked for
+            paid, own = _logistic_pairs(x, exponentials, i, start, n, weight, pulled)
+            result += paid
+            pulled[i] -= own
+            continue
         sigmoid_row(LOGISTIC, x, exponentials, i, start, n, above, slope)
         _cost_row(cost, x[start:], x[i], above[start:], slope[start:], value[start:], pull[start:])
         if with_hessian:
             _bend_row(cost, above[start:], slope[start:], bend[start:])
-        if swap >= 0:
-            swap_row(swap, table, i, start, weight)
         result += _dot(value[start:], weight[start:])
         pulled[i] -= _spread(pull[start:], weight[start:], pulled[start:])
         if with_hessian:

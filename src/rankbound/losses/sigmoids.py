@@ -137,6 +137,7 @@ def _log_of_complement_by_type(t: Any) -> Any:
 # ---- rows: item i against other items of its query -------------------------------------------------------------------
 
 _FEW_ROWS = 4  # below this many rows, N exponentials cost more than they save
+_STRIDE = 32  # items that a vectorised loop takes at once; what is left over it takes one by one
 BLOCK = 2048  # terms that are summed in the precision of the row before they go into a float64
 
 
@@ -159,10 +160,13 @@ def centred(scores: Any, order: Any, alpha: float) -> Any:
 
 @helper
 def factors(x: Any, largest: float, rows: int, code: int) -> Any:
-    """exp(x) for the factored logistic, or an empty array where rows must be made from x itself."""
+    """exp(x) for the factored logistic, or an empty array where rows must be made from x itself.
+
+    Zeros fill up the last stride: items at minus infinity, which count for nothing and spare short lists the leftovers.
+    """
     if code != LOGISTIC or rows < _FEW_ROWS or largest > (40.0 if x.itemsize == 4 else 300.0):
         return x[:0]
-    result = np.empty_like(x)
+    result = np.zeros(-(-len(x) // _STRIDE) * _STRIDE, x.dtype)
     if x.itemsize == 8:
         for j in range(len(x)):
             result[j] = math.exp(x[j])

@@ -91,8 +91,9 @@ def swap_tables(scores: Any, order: Any, gains: Any, measure: int, k: float, p: 
 
     ``gains`` is in sorted order (items of high label first, as ``order`` lists them): gain over ideal for nDCG, stop
     probability for ERR, normaliser of a relevant item (1/P, (1 - p)/(1 - p^P), 1/k, 1) for the others, else 0. Rows
-    of the table: discount, gain, running sum, count or chance before, rank; for RR the third and fourth hold, at 0,
-    the discounts of the first and the second relevant item.
+    of the table: discount (for ERR times the chance to come that far), gain, running sum, count (for ERR the sum
+    before), rank, for ERR 1 / (1 - gain); for RR the third and fourth hold, at 0, the discounts of the first and the
+    second relevant item.
     """
     n = len(scores)
     by_score = _by_score(scores)
@@ -107,8 +108,9 @@ def swap_tables(scores: Any, order: Any, gains: Any, measure: int, k: float, p: 
         worth, gain = _discount(measure, rank, k, p), gains[j]
         table[0, j], table[1, j], table[4, j] = worth, gain, rank
         if measure == SWAP_ERR:
-            table[3, j], table[5, j] = chance, 1.0 / (1.0 - gain)
-            running += worth * gain * chance
+            worth *= chance
+            table[0, j], table[3, j], table[5, j] = worth, running, 1.0 / (1.0 - gain)
+            running += worth * gain
             result = running
             chance *= 1.0 - gain
         elif measure == SWAP_AP:
@@ -158,14 +160,13 @@ def swap_row(measure: int, table: Any, i: int, start: int, weight: Any) -> None:
     elif measure == SWAP_ERR:
         inverse, stay = table[5, start:], table[5, i]  # 1 / (1 - q)
         for j in range(len(out)):
-            # both ways for every column, then the one that applies: no branch, so that LLVM can vectorise
-            ratio = (1.0 - g) * inverse[j]  # j above i
-            lifted = (s - w * g * c - running[j]) * (ratio - 1.0)
-            lifted += before[j] * worth[j] * (g - gain[j]) + c * w * (gain[j] * ratio - g)
-            ratio = (1.0 - gain[j]) * stay  # i above j
-            dropped = (running[j] - worth[j] * gain[j] * before[j] - s) * (ratio - 1.0)
-            dropped += c * w * (gain[j] - g) + before[j] * worth[j] * (g * ratio - gain[j])
-            out[j] = abs(lifted if rank[j] < r else dropped)
+            # first which of the two stands above, then one formula: no branch, so that LLVM can vectorise
+            lower = rank[j] < r
+            q_a, q_b = (gain[j], g) if lower else (g, gain[j])
+            reach_a, reach_b = (worth[j], w) if lower else (w, worth[j])
+            seen = c - running[j] if lower else before[j] - s  # ERR between the two
+            ratio = (1.0 - q_b) * (inverse[j] if lower else stay)
+            out[j] = abs(reach_a * (q_b - q_a) + seen * (ratio - 1.0) + reach_b * (q_a * ratio - q_b))
     else:
         for j in range(len(out)):
             out[j] = abs((g - gain[j]) * (w - worth[j]))
