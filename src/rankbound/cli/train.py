@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankbound.cli import options, output
+from rankbound.cli.kernels import ready_kernels
 from rankbound.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ def train(
             from rankbound.data.splits import Fold
 
             parts = Fold(parts.train, read_parts(chosen["valid"]).train, parts.test)
+    if (trained_by := getattr(ranker, "loss", None)) is not None:
+        ready_kernels(trained_by)
     _fit(ranker, parts)
     ranker.save(target)
     _report(ranker, parts, chosen, target, as_json)

@@ -89,14 +89,14 @@ def _make(loss: type[RankingLoss], name: str, options: dict[str, Any]) -> Rankin
         raise ArgumentError(f"the loss {name!r} does not take these options: {error}") from error
 
 
-def warm_up() -> float:
-    """Compile the kernels of training in float32, or load them from disk; gives the seconds it took.
+def warm_up(*losses: str | RankingLoss) -> float:
+    """Compile the float32 kernels of losses (by default smooth and pairwise ones) or load them; gives the seconds.
 
     The first call on a machine compiles, later processes load. Worth a message to whoever waits.
     """
     began = time.perf_counter()
     scores = np.zeros(3, dtype=np.float32)
-    for name in ("nDCG", "RankNet"):
-        loss = get_loss(name)
+    for given in losses or ("nDCG", "RankNet"):
+        loss = get_loss(given)
         loss.fused(scores, loss.plan([1, 0, 0], [0, 3]))
     return time.perf_counter() - began
