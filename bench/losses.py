@@ -35,6 +35,7 @@ from rankbound.losses import (
     RankingLoss,
     RankNetLoss,
     RRLoss,
+    long_lists,
     set_threads,
 )
 
@@ -220,6 +221,8 @@ def rows() -> Iterator[Row]:
         yield from against(f"{type(loss).__name__}, 16 graded lists of 500", case, loss, peers, 8, same=False)
     yield from others_against_ndcg(users(1))
     yield long_list()
+    yield series_against_direct()
+    yield million_items()
     yield from growth()
     yield first_loss()
 
@@ -235,6 +238,30 @@ def long_list() -> Row:
     case = lists([100], [100_000], 1, np.random.default_rng(2))
     time = best_of({"": ours(NDCGLoss(), *case)}, 5)[""]
     return row("NDCGLoss, one list of 100,000 items, 100 relevant", time, "1 second", 1.0, 1.0)
+
+
+def series_against_direct() -> Row:
+    """20,000 items, half of them relevant: sums from series, and the same sums one by one."""
+    case = lists([10_000], [20_000], 1, np.random.default_rng(3))
+
+    def direct() -> float:
+        limit, long_lists.LONG = long_lists.LONG, 2**62
+        try:
+            return ours(NDCGLoss(), *case)()
+        finally:
+            long_lists.LONG = limit
+
+    series = ours(NDCGLoss(), *case)
+    assert abs(series() - direct()) < 1e-5
+    times = best_of({"": series, "direct": direct}, 4)
+    return row("NDCGLoss, 20,000 items, half relevant, by series", times[""], "direct sums", times["direct"], 1.0)
+
+
+def million_items() -> Row:
+    """A million items, half of them relevant: 5e11 pairs; the bar is one second."""
+    case = lists([500_000], [1_000_000], 1, np.random.default_rng(4))
+    time = best_of({"": ours(NDCGLoss(), *case)}, 4)[""]
+    return row("NDCGLoss, 1,000,000 items, half relevant", time, "1 second", 1.0, 1.0)
 
 
 MEMORY = """

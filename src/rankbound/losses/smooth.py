@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from rankbound.errors import ArgumentError, DataError
-from rankbound.losses import reference, smooth_kernel
+from rankbound.losses import long_lists, reference, smooth_kernel
 from rankbound.losses.base import MeasureLoss, Pass, positive
 from rankbound.losses.compiling import running
 from rankbound.losses.list_kernel import soft_rank_pass
 from rankbound.losses.plans import Plan, plan_rows
-from rankbound.losses.sigmoids import Sigmoid, get_sigmoid
+from rankbound.losses.sigmoids import LOGISTIC, Sigmoid, get_sigmoid
 from rankbound.measures.gains import discounts, gain_of, ideal_dcg
 from rankbound.measures.label_counts import LabelCounts
 from rankbound.measures.names import Measure, parse_measure
@@ -64,16 +64,37 @@ class SmoothLoss(MeasureLoss):
     def _persistence(self) -> float:
         return 0.5  # of nRBP; no other kernel looks at it
 
+    def _long_queries(self, plan: Plan) -> NDArray[np.int64]:
+        """Queries with so many pairs that sums of logistics are better had from series than one by one."""
+        if self._shape.code != LOGISTIC or self._code not in long_lists.MEASURES:
+            return np.zeros(0, np.int64)
+        found = np.flatnonzero(plan.rows * plan.sizes >= long_lists.LONG)
+        if self._code == smooth_kernel.PAIRS:  # of two levels only: Kendall's tau has a start of columns for each label
+            found = found[plan.columns_from[plan.offsets[found]] == plan.rows[found]]
+        return found
+
     def _run(self, scores: NDArray[Any], plan: Plan, hessian: bool) -> Pass:
         values = np.zeros(len(plan.rows))
         gradient = np.zeros_like(scores)
         bent = np.zeros_like(scores) if hessian else scores[:0].copy()
+        alpha, beta, k, p = self.alpha * self._shape.scale, float(self.beta), float(self.k or 0), self._persistence()
+        long = [] if hessian else self._long_queries(plan)
+        rows = plan.rows
+        if len(long):
+            rows = plan.rows.copy()
+            rows[long] = 0
         with running(plan.pairs) as threads:
             smooth_kernel.smooth_pass(
-                scores, plan.offsets, plan.order, plan.rows, plan.relevant, plan.columns_from, plan.weights,
-                plan.constants, *plan.lanes(threads), self._code, self._shape.code, self.alpha * self._shape.scale,
-                float(self.beta), float(self.k or 0), self._persistence(), True, hessian, values, gradient, bent,
+                scores, plan.offsets, plan.order, rows, plan.relevant, plan.columns_from, plan.weights,
+                plan.constants, *plan.lanes(threads), self._code, self._shape.code, alpha, beta, k, p,
+                True, hessian, values, gradient, bent,
             )  # fmt: skip
+            for q in long:
+                part = slice(plan.offsets[q], plan.offsets[q + 1])
+                value, gradient[part] = long_lists.long_query(
+                    scores[part], plan.order[part], int(plan.rows[q]), plan.weights[part], self._code, alpha, beta, k, p
+                )
+                values[q] = plan.constants[q] + value
         return Pass(values, gradient, bent)
 
 

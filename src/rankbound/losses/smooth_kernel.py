@@ -32,14 +32,14 @@ from numba import prange
 from rankbound.losses.compiling import helper, kernel
 from rankbound.losses.sigmoids import add_row, centred, factors, logistic, sigmoid_row
 
-__all__ = ["AP", "COUPLED", "NDCG", "NRBP", "PAIRS", "PRECISION", "RR", "smooth_pass"]
+__all__ = ["AP", "COUPLED", "NDCG", "NRBP", "PAIRS", "PRECISION", "RR", "measure_term", "smooth_pass", "truncation"]
 
 NDCG, AP, RR, NRBP, PRECISION, PAIRS, COUPLED = range(7)
 _SHORT = 256  # items of a list whose rows go in fours; from here on a loop pays for its start
 
 
 @helper
-def _truncation(rank: float, k: float, beta: float) -> Any:
+def truncation(rank: float, k: float, beta: float) -> Any:
     """Smooth "rank <= k" and its derivative; k = 0 means no cutoff."""
     if k <= 0.0:
         return 1.0, 0.0
@@ -48,7 +48,7 @@ def _truncation(rank: float, k: float, beta: float) -> Any:
 
 
 @helper
-def _term(measure: int, rank: float, hits: float, clear: float, p: float) -> Any:
+def measure_term(measure: int, rank: float, hits: float, clear: float, p: float) -> Any:
     """Term of a row without cutoff, and its derivatives in rank, hits and clear."""
     if measure == NDCG:
         log_rank = math.log2(1.0 + rank)
@@ -91,7 +91,7 @@ def _coupled_ranks(ranks: Any, weights: Any, beta: float, k: float, out: Any, li
     result = 0.0
     share, hits, pull = np.empty(rows), np.ones(rows), np.zeros(rows)
     for i in range(rows):
-        inside, _ = _truncation(ranks[i], k, beta)
+        inside, _ = truncation(ranks[i], k, beta)
         share[i] = weights[i] * inside / ranks[i]
     for i in range(rows):  # each pair once: the other step is 1 - this one
         own_hits, own_pull = 0.0, 0.0
@@ -105,7 +105,7 @@ def _coupled_ranks(ranks: Any, weights: Any, beta: float, k: float, out: Any, li
         hits[i] += own_hits
         pull[i] += own_pull
     for i in range(rows):
-        inside, d_inside = _truncation(ranks[i], k, beta)
+        inside, d_inside = truncation(ranks[i], k, beta)
         result += hits[i] * share[i]
         out[i] = hits[i] * weights[i] * (d_inside / ranks[i] - inside / ranks[i] ** 2) + beta * pull[i]
     return result
@@ -114,8 +114,8 @@ def _coupled_ranks(ranks: Any, weights: Any, beta: float, k: float, out: Any, li
 @helper
 def _weighed_term(measure: int, rank: float, weight: float, beta: float, k: float, p: float) -> Any:
     """Share of a row in a measure of ranks alone, and its derivative in the rank."""
-    term, d_rank, _, _ = _term(measure, rank, 0.0, 1.0, p)
-    inside, d_inside = _truncation(rank, k, beta)
+    term, d_rank, _, _ = measure_term(measure, rank, 0.0, 1.0, p)
+    inside, d_inside = truncation(rank, k, beta)
     return weight * term * inside, weight * (d_rank * inside + term * d_inside)
 
 
@@ -204,8 +204,8 @@ def _one_query(
         else:
             rank = 1.0 + hits + others
             clear = _none_above(value[:relevant]) if measure == RR else 1.0
-            term, d_rank, d_hits, d_clear = _term(measure, rank, hits, clear, p)
-            inside, d_inside = _truncation(rank, k, beta)
+            term, d_rank, d_hits, d_clear = measure_term(measure, rank, hits, clear, p)
+            inside, d_inside = truncation(rank, k, beta)
             weight = weights[i]
             result += weight * term * inside
             d_rank = weight * (d_rank * inside + term * d_inside)
