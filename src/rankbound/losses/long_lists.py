@@ -2,9 +2,9 @@
 
 The kernel of `smooth_kernel` costs rows x items. A sum over j of w_j σ(x_j - x_i) can be had for all i at once, because
 σ is smooth: no singularity is nearer than π to the real line. Scores are put into boxes of width 2. Each box keeps the
-moments sum of w_j T_m(x_j) of its items, m < 12, and what it does to another box, so and so many boxes away, is one 12 x
-12 matrix made beforehand. Boxes more than 20 apart see σ as 0 or 1, which is a count. The series of a box then gives the
-sum for each of its items.
+moments sum of w_j T_m(x_j) of its items, m < 12, and what it does to another box, so and so many boxes away, is one
+12 x 12 matrix made beforehand. Boxes more than 20 apart see σ as 0 or 1, which is a count. The series of a box then
+gives the sum for each of its items.
 
 Cost: 12 multiplications per item and sum, and 41 x 144 per box that has items; memory: a few numbers per item. Error:
 below 1e-9 times min(σ, 1 - σ) in each term, so that a smooth rank is off by less than 1e-9 of itself.

@@ -78,7 +78,7 @@ class SmoothLoss(MeasureLoss):
         gradient = np.zeros_like(scores)
         bent = np.zeros_like(scores) if hessian else scores[:0].copy()
         alpha, beta, k, p = self.alpha * self._shape.scale, float(self.beta), float(self.k or 0), self._persistence()
-        long = [] if hessian else self._long_queries(plan)
+        long = np.zeros(0, np.int64) if hessian else self._long_queries(plan)
         rows = plan.rows
         if len(long):
             rows = plan.rows.copy()
