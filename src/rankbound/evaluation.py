@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rankbound.data import table_chunks
 from rankbound.difficulty.bounding import Bounds, Difficulty, get_bounding
 from rankbound.difficulty.queries import difficulty_of
 from rankbound.errors import ArgumentError, DataError
@@ -98,8 +99,9 @@ def evaluate(
     ----------
     qrels, run:
         Paths of TREC files, ``{query: {document: number}}`` dicts, or polars or pandas frames with the columns ``qid,
-        docid`` and ``label`` or ``score``. Or give scored Lists as the only data: ``evaluate(lists,
-        measures=[...])``.
+        docid`` and ``label`` or ``score``. Or give scored Lists as the only data, ``evaluate(lists, measures=[...])``,
+        or the path of a parquet file with ``qid, label, score``. A run or scored table in a parquet file is read
+        chunk by chunk, so that it may be larger than memory; the rows of a query must stand together there.
     measures:
         Names such as ``"nDCG@10"``, ``"AP(rel=2)"``, ``"UL2(nDCG@10)"``.
     ties:
@@ -124,20 +126,43 @@ def evaluate(
     >>> evaluate(qrels, run, ["RR", "MM(RR)"])
     Evaluation(RR=0.7500, MM(RR)=0.6250; queries=2, empty=0)
     """
-    if isinstance(qrels, Lists):
+    scored = isinstance(qrels, Lists)
+    if scored:
         if measures is None:
             measures = run
         elif run is not None:
             raise ArgumentError("Lists carry their scores; evaluate(lists, measures=[...]) takes no run")
-        lists = qrels
-    else:
-        if run is None:
-            raise ArgumentError("evaluate needs qrels and a run, or Lists that carry scores")
-        lists = to_lists(qrels, run, missing=missing, judged_only=judged_only, keep_ids=ties == "docid")
+    elif run is None and not _is_parquet(qrels):
+        raise ArgumentError("evaluate needs qrels and a run, or Lists that carry scores")
     if measures is None:
         raise ArgumentError("evaluate needs measures, such as ['nDCG@10', 'AP']")
     names = [measures] if isinstance(measures, (str, Measure)) else list(measures)
-    return evaluate_lists(lists, names, ties=ties, empty=empty, depth=depth, bounds=bounds)
+    if scored:
+        parts: Iterable[Lists] = (qrels,)
+    elif run is None:
+        parts = table_chunks.scored_chunks(qrels)
+    elif _is_parquet(run):
+        parts = table_chunks.run_chunks(to_frame(qrels, "label"), run, missing=missing, judged_only=judged_only)
+    else:
+        parts = (to_lists(qrels, run, missing=missing, judged_only=judged_only, keep_ids=ties == "docid"),)
+    return _joined([evaluate_lists(part, names, ties=ties, empty=empty, depth=depth, bounds=bounds) for part in parts])
+
+
+def _joined(parts: list[Evaluation]) -> Evaluation:
+    """One evaluation of the queries of several."""
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
+    return Evaluation(
+        np.concatenate([part.query_ids for part in parts]),
+        {name: np.concatenate([part.values[name] for part in parts]) for name in first.values},
+        {name: np.concatenate([part.empty[name] for part in parts]) for name in first.empty},
+        {
+            name: Bounds(*(np.concatenate([getattr(part.bounds[name], side) for part in parts])
+                           for side in ("worst", "expected", "best")))
+            for name in first.bounds
+        },
+    )  # fmt: skip
 
 
 def evaluate_lists(
@@ -196,6 +221,10 @@ def to_lists(
     return judged.from_frames(
         to_frame(qrels, "label"), to_frame(run, "score"), missing=missing, judged_only=judged_only
     )
+
+
+def _is_parquet(source: Any) -> bool:
+    return isinstance(source, (str, PathLike)) and str(source).endswith(".parquet")
 
 
 def _is_trec(source: Any) -> bool:

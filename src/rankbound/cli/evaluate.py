@@ -114,6 +114,7 @@ class _Result:
 
 
 def _evaluate_runs(qrels: str, runs: list[str], measures: list[str], **policy: Any) -> dict[str, _Result]:
+    from rankbound.data.table_chunks import queries_of
     from rankbound.errors import DataError
     from rankbound.evaluation import evaluate, to_frame
     from rankbound.measures.names import parse_measure
@@ -123,12 +124,14 @@ def _evaluate_runs(qrels: str, runs: list[str], measures: list[str], **policy: A
     judged = to_frame(qrels, "label")
     results = {}
     for path in runs:
-        run = to_frame(path, "score")
+        streamed = path.endswith(".parquet")  # it may be larger than memory
+        run: Any = path if streamed else to_frame(path, "score")
         try:
             evaluation = evaluate(judged, run, measures, **policy)
         except DataError as error:
-            raise DataError(f"{path}: {error}") from error
-        here, there = (set(frame["qid"].unique().cast(str)) for frame in (judged, run))
+            raise error if str(error).startswith(path) else DataError(f"{path}: {error}") from error
+        returned = queries_of(path) if streamed else run["qid"].unique()
+        here, there = (set(names.cast(str)) for names in (judged["qid"].unique(), returned))
         results[path] = _Result(evaluation, len(here - there), len(there - here), policy)
     return results
 

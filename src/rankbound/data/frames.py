@@ -12,7 +12,7 @@ from rankbound.lists import Lists
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["COLUMN_NAMES", "as_polars", "lists_from_frame", "read_frame", "rename_columns"]
+__all__ = ["COLUMN_NAMES", "as_polars", "find_columns", "lists_from_frame", "read_frame", "rename_columns"]
 
 # what a column may be called: ours, ir_measures', ranx', LETOR habit
 COLUMN_NAMES = {
@@ -57,17 +57,23 @@ def read_frame(path: str | PathLike[str]) -> pl.DataFrame:
 
 def rename_columns(frame: pl.DataFrame, names: dict[str, str | None], required: tuple[str, ...]) -> pl.DataFrame:
     """The frame's columns under our names; ``names`` says which is which where the usual names do not fit."""
+    found = find_columns(frame.columns, names, required)
+    return frame.select([frame[theirs].alias(ours) for ours, theirs in found.items()])
+
+
+def find_columns(given: list[str], names: dict[str, str | None], required: tuple[str, ...]) -> dict[str, str]:
+    """What a table calls the columns that we know."""
     found: dict[str, str] = {}
     for ours, usual in COLUMN_NAMES.items():
-        given = names.get(ours)
-        if given is not None and given not in frame.columns:
-            raise DataError(f"no column {given!r} for {ours}; the columns are {', '.join(frame.columns)}")
-        theirs = given or next((name for name in usual if name in frame.columns), None)
+        chosen = names.get(ours)
+        if chosen is not None and chosen not in given:
+            raise DataError(f"no column {chosen!r} for {ours}; the columns are {', '.join(given)}")
+        theirs = chosen or next((name for name in usual if name in given), None)
         if theirs is not None:
             found[ours] = theirs
         elif ours in required:
-            raise DataError(f"no column for {ours} ({', '.join(usual)}); the columns are {', '.join(frame.columns)}")
-    return frame.select([frame[theirs].alias(ours) for ours, theirs in found.items()])
+            raise DataError(f"no column for {ours} ({', '.join(usual)}); the columns are {', '.join(given)}")
+    return found
 
 
 def lists_from_frame(

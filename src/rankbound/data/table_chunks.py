@@ -1,0 +1,113 @@
+"""Tables that do not fit memory: parquet files read a few million rows at a time, always whole queries.
+
+The rows of a query must stand together, as they do in every run that was written query by query. Memory is that of one
+chunk (and of the judgements, where they come apart from the run), whatever the size of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rankbound.data.frames import find_columns, lists_from_frame
+from rankbound.data.judged import from_frames
+from rankbound.errors import DataError
+from rankbound.lists import Lists
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["ROWS", "queries_of", "run_chunks", "scored_chunks"]
+
+ROWS = 4_000_000  # read at once
+
+
+def scored_chunks(path: str | PathLike[str], rows: int | None = None) -> Iterator[Lists]:
+    """Scored lists from a table with a row per item: qid, label and score."""
+    for frame, _ in _whole_queries(path, ("qid", "label", "score"), rows):
+        yield lists_from_frame(frame)
+
+
+def run_chunks(
+    qrels: pl.DataFrame,
+    path: str | PathLike[str],
+    *,
+    missing: str = "ignore",
+    judged_only: bool = False,
+    rows: int | None = None,
+) -> Iterator[Lists]:
+    """Lists from judgements in memory and a run in a file: qid, docid and score; see `rankbound.data.judged`."""
+    import polars as pl
+
+    unseen, some = qrels, False
+    for run, is_last in _whole_queries(path, ("qid", "docid", "score"), rows):
+        if run["qid"].dtype != qrels["qid"].dtype:
+            unseen, run = (frame.with_columns(pl.col("qid").cast(pl.String)) for frame in (unseen, run))
+        here = unseen["qid"].is_in(run["qid"].unique().implode())
+        mine, unseen = unseen.filter(here), unseen.filter(~here)
+        if is_last and missing == "zero":
+            mine = pl.concat((mine, unseen))
+        if here.any() or (is_last and not some):  # a run that shares no query with the judgements is refused there
+            some = True
+            yield from_frames(mine if here.any() else unseen, run, missing=missing, judged_only=judged_only)
+
+
+def queries_of(path: str | PathLike[str]) -> pl.Series:
+    """The queries of a file."""
+    return _columns(path, ("qid",)).unique().collect()["qid"]
+
+
+def _whole_queries(
+    path: str | PathLike[str], columns: tuple[str, ...], rows: int | None
+) -> Iterator[tuple[pl.DataFrame, bool]]:
+    """Frames that cut the table between queries, and whether each is the last."""
+    import polars as pl
+
+    rows = rows or ROWS
+    try:
+        table = _columns(path, columns)
+        total = int(table.select(pl.len()).collect().item())
+        left, before = None, np.zeros(0, np.uint64)
+        for start in range(0, max(total, 1), rows):
+            frame = table.slice(start, rows).collect()
+            frame = frame if left is None else pl.concat((left, frame))
+            is_last = start + rows >= total
+            cut = len(frame) if is_last else _last_start(frame["qid"])
+            left, frame = frame[cut:], frame[:cut]
+            if len(frame) or is_last:
+                before = _not_again(path, frame["qid"], before)
+                yield frame, is_last
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise DataError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from error
+
+
+def _columns(path: str | PathLike[str], columns: tuple[str, ...]) -> pl.LazyFrame:
+    """The columns of a file under our names, not yet read."""
+    import polars as pl
+
+    if not Path(path).is_file():
+        raise DataError(f"{path}: no such file")
+    table = pl.scan_parquet(Path(path))
+    theirs = find_columns(table.collect_schema().names(), {}, required=columns)
+    return table.select([pl.col(theirs[name]).alias(name) for name in columns])
+
+
+def _last_start(qid: pl.Series) -> int:
+    """Where the last query begins: it may go on in the next chunk."""
+    others = (qid != qid[-1]).arg_true()
+    return int(others[-1]) + 1 if len(others) else 0
+
+
+def _not_again(path: str | PathLike[str], qid: pl.Series, before: np.ndarray) -> np.ndarray:
+    """The queries so far, as sorted hashes; refuse one that had come to its end before."""
+    names = qid.unique()
+    hashes = names.hash().to_numpy()
+    again = np.isin(hashes, before)
+    if again.any():
+        name = names[int(np.flatnonzero(again)[0])]
+        raise DataError(f"{path}: the rows of query {name!r} do not stand together: sort the table by query")
+    return np.union1d(before, hashes)
