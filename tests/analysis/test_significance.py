@@ -185,3 +185,58 @@ def test_differences_that_cannot_be_used_are_refused(call, message):
 def test_settings_that_cannot_be_used_are_refused(call, message):
     with pytest.raises(ArgumentError, match=message):
         call()
+
+
+def test_columns_of_t_tests_are_scipys():
+    columns = np.random.default_rng(4).normal(0.1, 1, (30, 4))
+    columns[:, 3] = 0.0
+    expected = [*stats.ttest_1samp(columns[:, :3], 0.0).pvalue, 1.0]
+    assert sg.paired_t_columns(columns) == pytest.approx(expected, rel=1e-10)
+
+
+def test_studentised_bootstrap_is_a_loop_over_draws():
+    """Sakai's algorithm as he writes it, one draw at a time, from the same random numbers."""
+    d = np.random.default_rng(6).normal(0.3, 1.0, 12)
+    random, hits = np.random.default_rng(0), 0
+    t = d.mean() / (d.std(ddof=1) / sqrt(12))
+    w = d - d.mean()
+    for rows in random.integers(12, size=(500, 12), dtype=np.int32):
+        z = w[rows]
+        hits += abs(z.mean() / (z.std(ddof=1) / sqrt(12))) >= abs(t)
+    assert sg.studentised_bootstrap(d, resamples=500) == pytest.approx(hits / 500, abs=1e-12)
+
+
+def test_studentised_bootstrap_is_near_the_t_test_where_differences_are_normal():
+    columns = np.random.default_rng(7).normal([0.0, 0.15, 0.3], 1.0, (200, 3))
+    assert sg.studentised_bootstrap_columns(columns, resamples=4000) == pytest.approx(
+        sg.paired_t_columns(columns), abs=0.02
+    )
+
+
+def test_studentised_bootstrap_of_no_evidence_is_one_and_of_certainty_zero():
+    assert sg.studentised_bootstrap([0.0, 0.0, 0.0]) == sg.studentised_bootstrap([0.4]) == 1.0
+    assert sg.studentised_bootstrap([0.1] * 12) == 0.0
+
+
+@pytest.mark.parametrize("d", DRAWS[1:], ids=len)
+def test_interval_of_the_effect_size_leaves_its_tails_in_scipys_non_central_t(d):
+    low, high = sg.effect_size_interval(d, confidence=0.9)
+    root = sqrt(len(d))
+    t = sg.effect_size(d) * root
+    assert low < sg.effect_size(d) < high
+    assert stats.nct.sf(t, len(d) - 1, low * root) == pytest.approx(0.05, abs=1e-6)
+    assert stats.nct.cdf(t, len(d) - 1, high * root) == pytest.approx(0.05, abs=1e-6)
+
+
+def test_effect_size_interval_of_large_effects_and_of_none():
+    low, high = sg.effect_size_interval(np.full(50, 1.0) + np.arange(50) / 1000)
+    assert 40 < low < sg.effect_size(np.full(50, 1.0) + np.arange(50) / 1000) < high < 100
+    assert np.isnan(sg.effect_size_interval([0.2, 0.2])).all()
+    assert np.isnan(sg.effect_size_interval([0.2])).all()
+
+
+def test_benjamini_hochberg_is_statsmodels():
+    multitest = pytest.importorskip("statsmodels.stats.multitest")
+    p = np.random.default_rng(2).uniform(0, 0.2, 15)
+    assert sg.benjamini_hochberg(p) == pytest.approx(multitest.multipletests(p, method="fdr_bh")[1], rel=1e-12)
+    assert sg.benjamini_hochberg([]).tolist() == []

@@ -14,20 +14,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.analysis import significance
-from rankbound.analysis.runs import SharedQueries, share_evaluations, share_lists, share_runs
+from rankbound.analysis.runs import (
+    SharedQueries,
+    difference,
+    is_lower_better,
+    share_evaluations,
+    share_lists,
+    share_runs,
+)
 from rankbound.difficulty import QUERY_TYPES
 from rankbound.errors import ArgumentError
 from rankbound.evaluation import Evaluation
 from rankbound.lists import Lists
-from rankbound.measures import Measure, parse_measure
+from rankbound.measures import Measure
 
 if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
 __all__ = ["Comparison", "Difference", "TypeDifference", "compare"]
-
-_ROUNDING = 1e-12  # differences smaller than this are the noise of floating-point sums, and count as ties
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +41,8 @@ class Difference:
 
     ``wins`` are the queries on which ``run`` is better, whichever direction is better for the measure. Means,
     difference and interval are None where no query counts; the interval also with a single query; ``effect_size`` (mean
-    over standard deviation of the differences) where there is no spread. ``_holm`` p-values are corrected over all rows
-    of the comparison.
+    over standard deviation of the differences) and its interval where there is no spread. ``_holm`` p-values are
+    corrected over all rows of the comparison.
     """
 
     measure: str
@@ -50,6 +55,8 @@ class Difference:
     ci_low: float | None
     ci_high: float | None
     effect_size: float | None
+    effect_size_low: float | None
+    effect_size_high: float | None
     p_t: float
     p_t_holm: float
     p_wilcoxon: float
@@ -274,6 +281,7 @@ def _rows(shared: SharedQueries, titles: Sequence[str], pairs: Pairs, sampling: 
             d = columns[:, column]
             parts[key] = _summary(shared, key, counted, d, intervals[:, column]) | {
                 "effect_size": _number(significance.effect_size(d)),
+                **_effect_size_ends(d, sampling.confidence),
                 "p_t": significance.paired_t(d),
                 "p_wilcoxon": significance.wilcoxon(d),
                 "p_randomization": float(flips[column]),
@@ -308,8 +316,7 @@ def _rows_by_type(
 
 def _differences(shared: SharedQueries, name: str, first: int, second: int) -> NDArray[np.float64]:
     value = shared.values[name]
-    d = value[second] - value[first]
-    return np.where(np.abs(d) < _ROUNDING, 0.0, d)
+    return difference(value[second], value[first])
 
 
 def _summary(
@@ -321,7 +328,7 @@ def _summary(
 ) -> dict[str, Any]:
     """What rows over all queries and rows by type have in common."""
     name, first, second = key
-    count = significance.win_tie_loss(-differences if _lower_is_better(parse_measure(name)) else differences)
+    count = significance.win_tie_loss(-differences if is_lower_better(name) else differences)
     return {
         "queries": int(chosen.sum()),
         "mean_baseline": float(shared.values[name][first][chosen].mean()),
@@ -335,17 +342,18 @@ def _summary(
     }
 
 
+def _effect_size_ends(differences: NDArray[np.float64], confidence: float) -> dict[str, float | None]:
+    low, high = significance.effect_size_interval(differences, confidence=confidence)
+    return {"effect_size_low": _number(low), "effect_size_high": _number(high)}
+
+
 def _no_queries() -> dict[str, Any]:
-    nothing = dict.fromkeys(("mean_baseline", "mean_run", "difference", "ci_low", "ci_high", "effect_size"))
+    nothing = dict.fromkeys(("mean_baseline", "mean_run", "difference", "ci_low", "ci_high"))
+    nothing |= dict.fromkeys(("effect_size", "effect_size_low", "effect_size_high"))
     return nothing | dict.fromkeys(("queries", "wins", "ties", "losses"), 0) | dict.fromkeys(_TESTS, 1.0)
 
 
 _TESTS = ("p_t", "p_wilcoxon", "p_randomization")
-
-
-def _lower_is_better(measure: Measure) -> bool:
-    """Plain and over its expectation a measure keeps its direction; all other boundings turn it upwards."""
-    return measure.info.lower_is_better and measure.bounding in ("none", "expectation")
 
 
 def _number(value: float) -> float | None:

@@ -22,7 +22,22 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-__all__ = ["SharedQueries", "share_evaluations", "share_lists", "share_runs"]
+__all__ = ["SharedQueries", "difference", "is_lower_better", "share_evaluations", "share_lists", "share_runs"]
+
+
+_ROUNDING = 1e-12  # differences smaller than this are the noise of floating-point sums, and count as none
+
+
+def difference(value: NDArray[np.float64], baseline: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Value minus baseline, exactly 0 where the two differ by rounding only."""
+    d = value - baseline
+    return np.where(np.abs(d) < _ROUNDING, 0.0, d)
+
+
+def is_lower_better(measure: str | Measure) -> bool:
+    """Plain and over its expectation a measure keeps its direction; all other boundings turn it upwards."""
+    measure = parse_measure(measure)
+    return measure.info.lower_is_better and measure.bounding in ("none", "expectation")
 
 
 @dataclass(frozen=True, eq=False)

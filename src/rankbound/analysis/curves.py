@@ -1,0 +1,202 @@
+"""Curves: scores over the cutoff, bounds and laws over the size of a query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from rankbound.analysis.query_sets import expected_scores
+from rankbound.analysis.runs import is_lower_better
+from rankbound.analysis.score_tables import mean_scores, measures_of
+from rankbound.difficulty import bounds, difficulty_of, get_bounding
+from rankbound.difficulty.distribution import distribution
+from rankbound.errors import ArgumentError, DataError
+from rankbound.measures import LabelCounts, parse_measure
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "INSTANCES",
+    "bounded_losses",
+    "cutoff_curves",
+    "expectation_curves",
+    "expected_histogram",
+    "law_curves",
+    "lower_bounds",
+    "smooth_laws",
+]
+
+# The thesis's instances: three with two other items for each relevant one, three with one, two and three of them
+INSTANCES: Mapping[str, tuple[tuple[int, int], ...]] = {
+    "NSR 2": ((12, 4), (24, 8), (48, 16)),
+    "NSR 1, 2, 3": ((16, 8), (24, 8), (32, 8)),
+}
+_LOSSES = ("nDCG", "AP", "U")
+
+
+def cutoff_curves(table: pl.DataFrame, family: str = "nDCG", *, confidence: float = 0.95) -> pl.DataFrame:
+    """Mean of a measure over its cutoff k (thesis figure 5.1).
+
+    Columns: data, variant, system, k, mean, ci_low, ci_high, queries.
+    """
+    cutoffs = {
+        name: measure.cutoff
+        for name, measure in ((name, parse_measure(name)) for name in measures_of(table))
+        if measure.family == family and measure.bounding == "none" and measure.cutoff is not None
+    }
+    if len(cutoffs) < 2:
+        raise DataError(f"a curve over cutoffs needs {family} at two cutoffs at least, the table has {list(cutoffs)}")
+    k = pl.col("measure").replace_strict(cutoffs, return_dtype=pl.Int64).alias("k")
+    means = mean_scores(table, list(cutoffs), confidence=confidence).with_columns(k).drop("measure")
+    return means.select("data", "variant", "system", "k", "mean", "ci_low", "ci_high", "queries")
+
+
+def lower_bounds(measures: Sequence[str] = ("nDCG", "AP"), sizes: Sequence[int] = (25, 50, 100, 200)) -> pl.DataFrame:
+    """Worst possible score over the share of relevant items (thesis figure 1.1): measure, items, share, worst."""
+    parts = []
+    for measure in measures:
+        for n in sizes:
+            relevant = np.arange(1, n + 1)
+            relevant = relevant[np.unique(np.linspace(0, n - 1, min(n, 50)).round().astype(np.int64))]
+            worst = bounds(measure, n=np.full_like(relevant, n), relevant=relevant).worst
+            parts.append(
+                pl.DataFrame({"share": relevant / n, "worst": worst}).select(
+                    pl.lit(measure).alias("measure"), pl.lit(n).alias("items"), pl.all()
+                )
+            )
+    return pl.concat(parts)
+
+
+def expectation_curves(
+    measures: Sequence[str] = _LOSSES, ratios: Sequence[int] = (1, 2, 3), most: int = 100
+) -> pl.DataFrame:
+    """Expected loss of a random order over the number of relevant items (thesis figure 3.2).
+
+    A loss is the measure where lower is better and its negative elsewhere; ``ratio`` is the number of other items for
+    each relevant one. Columns: measure, ratio, relevant, expected.
+    """
+    relevant = np.arange(1, most + 1)
+    parts = []
+    for measure in measures:
+        sign = 1.0 if is_lower_better(measure) else -1.0
+        for ratio in ratios:
+            expected = sign * bounds(measure, n=relevant * (1 + ratio), relevant=relevant).expected
+            parts.append(
+                pl.DataFrame({"relevant": relevant, "expected": expected}).select(
+                    pl.lit(measure).alias("measure"), pl.lit(ratio).alias("ratio"), pl.all()
+                )
+            )
+    return pl.concat(parts)
+
+
+def bounded_losses(
+    bounding: str,
+    measures: Sequence[str] = _LOSSES,
+    instances: Mapping[str, Sequence[tuple[int, int]]] = INSTANCES,
+    points: int = 41,
+) -> pl.DataFrame:
+    """Bounded loss over the unbounded one, from the best to the worst ranking (thesis figures 3.1, 3.3, 3.4, 3.7).
+
+    Columns: measure, group, instance (N items, P relevant), loss, bounded.
+    """
+    method = get_bounding(bounding)
+    parts = []
+    for name in measures:
+        measure = parse_measure(name)
+        # losses go down; a bounding that turns the measure upwards is turned back
+        bounded_sign = 1.0 if measure.info.lower_is_better and bounding in ("none", "expectation") else -1.0
+        sign = 1.0 if measure.info.lower_is_better else -1.0
+        for group, cases in instances.items():
+            for n, relevant in cases:
+                difficulty = difficulty_of(measure, LabelCounts.binary([n] * points, [relevant] * points))
+                value = np.linspace(difficulty.best[0], difficulty.worst[0], points)
+                bounded = method.apply(value, difficulty, smooth=True)[0]
+                parts.append(
+                    pl.DataFrame({"loss": sign * value, "bounded": bounded_sign * bounded}).select(
+                        pl.lit(name).alias("measure"),
+                        pl.lit(group).alias("group"),
+                        pl.lit(_instance(n, relevant)).alias("instance"),
+                        pl.all(),
+                    )
+                )
+    return pl.concat(parts)
+
+
+def smooth_laws(
+    measures: Sequence[str] = ("nDCG", "AP", "nRBP(p=0.95)"),
+    instances: Sequence[tuple[int, int]] = ((8, 4), (15, 5)),
+    gains: Sequence[float] = (1, 4, 16, 64),
+    points: int = 121,
+) -> pl.DataFrame:
+    """The law of a measure and its smooth forms with several gains (thesis figure 3.5).
+
+    F~(s) = sum of p_k sigma(a (s - x_k)). Columns: measure, instance, law ("exact" or the gain a), score, share.
+    """
+    from scipy.special import expit
+
+    parts = []
+    for name in measures:
+        for n, relevant in instances:
+            law = distribution(name, n=n, relevant=relevant)
+            at = np.linspace(law.scores[0], law.scores[-1], points)
+            shares = {"exact": law.cdf(at)}
+            shares |= {f"a = {gain:g}": expit(gain * (at[:, None] - law.scores)) @ law.probabilities for gain in gains}
+            parts += [_law(name, n, relevant, kind, at, share) for kind, share in shares.items()]
+    return pl.concat(parts)
+
+
+def law_curves(
+    measures: Sequence[str] = ("nDCG", "AP", "nRBP(p=0.95)"),
+    instances: Mapping[str, Sequence[tuple[int, int]]] = INSTANCES,
+    points: int = 61,
+) -> pl.DataFrame:
+    """Smooth laws of several instances with the gain that fits each (thesis figure 3.6).
+
+    Columns: measure, group, instance, score, share.
+    """
+    parts = []
+    for name in measures:
+        for group, cases in instances.items():
+            for n, relevant in cases:
+                law = distribution(name, n=n, relevant=relevant)
+                at = np.linspace(law.scores[0], law.scores[-1], points)
+                rows = _law(name, n, relevant, "", at, law.smooth_cdf(at)).drop("law")
+                parts.append(rows.select(pl.lit(group).alias("group"), pl.all()))
+    return pl.concat(parts)
+
+
+def expected_histogram(table: pl.DataFrame, measure: str, *, bins: int = 20) -> pl.DataFrame:
+    """How many queries a random order scores so much on (upper & lower bound paper, figures 2 and 3).
+
+    Columns: data, variant, low, high, queries, share. A query counts once, whatever the number of systems.
+    """
+    if bins < 1:
+        raise ArgumentError(f"bins must be a positive integer, got {bins}")
+    scores = expected_scores(table, measure)
+    values = scores["expected"].to_numpy()
+    edges = np.histogram_bin_edges(values, bins, (min(0.0, float(values.min())), max(1.0, float(values.max()))))
+    parts = []
+    for (data, variant), rows in scores.group_by("data", "variant", maintain_order=True):
+        counts = np.histogram(rows["expected"].to_numpy(), edges)[0]
+        bars = {"low": edges[:-1], "high": edges[1:], "queries": counts, "share": counts / counts.sum()}
+        parts.append(pl.DataFrame(bars).select(pl.lit(data).alias("data"), pl.lit(variant).alias("variant"), pl.all()))
+    return pl.concat(parts)
+
+
+def _law(
+    measure: str, n: int, relevant: int, kind: str, at: NDArray[np.float64], share: NDArray[np.float64]
+) -> pl.DataFrame:
+    return pl.DataFrame({"score": at, "share": share}).select(
+        pl.lit(measure).alias("measure"),
+        pl.lit(_instance(n, relevant)).alias("instance"),
+        pl.lit(kind).alias("law"),
+        pl.all(),
+    )
+
+
+def _instance(n: int, relevant: int) -> str:
+    return f"N = {n}, P = {relevant}"

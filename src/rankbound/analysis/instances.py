@@ -1,0 +1,131 @@
+"""Systems compared query by query: where one is better, for whom, and how their scores are spread."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from rankbound.analysis.runs import is_lower_better
+from rankbound.analysis.score_tables import Contrast, PairedScores, paired_scores
+from rankbound.analysis.smoothing import penalised_spline
+from rankbound.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+__all__ = ["activity_curves", "instance_scores", "score_distributions", "thinned"]
+
+_CURVE = 41  # points of a smooth curve
+
+
+def instance_scores(table: pl.DataFrame, contrast: Contrast, *, limit: int | None = None) -> pl.DataFrame:
+    """Score of each system against the baseline's on the same query (thesis figures 5.5 to 5.7).
+
+    Columns: data, variant, system, fold, qid, items, relevant, baseline, score, difference. With a ``limit`` at most so
+    many rows: the same share of every data set and system, spread evenly over the baseline's scores.
+    """
+    parts = []
+    for keys, scores, column in _panels(table, contrast):
+        parts.append(
+            scores.queries.select(
+                *keys,
+                "fold",
+                "qid",
+                "items",
+                "relevant",
+                pl.Series("baseline", scores.values[:, 0]),
+                pl.Series("score", scores.values[:, column]),
+                pl.Series("difference", scores.differences(column, 0)),
+            )
+        )
+    return thinned(pl.concat(parts), ["data", "variant", "system"], "baseline", limit)
+
+
+def activity_curves(table: pl.DataFrame, contrast: Contrast, *, confidence: float = 0.95) -> pl.DataFrame:
+    """Gain over the baseline as a smooth function of the number of relevant items, with a band.
+
+    Recommendation paper figure 5, thesis figures 5.8 to 5.10; the spline is fitted over log(relevant). Columns: data,
+    variant, system, relevant, gain, low, high. Data sets with too few queries for a curve have no rows.
+    """
+    parts = []
+    for keys, scores, column in _panels(table, contrast):
+        relevant = scores.queries["relevant"].to_numpy()
+        counted = relevant > 0
+        if not counted.any():
+            continue
+        activity = np.log(relevant[counted])
+        at = np.linspace(activity.min(), activity.max(), _CURVE)
+        try:
+            gain, low, high = penalised_spline(
+                activity, scores.differences(column, 0)[counted], at, confidence=confidence
+            )
+        except DataError:
+            continue
+        parts.append(
+            pl.DataFrame({"relevant": np.exp(at), "gain": gain, "low": low, "high": high}).select(*keys, pl.all())
+        )
+    names = dict.fromkeys(("data", "variant", "system"), pl.String)
+    empty = pl.DataFrame(schema=names | dict.fromkeys(("relevant", "gain", "low", "high"), pl.Float64))
+    return pl.concat([empty, *parts])
+
+
+def score_distributions(
+    table: pl.DataFrame, contrast: Contrast, *, points: int = 100
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Share of queries with at most each score, for every system and the baseline (thesis figures 5.2 to 5.4).
+
+    The first table holds data, variant, system, score, share, baseline (the baseline's share); at most ``points``
+    scores for each data set and system, evenly spread over all that occur. The second holds the intervals where the
+    system does better, that is where fewer of its queries score so low: data, variant, system, low, high.
+    """
+    curves, intervals = [], []
+    for keys, scores, column in _panels(table, contrast):
+        sign = -1.0 if is_lower_better(scores.measure) else 1.0
+        ours, base = np.sort(sign * scores.values[:, column]), np.sort(sign * scores.values[:, 0])
+        at = np.unique(np.concatenate([ours, base]))
+        at = at[np.unique(np.linspace(0, len(at) - 1, points).round().astype(np.int64))] if len(at) > points else at
+        shares = [np.searchsorted(each, at, side="right") / len(each) for each in (ours, base)]
+        curve = {"score": sign * at, "share": shares[0], "baseline": shares[1]}
+        curves.append(pl.DataFrame(curve).select(*keys, pl.all()))
+        low, high = _better(at, shares[0] < shares[1])
+        ends = {"low": np.minimum(sign * low, sign * high), "high": np.maximum(sign * low, sign * high)}
+        intervals.append(pl.DataFrame(ends, schema={"low": pl.Float64, "high": pl.Float64}).select(*keys, pl.all()))
+    return pl.concat(curves), pl.concat(intervals)
+
+
+def thinned(table: pl.DataFrame, groups: list[str], along: str, limit: int | None) -> pl.DataFrame:
+    """At most ``limit`` rows: the same share of every group, evenly spread over a column, so always the same rows."""
+    if limit is None or len(table) <= limit:
+        return table
+    share = limit / len(table)
+    rank = pl.col(along).rank("ordinal").over(*groups).cast(pl.Int64)
+    return table.filter((rank * share).floor() > ((rank - 1) * share).floor())
+
+
+def _panels(table: pl.DataFrame, contrast: Contrast) -> Iterator[tuple[list[pl.Expr], PairedScores, int]]:
+    """For each data set, variant and system: the three as columns, the scores there, the column of the system."""
+    found = False
+    for (data, variant), rows in table.group_by("data", "variant", maintain_order=True):
+        here = set(rows["system"])
+        systems = [name for name in contrast.systems if name in here]
+        if contrast.baseline not in here or not systems:
+            continue
+        scores = paired_scores(rows, contrast.measure, [contrast.baseline, *systems])
+        for column, name in enumerate(systems, start=1):
+            found = True
+            label = contrast.labels[contrast.systems.index(name)]
+            names = {"data": data, "variant": variant, "system": label}
+            yield [pl.lit(value).alias(key) for key, value in names.items()], scores, column
+    if not found:
+        raise DataError(f"no data set has both {contrast.baseline} and another system")
+
+
+def _better(at: NDArray[np.float64], better: NDArray[np.bool_]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Ends of the runs of scores at which the system is better; a step lasts until the next score."""
+    edges = np.diff(np.concatenate(([False], better, [False])).astype(np.int8))
+    starts, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
+    return at[starts], at[np.minimum(ends, len(at) - 1)]

@@ -1,0 +1,126 @@
+"""Queries by what a random order would score: expected values, types, and the sets that meta-evaluation looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from rankbound.analysis.score_tables import QUERY, check_scores, measures_of
+from rankbound.difficulty import bounds_of, query_types
+from rankbound.errors import DataError
+from rankbound.measures import LabelCounts, Measure, parse_measure
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["QUERY_SETS", "expected_scores", "in_query_set", "query_map", "type_queries"]
+
+QUERY_SETS = ("all", "uninformative", "ideal")
+_NEAR = 1e-6  # so near its ends UL2 says nothing of E but rounding
+_DULL = ("uninformative", "hard", "easy")
+
+
+def expected_scores(table: pl.DataFrame, measure: str) -> pl.DataFrame:
+    """What a random order scores on each query: the query's columns, items, relevant, value, expected, best, worst.
+
+    ``value`` is the mean over the systems. For binary labels the bounds follow from the numbers of items and relevant
+    items. With graded labels nDCG depends on all labels, which a score table does not hold; there ``expected`` is
+    recovered from a bounded column of the same measure, if the table has one: EB gives x / E, UL1 and UL2 of a measure
+    whose best is 1 can be solved for E too. ``worst`` is then still that of binary labels.
+    """
+    check_scores(table)
+    plain = parse_measure(measure).plain
+    known = [name for name in measures_of(table) if parse_measure(name).plain == plain]
+    own = next((name for name in known if parse_measure(name) == plain), None)
+    if own is None:
+        raise DataError(f"query types need the plain measure {plain}; the table has {', '.join(measures_of(table))}")
+    # solved row by row: UL1 and UL2 are not linear, so their means over seeds would not do
+    solved = [_solved(parse_measure(name), pl.col(own), pl.col(name)) for name in known]
+    rows = table.with_columns(pl.coalesce(*solved, pl.lit(None, dtype=pl.Float64)).alias("expected"))
+    rows = rows.filter(pl.col(own).is_finite())
+    if rows.is_empty():
+        raise DataError(f"no query counts for {own}")
+    queries = (
+        rows.group_by(*QUERY, "system", maintain_order=True)
+        .agg(pl.col("items", "relevant").max(), pl.col(own).mean().alias("value"), pl.col("expected").mean())
+        .group_by(*QUERY, maintain_order=True)
+        .agg(pl.col("items", "relevant").max(), pl.col("value", "expected").mean())
+    )
+    three = _bounds(plain, queries)
+    return queries.with_columns(
+        pl.col("expected").fill_null(pl.Series(three[1])).alias("expected"),
+        pl.Series("best", three[2]),
+        pl.Series("worst", three[0]),
+    )
+
+
+def query_map(table: pl.DataFrame, measure: str, *, share: float = 0.1) -> pl.DataFrame:
+    """`expected_scores` with the ``type`` of each query; queries of one data set and variant are typed together."""
+    scores = expected_scores(table, measure)
+    return _typed(scores, parse_measure(measure), share)
+
+
+def type_queries(table: pl.DataFrame, measures: Sequence[str], *, share: float = 0.1) -> pl.DataFrame:
+    """Each query with its ``type``, by the mean of several plain measures over the systems.
+
+    Queries that do not count for any of the measures are left out.
+    """
+    plain = [name for name in measures if parse_measure(name).bounding == "none"] or list(measures)
+    scores = (
+        pl.concat([expected_scores(table, name) for name in plain])
+        .group_by(*QUERY, maintain_order=True)
+        .agg(pl.col("value", "expected", "best", "worst").mean())
+    )
+    return _typed(scores, parse_measure(plain[0]), share).select(*QUERY, "type")
+
+
+def in_query_set(types: pl.Series, query_set: str) -> NDArray[np.bool_]:
+    """Which queries of these types belong to one of `QUERY_SETS`; hard and easy queries are uninformative ones."""
+    if query_set == "all":
+        return np.ones(len(types), dtype=bool)
+    members = _DULL if query_set == "uninformative" else (query_set,)
+    return types.is_in(members).fill_null(value=False).to_numpy()
+
+
+def _typed(scores: pl.DataFrame, measure: Measure, share: float) -> pl.DataFrame:
+    parts = []
+    for _, part in scores.group_by("data", "variant", maintain_order=True):
+        value, expected, best, worst = (part[name].to_numpy() for name in ("value", "expected", "best", "worst"))
+        if measure.info.lower_is_better:
+            value, expected, best = worst - value, worst - expected, worst - best
+        else:
+            value, expected, best = (each - measure.info.floor for each in (value, expected, best))
+        parts.append(part.with_columns(pl.Series("type", query_types(value, expected, best, share=share))))
+    return pl.concat(parts)
+
+
+def _solved(measure: Measure, x: pl.Expr, bounded: pl.Expr) -> pl.Expr:
+    """E from a value and its bounded value, null where the two do not tell."""
+    nothing = pl.lit(None, dtype=pl.Float64)
+    if measure.bounding == "expectation":
+        return pl.when(bounded > 0).then(x / bounded).otherwise(nothing)
+    if measure.family != "nDCG":  # the others follow from items and relevant
+        return nothing
+    if measure.bounding == "UL1":  # x^2 / (x + E)
+        return pl.when(bounded > 0).then(x**2 / bounded - x).otherwise(nothing)
+    if measure.bounding == "UL2":  # (x - E) / (1 - E) from E on, (x - E) / E below
+        above = (x - bounded) / (1 - bounded)
+        return (
+            pl.when((bounded >= 0) & (bounded < 1 - _NEAR))
+            .then(above)
+            .when((bounded < 0) & (bounded > _NEAR - 1))
+            .then(x / (1 + bounded))
+            .otherwise(nothing)
+        )
+    return nothing
+
+
+def _bounds(measure: Measure, queries: pl.DataFrame) -> tuple[NDArray[np.float64], ...]:
+    """Worst, expected, best of binary queries; many share (items, relevant), so each case is computed once."""
+    sizes = np.stack([queries["items"].to_numpy(), queries["relevant"].to_numpy()])
+    cases, back = np.unique(sizes, axis=1, return_inverse=True)
+    three = bounds_of(measure, LabelCounts.binary(cases[0], cases[1], label=max(1, int(np.ceil(measure.rel)))))
+    return tuple(np.asarray(part)[back.ravel()] for part in (three.worst, three.expected, three.best))

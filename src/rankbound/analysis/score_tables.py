@@ -1,0 +1,252 @@
+"""Tables of scores per query: what they must hold, and the same queries of several systems side by side.
+
+A score table has a row per trial and query: ``data``, ``variant``, ``system``, ``fold``, ``seed``, ``qid``, ``items``,
+``relevant``, and a column of numbers for each measure. A query is known by data, variant, fold and qid; repeats with
+other seeds are averaged before systems are compared, so that a query counts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from rankbound.analysis.runs import difference
+from rankbound.errors import ArgumentError, DataError, MeasureError
+from rankbound.measures import parse_measure
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "QUERY",
+    "Contrast",
+    "PairedScores",
+    "ScoreCube",
+    "check_scores",
+    "contrasts",
+    "mean_scores",
+    "measures_of",
+    "paired_scores",
+    "place",
+    "query_scores",
+    "score_cube",
+    "systems_of",
+    "trial_means",
+]
+
+QUERY = ("data", "variant", "fold", "qid")
+_REQUIRED = ("data", "variant", "system", "fold", "seed", "qid", "items", "relevant")
+
+
+def measures_of(table: pl.DataFrame) -> list[str]:
+    """Names of the table's measures, in the order of its columns."""
+    return [name for name, kind in table.schema.items() if kind.is_float() and _is_measure(name)]
+
+
+def systems_of(table: pl.DataFrame) -> list[str]:
+    """Names of the table's systems, in the order of their first rows."""
+    check_scores(table)
+    return list(table["system"].unique(maintain_order=True))
+
+
+def place() -> pl.Expr:
+    """Data set and variant as one label, ``"ml-latest-small · NSR 2"``: what a panel of a figure shows."""
+    both = pl.concat_str("data", "variant", separator=" · ")
+    return pl.when(pl.col("variant") == "").then(pl.col("data")).otherwise(both).alias("place")
+
+
+def query_scores(table: pl.DataFrame, measures: Sequence[str], systems: Iterable[str] | None = None) -> pl.DataFrame:
+    """One row per query and system, seeds averaged; queries that do not count for a measure are null there."""
+    check_scores(table, measures)
+    if systems is not None:
+        table = table.filter(pl.col("system").is_in(list(systems)))
+    return table.group_by(*QUERY, "system", maintain_order=True).agg(
+        pl.col("items", "relevant").max(), pl.col(*measures).fill_nan(None).mean()
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class PairedScores:
+    """Scores of several systems on the queries that count for all of them: ``values`` is queries x systems."""
+
+    measure: str
+    systems: tuple[str, ...]
+    queries: pl.DataFrame
+    values: NDArray[np.float64]
+
+    @cached_property
+    def means(self) -> NDArray[np.float64]:
+        """Mean score of each system."""
+        return np.asarray(self.values.mean(axis=0))
+
+    def differences(self, system: int, baseline: int) -> NDArray[np.float64]:
+        """System minus baseline per query; rounding noise counts as no difference."""
+        return difference(self.values[:, system], self.values[:, baseline])
+
+    def pair_differences(self) -> NDArray[np.float64]:
+        """Differences of all pairs of systems, queries x pairs, in the order of ``itertools.combinations``."""
+        first, second = np.triu_indices(len(self.systems), k=1)
+        return difference(self.values[:, first], self.values[:, second])
+
+
+def paired_scores(
+    table: pl.DataFrame, measure: str, systems: Sequence[str] | None = None, *, least: int = 2
+) -> PairedScores:
+    """Line up the systems (all, if none are named) on the queries that each of them has a score for.
+
+    ``least`` is how many systems there must be.
+    """
+    return score_cube(table, [measure], systems, least=least).paired(measure)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreCube:
+    """Scores by measure of all systems on all queries: ``values[measure]`` is queries x systems, NaN where none."""
+
+    systems: tuple[str, ...]
+    queries: pl.DataFrame
+    values: Mapping[str, NDArray[np.float64]]
+
+    def paired(self, measure: str, among: NDArray[np.bool_] | None = None) -> PairedScores:
+        """One measure on the queries (of those in ``among``) that count for all systems."""
+        values = self.values[measure]
+        counted = np.asarray(np.isfinite(values).all(axis=1))
+        if among is not None:
+            counted = np.logical_and(counted, among)
+        if not counted.any():
+            raise DataError(f"the systems have no query in common that counts for {measure}: {', '.join(self.systems)}")
+        return PairedScores(measure, self.systems, self.queries.filter(counted), values[counted])
+
+
+def score_cube(
+    table: pl.DataFrame, measures: Sequence[str], systems: Sequence[str] | None = None, *, least: int = 2
+) -> ScoreCube:
+    """The scores of a table in one pass, for those who ask for many measures or sets of queries."""
+    known = systems_of(table)
+    names = known if systems is None else list(systems)
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ArgumentError(f"systems must be among {', '.join(known)}; got {', '.join(unknown)}")
+    if len(names) < least:
+        raise DataError(f"a comparison needs at least {least} systems, the table has {len(names)}: {', '.join(names)}")
+    scores = query_scores(table, measures, names)
+    queries = scores.group_by(*QUERY, maintain_order=True).agg(pl.col("items", "relevant").max())
+    numbered = queries.select(*QUERY).with_row_index("row")
+    row = scores.select(*QUERY).join(numbered, on=list(QUERY), how="left", maintain_order="left")["row"].to_numpy()
+    codes = {name: column for column, name in enumerate(names)}
+    column = scores["system"].replace_strict(codes, return_dtype=pl.Int64).to_numpy()
+    values = {}
+    for measure in measures:
+        values[measure] = np.full((len(queries), len(names)), np.nan)
+        values[measure][row, column] = scores[measure].to_numpy()
+    return ScoreCube(tuple(names), queries, values)
+
+
+def trial_means(table: pl.DataFrame, measures: Sequence[str] | None = None) -> pl.DataFrame:
+    """Mean over queries of every measure in every trial: data, variant, system, fold, seed, measure, value."""
+    measures = measures_of(table) if measures is None else list(measures)
+    check_scores(table, measures)
+    trial = ["data", "variant", "system", "fold", "seed"]
+    means = table.group_by(*trial, maintain_order=True).agg(pl.col(*measures).fill_nan(None).mean())
+    long = means.unpivot(measures, index=trial, variable_name="measure", value_name="value")
+    return long.drop_nulls("value")
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """Systems that are compared with one baseline under one measure; ``labels`` are their short names."""
+
+    case: str
+    measure: str
+    baseline: str
+    systems: tuple[str, ...]
+    labels: tuple[str, ...]
+
+
+def contrasts(table: pl.DataFrame) -> list[Contrast]:
+    """What to compare in a table: per loss, each bounding with none under the loss's own measure.
+
+    Tables without columns ``loss`` and ``bounding`` (or with nothing unbounded) give one contrast: the first system
+    against all others under the first measure.
+    """
+    measures = measures_of(table)
+    systems = systems_of(table)
+    if len(systems) < 2:
+        raise DataError(f"a comparison needs at least 2 systems, the table has {len(systems)}: {', '.join(systems)}")
+    if not measures:
+        raise DataError("the table has no column that is a measure")
+    found = []
+    if {"loss", "bounding"} <= set(table.columns):
+        group = ["model", "loss"] if "model" in table.columns and table["model"].n_unique() > 1 else ["loss"]
+        settings = table.select(*group, "bounding", "system").unique(maintain_order=True)
+        for case, rows in settings.group_by(group, maintain_order=True):
+            plain = rows.filter(pl.col("bounding") == "none")["system"].to_list()
+            bounded = rows.filter(pl.col("bounding") != "none")
+            if plain and len(bounded):
+                own = _measure_of_loss(str(case[-1]), measures)
+                labels = tuple(bounded["bounding"].cast(pl.String))
+                name = " · ".join(str(part) for part in case)
+                found.append(Contrast(name, own, plain[0], tuple(bounded["system"]), labels))
+    return found or [Contrast("", measures[0], systems[0], tuple(systems[1:]), tuple(systems[1:]))]
+
+
+def mean_scores(table: pl.DataFrame, measures: Sequence[str], *, confidence: float = 0.95) -> pl.DataFrame:
+    """Mean over queries with Student's interval: data, variant, system, measure, mean, ci_low, ci_high, queries.
+
+    Seeds are averaged first. A single query has no interval: null.
+    """
+    from scipy.special import stdtrit
+
+    keys = ["data", "variant", "system"]
+    long = query_scores(table, measures).unpivot(list(measures), index=keys, variable_name="measure")
+    means = (
+        long.drop_nulls("value")
+        .group_by(*keys, "measure", maintain_order=True)
+        .agg(pl.col("value").mean().alias("mean"), pl.col("value").std().alias("std"), pl.len().alias("queries"))
+    )
+    queries = means["queries"].to_numpy()
+    width = stdtrit(np.maximum(queries - 1, 1), 0.5 + confidence / 2) / np.sqrt(queries)
+    half = pl.col("std") * pl.Series(width)
+    return means.select(
+        *keys,
+        "measure",
+        "mean",
+        (pl.col("mean") - half).alias("ci_low"),
+        (pl.col("mean") + half).alias("ci_high"),
+        pl.col("queries").cast(pl.Int64),
+    )
+
+
+def _measure_of_loss(loss: str, measures: Sequence[str]) -> str:
+    """The plain measure without cutoff that a loss optimises, or the nearest thing in the table."""
+    base = loss.split("(")[0].split("@")[0].lower()
+    same = [name for name in measures if parse_measure(name).family.lower() == base]
+    plain = [name for name in same if parse_measure(name).bounding == "none"]
+    whole = [name for name in plain if parse_measure(name).cutoff is None]
+    # of nRBP the largest p: it sees most of the list, and is what the papers report
+    return max(whole) if whole else (plain or same or list(measures))[0]
+
+
+def _is_measure(name: str) -> bool:
+    try:
+        parse_measure(name)
+    except MeasureError:
+        return False
+    return True
+
+
+def check_scores(table: pl.DataFrame, measures: Iterable[str] = ()) -> None:
+    """Refuse a table that lacks columns of a score table, or these measures, or any rows."""
+    missing = [name for name in _REQUIRED if name not in table.columns]
+    if missing:
+        raise DataError(f"a score table needs the columns {', '.join(_REQUIRED)}; missing: {', '.join(missing)}")
+    unknown = [name for name in measures if name not in table.columns]
+    if unknown:
+        raise ArgumentError(f"the score table has no {', '.join(unknown)}; its measures are {measures_of(table)}")
+    if table.is_empty():
+        raise DataError("the score table has no rows")

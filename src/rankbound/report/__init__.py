@@ -1,0 +1,1 @@
+"""What a person sees: tables, figures, and the page that holds them."""

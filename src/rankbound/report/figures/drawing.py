@@ -1,0 +1,73 @@
+"""All figures of a store's tables at once, each drawn or with the reason why it is not."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rankbound.errors import RankboundError
+from rankbound.report.figures.catalogue import FIGURES, Figure
+from rankbound.report.figures.recipes import Tables
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["FigureOutcome", "all_figures"]
+
+
+@dataclass(frozen=True, slots=True)
+class FigureOutcome:
+    """A figure as drawn from the tables at hand, or the reason why it could not be."""
+
+    name: str
+    title: str
+    caption: str
+    chart: Any | None
+    reason: str | None = None
+
+
+def all_figures(
+    scores: pl.DataFrame, results: pl.DataFrame | None = None, history: pl.DataFrame | None = None
+) -> dict[str, FigureOutcome]:
+    """Draw every figure that the tables allow; a figure with several cases (one for each loss) gives several outcomes.
+
+    Names are fit for files: ``gain-by-activity-ndcg``.
+    """
+    tables = Tables(scores, results, history)
+    outcomes = {}
+    for figure in FIGURES.values():
+        for outcome in _draw(figure, tables):
+            outcomes[outcome.name] = outcome
+    return outcomes
+
+
+def _draw(figure: Figure, tables: Tables) -> list[FigureOutcome]:
+    missing = [name for name in figure.needs if _is_empty(getattr(tables, name))]
+    if missing:
+        reason = f"there is no {' and no '.join(_SPOKEN[name] for name in missing)}"
+        return [FigureOutcome(figure.name, figure.title, figure.caption, None, reason)]
+    try:
+        charts = figure.draw(tables)
+    except RankboundError as error:
+        return [FigureOutcome(figure.name, figure.title, figure.caption, None, str(error))]
+    return [
+        FigureOutcome(
+            f"{figure.name}-{_slug(case)}" if case else figure.name,
+            f"{figure.title}: {case}" if case else figure.title,
+            figure.caption,
+            chart,
+        )
+        for case, chart in charts.items()
+    ]
+
+
+_SPOKEN = {"scores": "score per query", "results": "table of results", "history": "history of training"}
+
+
+def _is_empty(table: pl.DataFrame | None) -> bool:
+    return table is None or table.is_empty()
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.")

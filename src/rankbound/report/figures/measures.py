@@ -1,0 +1,110 @@
+"""Figures of measures: do they agree, and which of them tells systems apart?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from rankbound.report.figures.panels import colour, grid, highlight, order_of, tips
+from rankbound.report.figures.theme import DIVERGING, PALETTE, alt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["asl_curves", "measure_agreement", "meta_evaluation", "swap_rates"]
+
+_SETS = ("all", "uninformative", "ideal")
+_UNITS = {
+    "significant share": "significant pairs (share)",
+    "conflict share": "conflicts with the base (share)",
+    "PAD": "absolute difference (%)",
+    "Kendall tau": "Kendall's tau with the base",
+}
+
+
+def measure_agreement(table: pl.DataFrame) -> Any:
+    """Kendall's tau between rankings by every two measures: takes `analysis.meta_evaluation.tau_between_measures`."""
+    names = order_of(table, "first")
+    base = alt.Chart(table).encode(
+        x=alt.X("first:N", title=None, sort=names, axis=alt.Axis(labelAngle=-40)),
+        y=alt.Y("second:N", title=None, sort=names),
+        tooltip=tips(first="measure *", second="and *", tau="Kendall's tau"),
+    )
+    cell = base.mark_rect().encode(
+        color=alt.Color("tau:Q", title="Kendall's tau", scale=alt.Scale(scheme=DIVERGING, domain=[-1, 1], reverse=True))
+    )
+    dark = "isValid(datum.tau) && abs(datum.tau) > 0.6"
+    text = base.mark_text(fontSize=10).encode(
+        text=alt.Text("tau:Q", format=".2f"), color=alt.condition(dark, alt.value("white"), alt.value("black"))
+    )
+    return (cell + text).properties(width=max(120, 40 * len(names)), height=max(80, 28 * len(names)))
+
+
+def asl_curves(table: pl.DataFrame) -> Any:
+    """Achieved significance levels of all pairs of systems: takes `analysis.meta_evaluation.asl_curves`."""
+    chosen, opacity = highlight("measure")
+    line = (
+        alt.Chart()
+        .mark_line(point=alt.OverlayMarkDef(size=18))
+        .encode(
+            x=alt.X("position:Q", title="pairs of systems, by level", axis=alt.Axis(tickMinStep=1)),
+            y=alt.Y("level:Q", title="achieved significance level", scale=alt.Scale(type="sqrt", domain=[0, 1])),
+            color=colour(table, "measure", "measure"),
+            opacity=opacity,
+            tooltip=tips(measure="measure *", pair="pair *", level="achieved level", position="position #"),
+        )
+        .add_params(chosen)
+    )
+    level = (
+        alt.Chart(alt.Data(values=[{"level": 0.05}]))
+        .mark_rule(color="currentColor", strokeDash=[4, 3], opacity=0.7)
+        .encode(y="level:Q")
+    )
+    return grid([level, line], table, size=(460, 260))
+
+
+def meta_evaluation(table: pl.DataFrame) -> Any:
+    """Shares of significant and conflicting pairs, PAD and tau by set of queries: takes `meta_evaluation`."""
+    table = table.filter(pl.col("quantity").is_in(list(_UNITS)))
+    table = table.sort(pl.col("quantity").replace_strict({name: place for place, name in enumerate(_UNITS)}))
+    table = table.with_columns(pl.col("quantity").replace(_UNITS).alias("what"))
+    return _bars(table, "set", _SETS, "queries", row="data", column="what")
+
+
+def swap_rates(table: pl.DataFrame) -> Any:
+    """Swap rates between data sets, and between uninformative and ideal queries: takes `meta_evaluation`."""
+    rates = table.filter(pl.col("quantity") == "swap rate")
+    between = pl.col("set").str.contains("|", literal=True)
+    charts = []
+    if len(across := rates.filter(~between)):
+        across = across.with_columns(pl.col("data").str.replace(" | ", " and ", literal=True).alias("what"))
+        charts.append(_bars(across, "set", _SETS, "queries", column="what"))
+    if len(within := rates.filter(between)):
+        within = within.with_columns(pl.lit("uninformative and ideal queries").alias("what"))
+        charts.append(_bars(within, "data", order_of(within, "data"), "data set", column="what"))
+    return alt.hconcat(*charts).resolve_scale(color="independent", y="independent", yOffset="independent")
+
+
+def _bars(
+    table: pl.DataFrame, by: str, order: Sequence[str], legend: str, *, column: str, row: str | None = None
+) -> Any:
+    names = [name for name in order if name in set(table[by])]
+    chosen, opacity = highlight(by)
+    bar = (
+        alt.Chart()
+        .mark_bar()
+        .encode(
+            y=alt.Y("measure:N", title=None, sort=order_of(table, "measure")),
+            yOffset=alt.YOffset(f"{by}:N", sort=names),
+            x=alt.X("value:Q", title=None if row else "share of pairs that swap"),
+            color=alt.Color(
+                f"{by}:N", title=legend, sort=names, scale=alt.Scale(domain=names, range=list(PALETTE[: len(names)]))
+            ),
+            opacity=opacity,
+            tooltip=tips(measure="measure *", versus="against *", data="data *", set="queries *", value="value"),
+        )
+        .add_params(chosen)
+    )
+    size = (180, max(50, 12 * len(names) * table["measure"].n_unique()))
+    return grid([bar], table, row=row, column=column, size=size, independent=["x"])

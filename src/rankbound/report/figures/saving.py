@@ -1,0 +1,60 @@
+"""A chart as a file, by the file's suffix, without the network."""
+
+from __future__ import annotations
+
+import json
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from rankbound.data.files import atomic_write
+from rankbound.errors import ArgumentError
+from rankbound.report.figures.theme import alt, themed
+
+__all__ = ["SUFFIXES", "save_chart"]
+
+SUFFIXES = (".html", ".svg", ".png", ".pdf", ".json")
+_FOLLOW_SCREEN = (
+    "<style>:root { color-scheme: light dark }</style>"  # text and background as the reader's screen has them
+)
+_PIXELS = 2.0  # pixels of a PNG per point, enough for print at column width
+
+
+def save_chart(chart: Any, path: str | PathLike[str]) -> Path:
+    """Write a chart as .html (interactive, one self-contained file), .svg, .png, .pdf or .json (Vega-Lite).
+
+    SVG and HTML have no background and follow the colour of the text around them; PNG and PDF, which cannot, are white.
+    """
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise ArgumentError(f"a chart is saved as {', '.join(SUFFIXES)}, got {path.name!r}")
+    content = _content(themed(chart), suffix)
+    with atomic_write(path) as temporary:
+        temporary.write_bytes(content)
+    return path
+
+
+def _content(specification: dict[str, Any], suffix: str) -> bytes:
+    import vl_convert
+
+    version = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
+    if suffix == ".json":
+        return json.dumps(specification, indent=1).encode()
+    if suffix == ".svg":
+        return _adaptive(vl_convert.vegalite_to_svg(specification, vl_version=version)).encode()
+    if suffix == ".html":
+        page = vl_convert.vegalite_to_html(specification, vl_version=version, bundle=True, renderer="svg")
+        return str(page).replace("<head>", f"<head>{_FOLLOW_SCREEN}", 1).encode()
+    white = specification | {"background": "white"}
+    if suffix == ".png":
+        return bytes(vl_convert.vegalite_to_png(white, vl_version=version, scale=_PIXELS))
+    return bytes(vl_convert.vegalite_to_pdf(white, vl_version=version))
+
+
+def _adaptive(svg: str) -> str:
+    """The SVG with light text where the reader's screen is dark, as inside a page's <img>."""
+    style = "<style>@media (prefers-color-scheme: dark) { .rankbound-figure { color: #e6e6e6 } }</style>"
+    svg = svg.replace('class="marks"', 'class="marks rankbound-figure"', 1)
+    opening = svg.index(">", svg.index("<svg")) + 1
+    return svg[:opening] + style + svg[opening:]

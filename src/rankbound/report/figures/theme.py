@@ -1,0 +1,114 @@
+"""One theme for all figures: colours that colour-blind readers can tell apart, text that takes the page's colour.
+
+Nothing here paints a background, and axes, titles and legends are drawn in ``currentColor``: on a page they follow its
+text colour in light and dark, and alone they are black.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+try:
+    import altair as alt
+except ImportError as error:
+    raise ImportError(
+        f"figures need altair and vl-convert, and {error.name} is missing: pip install 'rankbound[report]'"
+    ) from error
+
+__all__ = ["BETTER", "DIVERGING", "LIMIT", "NEUTRAL", "PALETTE", "SEQUENTIAL", "WORSE", "alt", "theme", "themed"]
+
+# Okabe and Ito's colours without black and yellow, which vanish on dark and on white; then mid-tones for more systems
+PALETTE = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#8C8C8C",
+    "#9467BD",
+    "#A6761D",
+    "#66A61E",
+    "#B5446E",
+    "#3B8EA5",
+    "#C9A227",
+    "#6B7F3A",
+    "#9A8FE0",
+)
+BETTER, WORSE, NEUTRAL = "#0072B2", "#D55E00", "#8C8C8C"
+SEQUENTIAL, DIVERGING = "blues", "blueorange"
+LIMIT = 5000  # rows of data in one chart
+
+_INK = "currentColor"
+_FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', Helvetica, Arial, sans-serif"
+
+
+def theme() -> dict[str, Any]:
+    """The Vega-Lite configuration of every figure."""
+    return {
+        "background": None,
+        "font": _FONT,
+        "padding": 6,
+        "facet": {"spacing": 30},
+        "view": {"stroke": None, "continuousWidth": 320, "continuousHeight": 220},
+        "range": {"category": list(PALETTE), "heatmap": {"scheme": SEQUENTIAL}, "ramp": {"scheme": SEQUENTIAL}},
+        "axis": {
+            "labelColor": _INK,
+            "titleColor": _INK,
+            "domainColor": _INK,
+            "tickColor": _INK,
+            "gridColor": _INK,
+            "gridOpacity": 0.12,
+            "domainOpacity": 0.6,
+            "tickOpacity": 0.6,
+            "labelFontSize": 11,
+            "titleFontSize": 12,
+            "titleFontWeight": "normal",
+            "labelLimit": 220,
+            "labelFlush": False,
+            "titlePadding": 8,
+        },
+        "axisQuantitative": {"tickCount": 5, "labelOverlap": "greedy", "labelSeparation": 4},
+        "axisDiscrete": {"labelOverlap": False},
+        "legend": {
+            "labelColor": _INK,
+            "titleColor": _INK,
+            "labelFontSize": 11,
+            "titleFontSize": 12,
+            "titleFontWeight": "normal",
+            "labelLimit": 260,
+            "titleLimit": 260,
+            "symbolOpacity": 1,
+            "symbolStrokeWidth": 2.5,
+        },
+        "header": {
+            "labelColor": _INK,
+            "titleColor": _INK,
+            "labelFontSize": 12,
+            "titleFontSize": 12,
+            "titleFontWeight": "normal",
+            "labelLimit": 260,
+        },
+        "title": {"color": _INK, "subtitleColor": _INK, "fontSize": 13, "fontWeight": "normal", "anchor": "start"},
+        "text": {"color": _INK, "fontSize": 11},
+        "rule": {"color": _INK},
+        "line": {"strokeWidth": 2},
+        "point": {"size": 36, "filled": True},
+        "bar": {"color": PALETTE[0]},
+    }
+
+
+def themed(chart: Any) -> dict[str, Any]:
+    """The chart as a Vega-Lite specification with the theme, ready to be embedded in a page or converted."""
+    with alt.theme.enable("none"):
+        specification: dict[str, Any] = chart.to_dict()
+    return specification | {"config": _merged(theme(), specification.get("config", {}))}
+
+
+def _merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(base)
+    for key, value in more.items():
+        known = result.get(key)
+        result[key] = _merged(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
+    return result

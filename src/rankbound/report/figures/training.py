@@ -1,0 +1,91 @@
+"""Figures of training: quantities over epochs, learned coefficients, pairs of images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from rankbound.report.figures.panels import colour, grid, highlight, placed, tips
+from rankbound.report.figures.theme import DIVERGING, alt
+
+__all__ = ["approximation_error", "image_pairs", "learned_coefficients", "training_paths"]
+
+
+def training_paths(table: pl.DataFrame) -> Any:
+    """Quantities over epochs, the band from the least to the greatest of folds and seeds.
+
+    Takes `analysis.learning.training_paths`.
+    """
+    return _paths(table, title=None, row="quantity")
+
+
+def approximation_error(table: pl.DataFrame) -> Any:
+    """Mean distance between smooth and true measure over epochs: takes `analysis.learning.training_paths`."""
+    row = "quantity" if table["quantity"].n_unique() > 1 else None
+    return _paths(table, title="approximation error", row=row)
+
+
+def learned_coefficients(table: pl.DataFrame) -> Any:
+    """Learned coefficients as images: takes `analysis.learning.coefficient_images`."""
+    row, column = (int(table[name].max() or 0) + 1 for name in ("row", "column"))  # type: ignore[arg-type]
+    side = 190
+    pixel = (
+        alt.Chart()
+        .mark_rect()
+        .encode(
+            x=alt.X("column:O", axis=None, title="column of the image"),
+            y=alt.Y("row:O", axis=None, title="row of the image"),
+            color=alt.Color(
+                "weight:Q",
+                title="coefficient",
+                scale=alt.Scale(scheme=DIVERGING, domain=[-1, 1]),
+            ),
+            tooltip=tips(model="model *", row="row #", column="column #", weight="coefficient"),
+        )
+    )
+    return grid([pixel], table, column="model", wrap=4, size=(side, round(side * row / column)))
+
+
+def image_pairs(table: pl.DataFrame) -> Any:
+    """Pairs of images in the right and in the wrong order: takes `analysis.learning.image_pairs`."""
+    table = table.with_columns(pl.col("label").round(0).cast(pl.Int64).cast(pl.String).alias("text"))
+    base = alt.Chart().encode(
+        x=alt.X("side:N", axis=None, sort=["left", "right"]),
+        tooltip=tips(side="side *", label="label", score="score"),
+    )
+    picture = base.mark_image(width=62, height=62, baseline="top", aria=False).encode(url="image:N", y=alt.value(0))
+    text = base.mark_text(fontSize=11).encode(text="text:N", y=alt.value(73))
+    return grid([picture, text], table, row="outcome", column="pair", size=(132, 84))
+
+
+def _paths(table: pl.DataFrame, title: str | None, row: str | None) -> Any:
+    chosen, opacity = highlight("system")
+    table = placed(table)
+    x = alt.X("epoch:Q", title="epoch", axis=alt.Axis(tickMinStep=1, tickCount=5))
+    systems = colour(table, "system", "system")
+    band = (
+        alt.Chart()
+        .mark_area(opacity=0.15)
+        .encode(
+            x=x,
+            y=alt.Y("low:Q", title=title, scale=alt.Scale(zero=False)),
+            y2="high:Q",
+            color=systems,
+        )
+    )
+    line = (
+        alt.Chart()
+        .mark_line(strokeWidth=1.6)
+        .encode(
+            x=x,
+            y=alt.Y("mean:Q", title=title, scale=alt.Scale(zero=False)),
+            color=systems,
+            opacity=opacity,
+            tooltip=tips(
+                system="system *", quantity="quantity *", epoch="epoch #", mean="mean", low="least", high="greatest"
+            ),
+        )
+        .add_params(chosen)
+    )
+    return grid([band, line], table, row=row, column="place", size=(230, 150), independent=["y", "x"])

@@ -1,0 +1,283 @@
+"""Figures: every one from tables of a small study, within bounds, offline, in all formats."""
+
+from __future__ import annotations
+
+import json
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import polars as pl
+import pytest
+
+import rankbound as rb
+from rankbound.analysis.learning import image_pairs
+from rankbound.errors import ArgumentError
+from rankbound.report.figures import FIGURES, all_figures, save_chart, themed
+from rankbound.report.figures import training as training_figures
+from rankbound.report.figures.recipes import Tables
+from rankbound.report.figures.theme import LIMIT, PALETTE
+
+MEASURES = ["nDCG", "AP", "nRBP(p=0.95)", "nDCG@1", "nDCG@5", "UL2(nDCG)"]
+
+
+def make_scores(queries=20, losses=("nDCG", "AP"), boundings=("none", "min-max", "distribution")):
+    parts = []
+    for place, (data, variant) in enumerate((("movies", "NSR 1"), ("movies", "NSR 3"), ("pages", ""))):
+        for fold in (0, 1):
+            random = np.random.default_rng(10 * place + fold)
+            relevant = random.integers(1, 30, queries)
+            sizes = relevant * (4 if variant == "NSR 3" else 2)
+            offsets = np.concatenate([[0], np.cumsum(sizes)])
+            query = np.repeat(np.arange(queries), sizes)
+            labels = (np.arange(offsets[-1]) - offsets[query] < relevant[query]).astype(np.int64)
+            for loss in losses:
+                noise = random.normal(0, 1, offsets[-1])
+                for number, bounding in enumerate(boundings):
+                    scores = labels * (1 + number / 5) + noise + random.normal(0, 0.3, offsets[-1])
+                    lists = rb.Lists(labels, offsets, scores=scores, qids=[f"q{i}" for i in range(queries)])
+                    found = rb.evaluate(lists, measures=MEASURES).per_query
+                    names = {"data": data, "variant": variant, "system": f"{loss} · {bounding}", "loss": loss}
+                    parts.append(
+                        found.select("qid", *MEASURES).with_columns(
+                            *(pl.lit(value).alias(key) for key, value in names.items()),
+                            pl.lit(bounding).alias("bounding"),
+                            pl.lit(fold).alias("fold"),
+                            pl.lit(0).alias("seed"),
+                            pl.Series("items", sizes),
+                            pl.Series("relevant", relevant),
+                        )
+                    )
+    return pl.concat(parts)
+
+
+def make_history():
+    epochs = np.arange(1, 3001)
+    parts = [
+        pl.DataFrame({"epoch": epochs, "value": np.exp(-epochs / 900) + fold / 10}).with_columns(
+            pl.lit(quantity).alias("quantity"), pl.lit(system).alias("system"), pl.lit(fold).alias("fold")
+        )
+        for quantity in ("loss", "validation nDCG", "approximation error")
+        for system in ("nDCG · none", "nDCG · min-max")
+        for fold in (0, 1)
+    ]
+    pixels = [f"coefficient {row},{column}" for row in range(20) for column in range(20)]
+    last = pl.DataFrame({"quantity": pixels, "value": np.random.default_rng(0).normal(0, 1, 400)}).with_columns(
+        pl.lit(1).alias("epoch"), pl.lit("linear").alias("system"), pl.lit(0).alias("fold")
+    )
+    fixed = {"data": "movies", "variant": "", "seed": 0}
+    table = pl.concat([*parts, last], how="diagonal_relaxed")
+    return table.with_columns(*(pl.lit(value).alias(key) for key, value in fixed.items()))
+
+
+def make_results():
+    return pl.DataFrame(
+        {
+            "data": ["movies", "movies", "pages"],
+            "loss": ["nDCG", "AP", "nDCG"],
+            "measure": ["nDCG", "nDCG", "nDCG"],
+            "published": [0.96, None, 0.79],
+            "ours": [0.95, 0.94, 0.78],
+            "difference": [-0.01, None, -0.01],
+            "ci_low": [0.94, 0.93, 0.76],
+            "ci_high": [0.96, 0.95, 0.80],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def outcomes():
+    return all_figures(make_scores(), make_results(), make_history())
+
+
+@pytest.fixture(scope="module")
+def specifications(outcomes):
+    return {name: themed(outcome.chart) for name, outcome in outcomes.items() if outcome.chart is not None}
+
+
+def test_every_figure_is_drawn_from_a_study_with_losses_and_histories(outcomes):
+    assert {name: outcome.reason for name, outcome in outcomes.items() if outcome.chart is None} == {}
+    for figure in FIGURES:
+        assert any(name == figure or name.startswith(f"{figure}-") for name in outcomes)
+    assert "gain-by-activity-ndcg" in outcomes
+    assert "gain-by-activity-ap" in outcomes
+    assert all(re.fullmatch(r"[a-z0-9.-]+", name) for name in outcomes)
+    assert all(outcome.title and outcome.caption for outcome in outcomes.values())
+
+
+def test_no_figure_holds_more_rows_than_the_limit(specifications):
+    for name, specification in specifications.items():
+        rows = sum(len(rows) for rows in specification["datasets"].values())
+        assert 0 < rows <= LIMIT, name
+
+
+def encodings(part):
+    """Every encoding in a specification, however deep."""
+    if isinstance(part, dict):
+        if "encoding" in part:
+            yield part
+        for value in part.values():
+            yield from encodings(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from encodings(value)
+
+
+def test_every_figure_has_titled_axes_and_tooltips(specifications):
+    for name, specification in specifications.items():
+        found = list(encodings({key: value for key, value in specification.items() if key != "datasets"}))
+        assert any("tooltip" in each["encoding"] for each in found), name
+        for axis in ("x", "y"):
+            titled = [each["encoding"][axis] for each in found if axis in each["encoding"]]
+            assert any("title" in each or each.get("axis", 1) is None for each in titled), (name, axis)
+
+
+def test_text_follows_the_page_and_nothing_paints_a_background(specifications):
+    for specification in specifications.values():
+        config = specification["config"]
+        assert config["background"] is None
+        assert {config[part]["labelColor"] for part in ("axis", "legend", "header")} == {"currentColor"}
+
+
+def luminance(colour):
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
+
+
+def test_colours_can_be_seen_on_white_and_on_dark():
+    """Contrast as WCAG defines it; 2 is what the palest of Okabe and Ito's colours has on white."""
+    for colour in PALETTE:
+        on_white = 1.05 / (luminance(colour) + 0.05)
+        on_dark = (luminance(colour) + 0.05) / (luminance("#16181d") + 0.05)
+        assert on_white > 2, colour
+        assert on_dark > 3, colour
+
+
+def test_the_first_colours_differ_for_the_colour_blind():
+    """Distance in the plane that deuteranopes see (Viénot 1999), among the six colours of Okabe and Ito."""
+    matrix = np.array([[0.29275, 0.70725, 0.0], [0.29275, 0.70725, 0.0], [-0.02234, 0.02234, 1.0]])
+    seen = np.array([[int(c[i : i + 2], 16) / 255 for i in (1, 3, 5)] for c in PALETTE[:6]]) ** 2.2 @ matrix.T
+    gaps = np.linalg.norm(seen[:, None] - seen[None], axis=2)[np.triu_indices(6, 1)]
+    assert gaps.min() > 0.08
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def chart(outcomes):
+    return outcomes["lower-bounds"].chart
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_every_figure_becomes_an_svg(outcomes, tmp_path, figure):
+    outcome = next(each for name, each in outcomes.items() if name.startswith(figure))
+    root = ElementTree.parse(save_chart(outcome.chart, tmp_path / "figure.svg")).getroot()
+    assert sum(each.tag.endswith("path") for each in root.iter()) > 10
+
+
+def test_html_holds_everything_it_needs(chart, tmp_path):
+    page = save_chart(chart, tmp_path / "chart.html").read_text()
+    assert not re.search(r"<(script|link|img)[^>]*\b(src|href)=[\"']?(https?:)?//", page)
+    assert "vegaEmbed" in page
+    assert "color-scheme: light dark" in page
+
+
+@pytest.mark.parametrize(("suffix", "start"), [(".png", b"\x89PNG"), (".pdf", b"%PDF"), (".svg", b"<svg")])
+def test_pictures_are_what_their_names_say(chart, tmp_path, suffix, start):
+    assert save_chart(chart, tmp_path / f"chart{suffix}").read_bytes().startswith(start)
+
+
+def test_json_is_the_themed_specification(chart, tmp_path):
+    assert json.loads(save_chart(chart, tmp_path / "chart.json").read_text()) == json.loads(json.dumps(themed(chart)))
+
+
+def test_unknown_suffixes_are_refused_and_nothing_is_written(chart, tmp_path):
+    with pytest.raises(ArgumentError, match=r"\.html, \.svg, \.png, \.pdf, \.json, got 'chart\.gif'"):
+        save_chart(chart, tmp_path / "chart.gif")
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---- tables that do not allow every figure ---------------------------------------------------------------------------
+
+
+def reasons(*tables):
+    return {name: outcome.reason for name, outcome in all_figures(*tables).items() if outcome.chart is None}
+
+
+def test_tables_that_are_missing_are_named():
+    found = reasons(pl.DataFrame())
+    assert found["query-map"] == "there is no score per query"
+    assert found["training-paths"] == "there is no history of training"
+    assert "lower-bounds" not in found  # needs no data
+
+
+def test_results_without_published_numbers_are_not_drawn_beside_them():
+    bare = make_results().with_columns(pl.lit(None, dtype=pl.Float64).alias("published"))
+    assert reasons(pl.DataFrame(), bare)["published-and-ours"] == "no result has a published counterpart"
+    lacking = reasons(pl.DataFrame(), bare.drop("ours"))["published-and-ours"]
+    assert lacking.endswith("missing: ours")
+
+
+def test_points_carry_what_a_page_filters_by(outcomes):
+    for name in ("instance-scatter-ndcg", "gain-by-activity-ndcg"):
+        (rows,) = (each for each in themed(outcomes[name].chart)["datasets"].values() if len(each) > 2)
+        assert {"data", "variant", "type", "qid"} <= set(rows[0])
+        assert "ideal" in {row["type"] for row in rows}
+
+
+def test_a_single_system_leaves_figures_of_one_system():
+    table = make_scores(losses=("nDCG",), boundings=("none",))
+    found = reasons(table)
+    assert {"expected-histogram", "query-map", "system-means"}.isdisjoint(found)
+    for name in ("instance-scatter", "gain-by-activity", "best-counts", "marginal-means", "meta-evaluation"):
+        assert "at least 2 systems" in found[name]
+
+
+def test_one_query_is_enough_for_points_and_too_few_for_spread():
+    table = make_scores().filter(pl.col("qid") == "q0", pl.col("fold") == 0)
+    found = reasons(table)
+    assert "instance-scatter-ndcg" not in found
+    assert "swap-rates" not in found  # three data sets can be compared
+
+
+def test_equal_scores_are_drawn_or_refused_with_a_reason():
+    table = make_scores().with_columns(pl.lit(0.5).alias(name) for name in MEASURES)
+    found = reasons(table)
+    assert "all equal" in found["marginal-means"]
+    assert "instance-scatter-ndcg" not in found
+
+
+def test_systems_without_common_queries_say_so():
+    table = make_scores(losses=("nDCG",)).with_columns(pl.concat_str("system", "qid").alias("qid"))
+    found = reasons(table)
+    for name in ("instance-scatter", "meta-evaluation", "asl-curves"):
+        assert "no query in common" in found[name]
+
+
+def test_many_queries_and_systems_stay_within_the_limit():
+    random = np.random.default_rng(0)
+    queries, systems = 1500, 8
+    fixed = {"data": "d", "variant": "", "fold": 0, "seed": 0, "items": 30}
+    table = pl.DataFrame(
+        {
+            "system": np.repeat([f"s{i}" for i in range(systems)], queries),
+            "qid": np.tile([f"q{i}" for i in range(queries)], systems),
+            "relevant": np.tile(random.integers(1, 29, queries), systems),
+            "nDCG": random.random(queries * systems),
+        }
+    ).with_columns(*(pl.lit(value).alias(key) for key, value in fixed.items()))
+    for name in ("instance-scatter", "gain-by-activity", "score-distributions", "query-map"):
+        (chart,) = FIGURES[name].draw(Tables(table)).values()
+        rows = sum(len(rows) for rows in themed(chart)["datasets"].values())
+        assert 500 < rows <= LIMIT
+
+
+def test_pairs_of_images_are_pictures_in_the_svg(tmp_path):
+    random = np.random.default_rng(1)
+    table = image_pairs(
+        random.integers(0, 256, (8, 2, 12, 12)), random.integers(2, 80, (8, 2)), random.random((8, 2)), count=3
+    )
+    svg = save_chart(training_figures.image_pairs(table), tmp_path / "pairs.svg").read_text()
+    assert svg.count("data:image/png;base64,") == len(table)
