@@ -1,11 +1,13 @@
 """Every example in the README and the docs runs, and prints what the page says.
 
-To refresh the printed output after a change: `python tests/test_readme.py`, then read the diff.
+To refresh the printed output after a change: `python tests/test_readme.py [PAGE...]`, then read the diff. A block that
+needs a package which may be absent has `<!-- needs: PACKAGE -->` on the line above it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 import os
 import re
@@ -18,7 +20,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"```(console|python)\n(.*?)```", re.DOTALL)
+BLOCK = re.compile(r"(?:(<!-- needs: (\w+) -->\n))?```(console|python)\n(.*?)```", re.DOTALL)
 
 
 def run_page(text: str, folder: Path) -> str:
@@ -44,7 +46,9 @@ def run_page(text: str, folder: Path) -> str:
         return "\n".join(line.rstrip() for line in lines)
 
     def fresh(match: re.Match[str]) -> str:
-        kind, block = match.groups()
+        comment, needs, kind, block = match.groups(default="")
+        if needs and importlib.util.find_spec(needs) is None:
+            return match.group()
         if kind == "console":
             body = console(block)
         elif ">>> " in block:
@@ -53,7 +57,7 @@ def run_page(text: str, folder: Path) -> str:
             with contextlib.redirect_stdout(io.StringIO()):
                 exec(compile(block, "<page>", "exec"), names)
             return match.group()
-        return f"```{kind}\n{body}\n```"
+        return f"{comment}```{kind}\n{body}\n```"
 
     return BLOCK.sub(fresh, text)
 
@@ -65,7 +69,13 @@ def test_examples_print_what_the_page_says(page, tmp_path, monkeypatch):
     assert run_page(text, tmp_path) == text
 
 
+def test_every_block_of_code_is_seen():
+    for page in PAGES:
+        fences = re.findall(r"^```(?:python|console).*", page.read_text(), re.MULTILINE)
+        assert len(fences) == len(BLOCK.findall(page.read_text())), page
+
+
 if __name__ == "__main__":
-    for changed in PAGES:
+    for changed in [Path(name).resolve() for name in sys.argv[1:]] or PAGES:
         with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):
             changed.write_text(run_page(changed.read_text(), Path(scratch)))

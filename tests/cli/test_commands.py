@@ -1,8 +1,7 @@
-"""compare, bounds, weights and demo; help, version, and the way out."""
+"""compare, bounds and weights; help, version, and the way out."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -16,7 +15,6 @@ import pytest
 from rankbound.cli import main
 from rankbound.cli.commands import COMMANDS
 from rankbound.difficulty import difficulty_weights
-from rankbound.evaluation import evaluate
 
 SINGLE_COMMANDS = [name for name in COMMANDS if name != "data"]
 
@@ -110,36 +108,6 @@ def test_weights_per_row_need_the_order_of_the_file(cli, labelled):
 def test_weights_from_standard_input(shell, labelled):
     answer = shell("weights", "-", "--format", "letor", "--json", stdin=LETOR.encode())
     assert answer.json["weights"] == pytest.approx(EXPECTED.tolist())
-
-
-# ---- demo ------------------------------------------------------------------------------------------------------------
-
-
-def test_demo_shows_what_the_files_hold(cli, tmp_path):
-    start = time.perf_counter()
-    answer = cli("demo", "-o", tmp_path / "new")
-    assert time.perf_counter() - start < 10
-    assert answer.code == 0, answer.err
-    assert "What one sees" in answer.out
-    names = {"qrels.txt", "steady.run.txt", "flattered.run.txt", "per_query.csv", "summary.json"}
-    assert {file.name for file in (tmp_path / "new").iterdir()} == names
-    summary = json.loads((tmp_path / "new" / "summary.json").read_text())
-    for ranker, mean in summary["mean"].items():
-        found = evaluate(tmp_path / "new" / "qrels.txt", tmp_path / "new" / f"{ranker}.run.txt", list(mean)).mean()
-        assert found == pytest.approx(mean, abs=1e-9)
-    # the point of it: plain values are near each other, bounded ones are not
-    steady, weak = summary["mean"]["steady"], summary["mean"]["flattered"]
-    assert weak["nDCG@10"] > 0.8 * steady["nDCG@10"]
-    assert weak["UL2(nDCG@10)"] < 0.4 * steady["UL2(nDCG@10)"]
-    assert summary["random_order"]["UL2(nDCG@10)"] == pytest.approx(0, abs=1e-9)
-    kept = pl.read_csv(tmp_path / "new" / "per_query.csv")
-    assert kept["run"].unique().sort().to_list() == ["flattered", "steady"]
-
-
-def test_demo_json_is_its_summary(cli, tmp_path):
-    answer = cli("demo", "-o", tmp_path, "--queries", 20, "--seed", 3, "--json").json
-    assert answer == json.loads((tmp_path / "summary.json").read_text())
-    assert answer["queries"] == 20
 
 
 # ---- help, version, and the way out ----------------------------------------------------------------------------------

@@ -39,6 +39,8 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         "train": Command("rankbound.cli.train", "train", "Fit a ranker, with any loss and bounding, and save it."),
         "rank": Command("rankbound.cli.rank", "rank", "Scores of a saved ranker, as a TREC run or a table."),
         "data": Command("rankbound.cli.data", "app", "Data sets: list, get, describe, verify."),
+        "reproduce": Command("rankbound.cli.reproduce", "reproduce", "Studies of papers: their numbers beside ours."),
+        "report": Command("rankbound.cli.report", "report", "One page: words, tables, figures, every query."),
         "demo": Command("rankbound.cli.demo", "demo", "Two rankers on generated data: what difficulty shows."),
     }
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rankbound.cli import options, output
+from rankbound.cli.report import check_page_path
 from rankbound.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ def compare(
     resamples: Annotated[int, typer.Option(metavar="N", help="Draws of bootstrap and randomisation.")] = 10_000,
     seed: Annotated[int, typer.Option(metavar="N", help="Of these draws.")] = 0,
     per_query: options.PerQuery = None,
+    page: Annotated[str | None, typer.Option(metavar="FILE", help="Write a page with figures, an .html file.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Compare runs on the queries that all of them have.
@@ -45,19 +48,22 @@ def compare(
       rankbound compare qrels.txt baseline.txt new.txt -m nDCG@10 -m "UL2(nDCG@10)"
     """
     from rankbound.analysis.comparison import compare as compare_runs
+    from rankbound.evaluation import to_frame
     from rankbound.measures.names import parse_measure
 
     options.check_inputs(qrels, *runs)
     output.check_table_path(per_query)
+    check_page_path(page)
     if seed < 0:
         raise ArgumentError(f"--seed must not be negative, got {seed}")
     names = measures or list(options.DEFAULT_MEASURES)
     for name in names:
         parse_measure(name)  # a slip in a name is told before large files are read
     with output.working("comparing ..."):
+        judged, returned = to_frame(qrels, "label"), [to_frame(run, "score") for run in runs]
         comparison = compare_runs(
-            *runs,
-            qrels=qrels,
+            *returned,
+            qrels=judged,
             measures=names,
             names=runs,
             baseline=None if all_pairs else 0,
@@ -72,10 +78,26 @@ def compare(
         )
     if per_query is not None:
         output.write_table(comparison.per_query, per_query)
+    if page is not None:
+        from rankbound.report.page import write_page
+        from rankbound.report.run_scores import candidate_counts, run_names, score_table
+
+        shared, names = comparison.shared, run_names(runs)
+        with output.working("writing the page ..."):
+            counts = candidate_counts(judged, returned, shared.query_ids, judged_only=judged_only, depth=depth)
+            write_page(
+                page,
+                scores=score_table(shared, names, counts, Path(qrels).name),
+                title="Comparison of runs",
+                about={"Judgements": qrels, "Runs": ", ".join(runs)},
+                baseline=None if all_pairs else names[0],
+            )
     if as_json:
-        output.print_json(comparison.to_dict())
-    else:
-        print_comparison(comparison)
+        output.print_json(comparison.to_dict() | ({} if page is None else {"page": page}))
+        return
+    print_comparison(comparison)
+    if page is not None:
+        output.print_note(f"Page: {page}")
 
 
 def print_comparison(comparison: Comparison) -> None:

@@ -1,0 +1,185 @@
+"""rankbound report: one page with words, tables, figures and every query, from a store or from runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from rankbound.cli import options, output
+from rankbound.errors import ArgumentError, DataError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from rankbound.experiments.store import Store
+
+__all__ = ["check_page_path", "report"]
+
+
+def report(
+    inputs: Annotated[
+        list[str],
+        typer.Argument(metavar="STORE | QRELS RUN...", help="A folder of results, or judgements and one or more runs."),
+    ],
+    page: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="The page, an .html file.")],
+    measures: options.Measures = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="System to compare the others with.  [default: the best of each data set]"),
+    ] = None,
+    study: Annotated[str | None, typer.Option(metavar="NAME", help="One study of the store; all if not given.")] = None,
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="Of the page.")] = None,
+    figures: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Write every figure there too, as .svg and .html.")
+    ] = None,
+    tables: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Write the tables there too, as .md, .csv and .tex.")
+    ] = None,
+    ties: options.Ties = options.TiesPolicy.average,
+    empty: options.Empty = options.EmptyPolicy.skip,
+    missing: options.Missing = options.MissingPolicy.ignore,
+    judged_only: options.JudgedOnly = False,
+    depth: options.Depth = None,
+    as_json: options.Json = False,
+) -> None:
+    """Write one self-contained page: what was found in words, tables, figures, and a list of all queries.
+
+    From a folder that reproduce has filled, or from judgements and runs. Nothing on the page is fetched from elsewhere.
+
+    \b
+    Examples:
+      rankbound report results/ -o report.html --figures figures/
+      rankbound report qrels.txt bm25.txt dense.txt -m nDCG@10 -o report.html --tables tables/
+    """
+    check_page_path(page)
+    for folder in (figures, tables):
+        if folder is not None and Path(folder).exists() and not Path(folder).is_dir():
+            raise ArgumentError(f"{folder}: is a file, expected a folder")
+    with output.working("reading ..."):
+        if len(inputs) == 1:
+            found = _from_store(inputs[0], study, measures)
+        else:
+            found = _from_runs(
+                inputs, measures or list(options.DEFAULT_MEASURES), ties=ties.value, empty=empty.value,
+                missing=missing.value, judged_only=judged_only, depth=depth,
+            )  # fmt: skip
+    with output.working("writing the page ..."):
+        written = _write(found, page, title or found.title, baseline, figures, tables)
+    if as_json:
+        output.print_json(written)
+        return
+    output.print_note("\n".join([written["headline"], *written["findings"], *written["cautions"]]))
+    for name, reason in written["not_drawn"].items():
+        output.print_note(f"Not drawn: {name}: {reason}")
+    for kind, folder in (("figures", figures), ("tables", tables)):
+        if folder is not None:
+            output.print_note(f"{len(written[kind])} files of {kind} in {folder}")
+    output.print_note(f"Page: {page}")
+
+
+def check_page_path(path: str | None) -> None:
+    """Refuse a page that cannot be written before any work is done for it."""
+    if path is None:
+        return
+    if Path(path).suffix.lower() not in (".html", ".htm"):
+        raise ArgumentError(f"{path}: a page is an .html file; choose this ending")
+    if Path(path).is_dir():
+        raise ArgumentError(f"{path}: is a folder, expected a file name")
+
+
+class _Found(NamedTuple):
+    """What a page is made from."""
+
+    title: str
+    about: dict[str, str]
+    scores: pl.DataFrame
+    results: pl.DataFrame | None = None
+    history: pl.DataFrame | None = None
+
+
+def _from_store(folder: str, study: str | None, measures: list[str] | None) -> _Found:
+    import polars as pl
+
+    from rankbound.experiments import open_store
+
+    if not Path(folder).is_dir():
+        raise ArgumentError(f"{folder}: is no folder of results; with a file of judgements, name one or more runs too")
+    with open_store(folder) as store:
+        names = [study] if study is not None else store.studies()
+        scores, history = store.score_table(study), store.history_table(study)
+        tables = [store.results(name, _published(store, name)).drop_nulls("ours") for name in names if len(scores)]
+    if scores.is_empty():
+        raise DataError(f"{folder}: has no finished trial yet; rankbound reproduce runs them")
+    if measures:
+        scores = _only(scores, measures)
+    results = pl.concat(tables, how="diagonal_relaxed")
+    return _Found(", ".join(names), {"Results from": folder}, scores, results, history)
+
+
+def _published(store: Store, study: str) -> pl.DataFrame | None:
+    """The numbers that a study is compared with; None for a study whose file is not known here."""
+    from rankbound.experiments.results import read_published
+    from rankbound.experiments.spec import load_study
+
+    try:
+        path = load_study(study.removesuffix("-quick")).published_path
+    except ArgumentError:
+        return None
+    return read_published(path, {key for one in store.placed(study) for key in one.setting})
+
+
+def _only(scores: pl.DataFrame, measures: list[str]) -> pl.DataFrame:
+    """The table with these measures alone, in this order."""
+    from rankbound.analysis.score_tables import measures_of
+
+    known = measures_of(scores)
+    unknown = [name for name in measures if name not in known]
+    if unknown:
+        raise ArgumentError(f"the results have no {', '.join(unknown)}; they have {', '.join(known)}")
+    return scores.select(*(name for name in scores.columns if name not in known), *measures)
+
+
+def _from_runs(paths: list[str], measures: list[str], **policy: Any) -> _Found:
+    from rankbound.analysis.runs import share_runs
+    from rankbound.evaluation import to_frame
+    from rankbound.measures.names import parse_measure
+    from rankbound.report.run_scores import candidate_counts, run_names, score_table
+
+    options.check_inputs(*paths)
+    for name in measures:
+        parse_measure(name)  # a slip in a name is told before large files are read
+    qrels, *runs = (to_frame(path, "label" if place == 0 else "score") for place, path in enumerate(paths))
+    shared = share_runs(qrels, runs, measures, **policy)
+    counts = candidate_counts(qrels, runs, shared.query_ids, judged_only=policy["judged_only"], depth=policy["depth"])
+    names = run_names(paths[1:])
+    about = {"Judgements": paths[0], "Runs": ", ".join(paths[1:])}
+    about |= {
+        name.capitalize().replace("_", " "): str(value) for name, value in policy.items() if value not in (None, False)
+    }
+    if shared.left_out:
+        about["Left out"] = f"{shared.left_out} queries that a run lacks"
+    title = "Comparison of runs" if len(names) > 1 else names[0]
+    return _Found(title, about, score_table(shared, names, counts, Path(paths[0]).name))
+
+
+def _write(
+    found: _Found, page: str, title: str, baseline: str | None, figures: str | None, tables: str | None
+) -> dict[str, Any]:
+    from rankbound.report.figure_files import write_figures
+    from rankbound.report.page import draw_figures, make_report, write_report
+    from rankbound.report.tables import write_tables
+
+    report = make_report(found.scores, found.results, baseline=baseline)
+    drawn = draw_figures(found.scores, found.results, found.history, required=figures is not None)
+    write_report(page, report, figures=drawn, title=title, about=found.about)
+    return {
+        "page": page,
+        "headline": report.findings.headline,
+        "findings": list(report.findings.sentences),
+        "cautions": list(report.findings.cautions),
+        "figures": [str(file) for file in write_figures(drawn, figures)] if figures else [],
+        "not_drawn": {outcome.title: outcome.reason for outcome in drawn.values() if outcome.chart is None},
+        "tables": [str(file) for file in write_tables(report.tables, tables)] if tables else [],
+    }

@@ -1,0 +1,308 @@
+"""What the trials of a study say: the chosen one of each grid, means with intervals, beside published numbers.
+
+A value of ours is the mean over folds and seeds of the mean over queries that are not empty for the measure. Its 95 %
+interval is that of a mean over queries (users), which are drawn independently and may occur in several folds: each
+contributes all its deviations together. Of pairs of faces, persons are what is drawn, and a pair belongs to two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from rankbound.errors import DataError
+from rankbound.experiments.spec import PAIRWISE_ACCURACY
+from rankbound.experiments.store import Placed, Store
+
+__all__ = [
+    "Estimate",
+    "chosen",
+    "estimate",
+    "history_table",
+    "published_number",
+    "read_published",
+    "results_table",
+    "score_table",
+]
+
+_NORMAL = 1.959963984540054
+_FACTS = ("qid", "items", "relevant")
+_SETTING = ("table", "data", "model", "loss", "bounding", "nsr", "test_nsr")
+
+Part = tuple[int, int]  # fold, seed
+
+
+# ---- choice ----------------------------------------------------------------------------------------------------------
+
+
+def chosen(placed: Iterable[Placed], facts: Mapping[str, Mapping[str, Any]], measure: str) -> dict[Part, Placed]:
+    """The trial of each fold and seed among the grid points of one setting, by the setting's rule.
+
+    ``facts`` are those of the trials that are done; the others cannot be chosen.
+    """
+    best: dict[Part, tuple[float, Placed]] = {}
+    for one in placed:
+        if one.id not in facts:
+            continue
+        known = facts[one.id]
+        value = known["mean"][measure] if one.rule.choose == "each" else known.get("eval_score", 0.0)
+        worth = -math.inf if value is None else float(value)
+        part = (one.fold, one.seed)
+        if part not in best or worth > best[part][0]:
+            best[part] = (worth, one)
+    return {part: one for part, (_, one) in sorted(best.items())}
+
+
+def _by_setting(placed: Iterable[Placed]) -> dict[tuple[tuple[str, str], ...], list[Placed]]:
+    grouped: dict[tuple[tuple[str, str], ...], list[Placed]] = {}
+    for one in placed:
+        grouped.setdefault(tuple(one.setting.items()), []).append(one)
+    return grouped
+
+
+# ---- estimates -------------------------------------------------------------------------------------------------------
+
+
+class Estimate(NamedTuple):
+    """A mean with its standard error."""
+
+    mean: float
+    error: float
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval."""
+        return self.mean - _NORMAL * self.error, self.mean + _NORMAL * self.error
+
+    @property
+    def p_value(self) -> float:
+        """Of "the mean is 0", two-sided."""
+        return 1.0 if self.error == 0 else math.erfc(abs(self.mean) / self.error / math.sqrt(2))
+
+
+def estimate(parts: Sequence[tuple[Any, Any]], *, pairs: bool = False) -> Estimate:
+    """Mean over parts (folds, seeds) of the mean over queries, with an error that knows equal queries again.
+
+    >>> one = estimate([(["a", "b", "c", "d"], [0.0, 1.0, 1.0, 0.0])])
+    >>> round(one.mean, 3), round(one.error, 3)  # the standard deviation over the root of 4
+    (0.5, 0.289)
+    """
+    filled = [(names, np.asarray(values, dtype=np.float64)) for names, values in parts if len(names)]
+    if not filled:
+        return Estimate(math.nan, math.nan)
+    mean = float(np.mean([values.mean() for _, values in filled]))
+    away = np.concatenate([(values - values.mean()) / (len(values) * len(filled)) for _, values in filled])
+    names = np.concatenate([np.asarray(one, dtype=np.str_) for one, _ in filled])
+    if pairs:
+        first, second = np.array([name.split("|") for name in names.tolist()]).T
+        together = _sums(np.concatenate((first, second)), np.concatenate((away, away)))
+        squares = float((together**2).sum() - (_sums(names, away) ** 2).sum())  # a pair is in both of its persons' sums
+    else:
+        together = _sums(names, away)
+        squares = float((together**2).sum())
+    count = len(together)
+    return Estimate(mean, math.sqrt(max(squares, 0.0) * count / (count - 1)) if count > 1 else math.nan)
+
+
+def _sums(names: Any, values: Any) -> Any:
+    _, code = np.unique(names, return_inverse=True)
+    return np.bincount(code, weights=values)
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def results_table(store: Store, placed: Sequence[Placed], published: pl.DataFrame | None = None) -> pl.DataFrame:
+    """A row per setting x measure: published, ours, difference, interval, and the test against another setting."""
+    facts, failures, reader = store.facts(), store.failures(), _Reader(store)
+    grouped = _by_setting(placed)
+    columns = [*_SETTING, *dict.fromkeys(name for key in grouped for name, _ in key if name not in _SETTING)]
+    rows = []
+    for setting, group in grouped.items():
+        rule = group[0].rule
+        wanted = {(one.fold, one.seed) for one in group}
+        for measure in rule.report:
+            picked = chosen(group, facts, measure)
+            ours = _estimate(reader, picked, measure)
+            low, high = ours.interval
+            row: dict[str, Any] = {name: dict(setting).get(name, "") for name in columns}
+            value = (
+                None
+                if published is None
+                else published_number(published, dict(setting), measure, {f for f, _ in picked})
+            )
+            row |= {"measure": measure, "published": value, "ours": ours.mean}
+            row |= {"difference": None if value is None else ours.mean - value, "ci_low": low, "ci_high": high}
+            row |= _versus(reader, grouped, setting, picked, facts, measure)
+            row |= {
+                "selection": rule.selection,
+                "chosen": _points(picked),
+                "note": _note(group, picked, wanted, failures, _remark(published, dict(setting), measure)),
+            }
+            rows.append(row)
+    numbers = ("published", "ours", "difference", "ci_low", "ci_high", "versus_difference", "versus_low", "versus_high",
+               "p_value")  # fmt: skip
+    names = list(rows[0]) if rows else []
+    schema = {name: pl.Float64 if name in numbers else pl.String for name in names}
+    table = pl.DataFrame(rows, schema=schema).with_columns(pl.col(pl.Float64).fill_nan(None))
+    return table.select(name for name in table.columns if name in ("measure", *numbers) or (table[name] != "").any())
+
+
+def score_table(store: Store, placed: Sequence[Placed]) -> pl.DataFrame:
+    """A row per chosen trial x query: data, variant, system, fold, seed, qid, items, relevant, settings, measures."""
+    facts, reader = store.facts(), _Reader(store)
+    frames = []
+    for setting, group in _by_setting(placed).items():
+        measures = list(next((facts[one.id]["mean"] for one in group if one.id in facts), {}))
+        picked = {measure: chosen(group, facts, measure) for measure in measures}
+        for part, one in picked[measures[0]].items() if measures else ():
+            # with choose = "each" the measures of one row come from several trials of the same fold, in one order
+            values = [reader.scores(picked[measure][part].id)[measure] for measure in measures]
+            labels = _labels(one) + [
+                pl.lit(value).alias(name) for name, value in setting if name not in ("data", "table") and value
+            ]
+            frames.append(
+                reader.scores(one.id).select(*_FACTS).with_columns(values).select(*labels, *_FACTS, *measures)
+            )
+    return pl.concat(frames, how="diagonal") if frames else pl.DataFrame()
+
+
+def history_table(store: Store, placed: Sequence[Placed]) -> pl.DataFrame:
+    """A row per chosen trial x epoch x quantity."""
+    facts = store.facts()
+    frames = []
+    for group in _by_setting(placed).values():
+        picked = chosen(group, facts, group[0].rule.select_by)
+        frames += [store.history(one.id).select(*_labels(one), "epoch", "quantity", "value") for one in picked.values()]
+    return pl.concat(frames) if frames else pl.DataFrame()
+
+
+def _labels(one: Placed) -> list[pl.Expr]:
+    words = {"data": one.setting["data"], "variant": one.variant, "system": one.system}
+    numbers = {"fold": one.fold, "seed": one.seed}
+    labels = [pl.lit(value).alias(name) for name, value in words.items()]
+    return labels + [pl.lit(value, dtype=pl.Int64).alias(name) for name, value in numbers.items()]
+
+
+class _Reader:
+    """Scores of trials, each file read once."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._known = store, dict[str, pl.DataFrame]()
+
+    def scores(self, trial: str) -> pl.DataFrame:
+        if trial not in self._known:
+            self._known[trial] = self._store.scores(trial)
+        return self._known[trial]
+
+    def values(self, trial: str, measure: str) -> pl.DataFrame:
+        return self.scores(trial).select("qid", pl.col(measure).alias("value")).drop_nulls()
+
+
+def _estimate(reader: _Reader, picked: Mapping[Part, Placed], measure: str) -> Estimate:
+    frames = [reader.values(one.id, measure) for one in picked.values()]
+    return _of_frames(frames, measure)
+
+
+def _of_frames(frames: Sequence[pl.DataFrame], measure: str) -> Estimate:
+    parts = [(frame["qid"].to_numpy(), frame["value"].to_numpy()) for frame in frames]
+    return estimate(parts, pairs=measure == PAIRWISE_ACCURACY)
+
+
+def _versus(
+    reader: _Reader, grouped: Mapping[Any, list[Placed]], setting: tuple[tuple[str, str], ...],
+    picked: Mapping[Part, Placed], facts: Mapping[str, Any], measure: str,
+) -> dict[str, Any]:  # fmt: skip
+    """The mean paired difference from the setting that this one is tested against, with interval and p-value."""
+    empty: dict[str, Any] = {"versus": "", "versus_difference": None, "versus_low": None, "versus_high": None}
+    empty["p_value"] = None
+    rule = grouped[setting][0].rule
+    asked = tuple((name, dict(rule.versus).get(name, value)) for name, value in setting)
+    if not rule.versus or asked == setting or asked not in grouped:
+        return empty
+    others = chosen(grouped[asked], facts, measure)
+    frames = [
+        reader.values(one.id, measure)
+        .join(reader.values(others[part].id, measure), on="qid", maintain_order="left")
+        .select("qid", (pl.col("value") - pl.col("value_right")).alias("value"))
+        for part, one in picked.items()
+        if part in others
+    ]
+    if not frames:
+        return empty
+    ahead = _of_frames(frames, measure)
+    low, high = ahead.interval
+    return {"versus": grouped[asked][0].system, "versus_difference": ahead.mean, "versus_low": low, "versus_high": high,
+            "p_value": ahead.p_value}  # fmt: skip
+
+
+def _points(picked: Mapping[Part, Placed]) -> str:
+    """Which grid points were chosen, how often."""
+    counted = Counter(" ".join(f"{k.split('.')[-1]}={v}" for k, v in one.point.items()) for one in picked.values())
+    return "; ".join(
+        f"{point} x{count}" if len(picked) > 1 else point for point, count in counted.most_common() if point
+    )
+
+
+def _note(
+    group: list[Placed], picked: Mapping[Part, Any], wanted: set[Part], failures: Mapping[str, str], remark: str
+) -> str:
+    notes = [remark] if remark else []
+    if len(picked) < len(wanted):
+        notes.append(f"{len(picked)} of {len(wanted)} folds and seeds are done")
+    failed = [one.id for one in group if one.id in failures]
+    if failed:
+        notes.append(f"{len(failed)} of {len(group)} trials failed, the first: {failures[failed[0]].splitlines()[0]}")
+    return "; ".join(notes)
+
+
+# ---- published numbers -----------------------------------------------------------------------------------------------
+
+
+def read_published(path: Path, settings: Iterable[str]) -> pl.DataFrame | None:
+    """The numbers to compare with: columns of settings (an empty cell fits all), fold if any, measure and published."""
+    if not path.is_file():
+        return None
+    table = pl.read_csv(path, infer_schema=False).fill_null("")
+    known = {*settings, "fold", "measure", "published", "note"}
+    unknown = [name for name in table.columns if name not in known]
+    if unknown or not {"measure", "published"} <= set(table.columns):
+        raise DataError(
+            f"{path}: columns must be measure, published and settings of the study ({', '.join(sorted(known))}), "
+            f"got {', '.join(table.columns)}"
+        )
+    return table.with_columns(pl.col("published").cast(pl.Float64))
+
+
+def published_number(table: pl.DataFrame, setting: Mapping[str, str], measure: str, folds: set[int]) -> float | None:
+    """The number of a setting: the mean over the folds that were run, if all of these were published."""
+    found = _published_rows(table, setting, measure)
+    if "fold" in table.columns:
+        wanted = [str(fold) for fold in sorted(folds)]
+        found = found.filter(pl.col("fold").is_in([*wanted, ""]))
+        if found.height and (found["fold"] != "").all() and set(found["fold"]) != set(wanted):
+            return None
+    elif found.height > 1:
+        raise DataError(f"published numbers: {found.height} rows fit the setting {dict(setting)} and {measure}")
+    return None if found.is_empty() else float(np.mean(found["published"].to_numpy()))
+
+
+def _published_rows(table: pl.DataFrame, setting: Mapping[str, str], measure: str) -> pl.DataFrame:
+    keys = [name for name in table.columns if name not in ("fold", "measure", "published", "note")]
+    fits = pl.col("measure") == measure
+    for name in keys:
+        fits &= (pl.col(name) == "") | (pl.col(name) == setting.get(name, ""))
+    return table.filter(fits)
+
+
+def _remark(published: pl.DataFrame | None, setting: Mapping[str, str], measure: str) -> str:
+    """What the file of published numbers says about a number, such as that it is of other data."""
+    if published is None or "note" not in published.columns:
+        return ""
+    return "; ".join(filter(None, _published_rows(published, setting, measure)["note"].unique(maintain_order=True)))

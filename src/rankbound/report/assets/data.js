@@ -1,0 +1,65 @@
+// What the page holds, unpacked: queries as columns, values of a measure when it is asked for.
+
+const NOTHING = -32768; // "no value" among the packed numbers
+const element = id => document.getElementById(id);
+
+async function inflate(id) {
+  const binary = atob(element(id).textContent.trim());
+  const bytes = Uint8Array.from(binary, character => character.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+  return new Response(stream).arrayBuffer();
+}
+
+function unpackNumbers(packed, digits) {
+  const scale = 10 ** digits;
+  return Float64Array.from(packed, whole => whole === NOTHING ? NaN : whole / scale);
+}
+
+async function readPage() {
+  const page = JSON.parse(element("page").textContent);
+  const buffer = await inflate("page-queries");
+  const [idBytes, count, digits] = new Int32Array(buffer, 0, 3);
+  const column = place => new Int32Array(buffer, 12 + 4 * count * place, count);
+  const afterColumns = 12 + 16 * count;
+  const ids = new TextDecoder().decode(new Uint8Array(buffer, afterColumns + 2 * count, idBytes));
+  page.queries = {
+    count, ids: JSON.parse(ids), data: column(0), items: column(1), relevant: column(2), type: column(3),
+    expected: unpackNumbers(new Int16Array(buffer, afterColumns, count), digits),
+  };
+  const unpacked = new Map();
+  // Float64Array of systems x queries
+  page.valuesOf = async place => {
+    if (!unpacked.has(place)) {
+      const packed = new Int16Array(await inflate(`page-values-${place}`));
+      unpacked.set(place, unpackNumbers(packed, page.measures[place].digits));
+    }
+    return unpacked.get(place);
+  };
+  return page;
+}
+
+// ---- numbers --------------------------------------------------------------------------------------------------------
+
+function show(value, digits = 4, sign = false) {
+  if (!Number.isFinite(value)) return "–";
+  const text = Math.abs(value).toFixed(digits);
+  if (Number(text) === 0) return text;
+  return (value < 0 ? "−" : sign ? "+" : "") + text;
+}
+
+const showCount = value => value.toLocaleString("en");
+
+// Mean of some rows of a column with its 95 % interval (normal: the filter decides how many queries there are).
+function meanOf(valueAt, rows) {
+  let n = 0, sum = 0, squares = 0;
+  for (const row of rows) {
+    const value = valueAt(row);
+    if (!Number.isFinite(value)) continue;
+    n += 1;
+    const step = value - sum;
+    sum += step / n; // the running mean
+    squares += step * (value - sum);
+  }
+  const half = n > 1 ? 1.96 * Math.sqrt(squares / (n - 1) / n) : NaN;
+  return { n, mean: n ? sum : NaN, low: sum - half, high: sum + half };
+}

@@ -1,0 +1,76 @@
+// Figures in the grammar of Vega-Lite: unpacked and drawn when they come near the screen, drawn anew when the filter changes.
+
+const WIDE = 640; // pixels; a wider figure gets a row of its own
+
+function watchFigures(filterNow) {
+  let library = null;
+  const drawn = new Map(); // figure element -> its specification
+
+  function loadLibrary() {
+    library ??= inflate("page-vega").then(buffer => {
+      const script = document.createElement("script");
+      script.type = "module";
+      script.textContent = `${new TextDecoder().decode(buffer)};document.dispatchEvent(new Event("vega-ready"));`;
+      const ready = new Promise(resolve => document.addEventListener("vega-ready", resolve, { once: true }));
+      document.head.append(script);
+      return ready;
+    });
+    return library;
+  }
+
+  // Does a row of a chart's own data pass? Rows that say nothing of data set or type always do.
+  function passes(row, { dataSet, type }) {
+    if (dataSet !== null) {
+      if (row.place !== undefined && row.place !== dataSet.name) return false;
+      if (row.data !== undefined && row.data !== dataSet.data) return false;
+      if (row.variant !== undefined && row.variant !== dataSet.variant) return false;
+    }
+    return type === null || row.type === undefined || row.type === type;
+  }
+
+  const tables = specification => Object.entries(specification.datasets ?? {}).filter(([, rows]) => Array.isArray(rows));
+
+  const answers = (specification, { dataSet, type }) => tables(specification).some(([, [row = {}]]) =>
+    (dataSet !== null && (row.place ?? row.data) !== undefined) || (type !== null && row.type !== undefined));
+
+  async function draw(figure) {
+    const specification = drawn.get(figure), filter = filterNow(), holder = figure.querySelector(".drawing");
+    const kept = Object.fromEntries(tables(specification).map(([name, rows]) => [name, rows.filter(row => passes(row, filter))]));
+    const answering = answers(specification, filter);
+    figure.querySelector(".tag").hidden = !answering;
+    if (answering && Object.values(kept).every(rows => !rows.length)) {
+      holder.textContent = "No query passes the filter here.";
+      return;
+    }
+    await window.rankboundEmbed(holder, { ...specification, datasets: { ...specification.datasets, ...kept } }, {
+      renderer: "svg", logLevel: 1, actions: { export: true, source: false, compiled: false, editor: false }, downloadFileName: figure.id,
+    });
+    const width = Number(holder.querySelector("svg")?.getAttribute("width")) || 0;
+    holder.style.setProperty("--natural", `${width}px`);
+    figure.classList.toggle("wide", width > WIDE);
+    figure.dataset.drawn = "true";
+  }
+
+  const watcher = new IntersectionObserver(entries => {
+    for (const entry of entries.filter(one => one.isIntersecting)) {
+      watcher.unobserve(entry.target);
+      const figure = entry.target;
+      Promise.all([inflate(`${figure.id}-chart`), loadLibrary()]).then(([buffer]) => {
+        drawn.set(figure, JSON.parse(new TextDecoder().decode(buffer)));
+        return draw(figure);
+      }).catch(error => { figure.querySelector(".drawing").textContent = `This figure cannot be drawn here: ${error.message}`; });
+    }
+  }, { rootMargin: "300px" });
+  for (const figure of document.querySelectorAll("figure[data-chart]")) watcher.observe(figure);
+
+  let last = filterNow();
+  return {
+    filter() {
+      const now = filterNow();
+      for (const [figure, specification] of drawn) {
+        if (answers(specification, now) || answers(specification, last)) draw(figure);
+      }
+      last = now;
+    },
+  };
+}

@@ -1,0 +1,186 @@
+// The page comes alive: choices at the top, and everything that follows from them.
+
+const TYPE_COLOURS = ["--type-0", "--type-1", "--type-2", "--type-3", "--type-4", "--type-5"];
+// what can stand on the horizontal axis besides systems
+const QUERY_AXES = { expected: "expected by chance", items: "items in the list", relevant: "relevant items" };
+
+async function start() {
+  const page = await readPage(), { queries, systems } = page;
+  const tip = makeTip(element("tip"));
+  const state = { data: null, type: null, measure: 0, x: page.x, y: page.y, search: "" };
+  let values = await page.valuesOf(0), rows = [];
+
+  const lowerIds = queries.ids.map(id => id.toLowerCase());
+  const valueOf = system => row => values[system * queries.count + row];
+  const digits = () => Math.max(0, page.measures[state.measure].digits);
+  // an axis is "s:" and a system's name, or "q:" and a column of the queries
+  const xIsSystem = () => state.x.startsWith("s:");
+  const valuesOn = axis => axis.startsWith("s:") ? valueOf(systems.indexOf(axis.slice(2))) : row => queries[axis.slice(2)][row];
+  const xOf = () => valuesOn(state.x), yOf = () => valuesOn(state.y);
+  const isPair = () => xIsSystem() && state.x !== state.y;
+  const axisName = axis => axis.startsWith("s:") ? axis.slice(2) : QUERY_AXES[axis.slice(2)];
+  const gapOf = () => { const x = xOf(), y = yOf(); return row => y(row) - x(row); };
+  const dataName = row => page.dataSets[queries.data[row]];
+  const typeName = row => page.types[queries.type[row]] || "–";
+
+  // ---- choices
+
+  const present = new Set(queries.type);
+  const types = page.types.map((name, code) => [code, name]).filter(([code, name]) => name && present.has(code));
+  fill("data-set", [["", "all data sets"], ...page.dataSets.map((name, place) => [place, name])]);
+  fill("type", [["", "all types"], ...types]);
+  fill("measure", page.measures.map(({ name }, place) => [place, name]));
+  fill("y", systems.map(name => [`s:${name}`, name]));
+  fill("x", [
+    ...systems.map(name => [`s:${name}`, name]),
+    ...Object.entries(QUERY_AXES).filter(([key]) => Array.from(queries[key]).some(Number.isFinite)).map(([key, name]) => [`q:${key}`, name]),
+  ]);
+  element("data-set").parentElement.hidden = page.dataSets.length < 2;
+  element("type").parentElement.hidden = !types.length;
+  element("measure").parentElement.hidden = page.measures.length < 2;
+  const asked = id => element(id).value;
+  const restore = () => {
+    element("x").value = page.x;
+    element("y").value = page.y;
+  };
+  restore();
+  element("controls").addEventListener("submit", event => event.preventDefault());
+  element("controls").addEventListener("change", follow);
+  element("controls").addEventListener("reset", () => setTimeout(() => { restore(); follow(); }));
+  element("search").addEventListener("input", () => { state.search = asked("search").trim().toLowerCase(); listRows(); });
+
+  async function follow() {
+    const before = state.measure;
+    Object.assign(state, {
+      data: asked("data-set") === "" ? null : Number(asked("data-set")),
+      type: asked("type") === "" ? null : Number(asked("type")),
+      measure: Number(asked("measure")), x: asked("x"), y: asked("y"),
+    });
+    if (state.measure !== before) values = await page.valuesOf(state.measure);
+    update();
+  }
+
+  // ---- what follows
+
+  const list = makeList(element("list"), { onChoose: row => choose(row, "list") });
+  const scatter = makeScatter(element("scatter"), tip, {
+    describe: row => ({
+      title: queries.ids[row],
+      values: [
+        [axisName(state.y), show(yOf()(row), digits())],
+        [axisName(state.x), xIsSystem() || state.x === "q:expected" ? show(xOf()(row), digits()) : showCount(xOf()(row))],
+        ...(isPair() ? [["difference", show(gapOf()(row), digits(), true)]] : []),
+        ...(page.dataSets.length > 1 ? [["data set", dataName(row)]] : []),
+        ...(queries.type[row] ? [["type", typeName(row)]] : []),
+        ["items", `${showCount(queries.items[row])}, ${showCount(queries.relevant[row])} relevant`],
+      ],
+    }),
+    onChoose: row => choose(row, "scatter"),
+    onStep: (row, step) => list.neighbour(row, step),
+  });
+  const figures = watchFigures(() => ({
+    dataSet: state.data === null ? null : { name: page.dataSets[state.data], ...page.sources[state.data] },
+    type: state.type === null ? null : page.types[state.type],
+  }));
+
+  function choose(row, from) {
+    scatter.choose(row);
+    list.choose(row);
+    if (from === "scatter") {
+      if (state.search && !lowerIds[row].includes(state.search)) {
+        element("search").value = state.search = "";
+        listRows();
+      }
+      list.bringUp(row, false);
+      element("list").scrollIntoView({ block: "nearest" });
+    } else element("scatter-panel").scrollIntoView({ block: "nearest" });
+  }
+
+  function update() {
+    const measure = page.measures[state.measure].name;
+    rows = [];
+    const shown = new Uint8Array(queries.count);
+    for (let row = 0; row < queries.count; row++) {
+      if ((state.data === null || queries.data[row] === state.data) && (state.type === null || queries.type[row] === state.type)) {
+        rows.push(row);
+        shown[row] = 1;
+      }
+    }
+    element("shown").textContent = `${showCount(rows.length)} of ${showCount(queries.count)} queries`;
+    element("scatter-title").textContent = `${measure}: ${axisName(state.y)} against ${axisName(state.x)}`;
+    element("scatter").setAttribute("aria-label", `Scatter of ${rows.length} queries: ${measure} of ${axisName(state.y)} against ${axisName(state.x)}`);
+    scatter.update({
+      rows, shown, xs: xOf(), ys: yOf(), types: queries.type, colours: TYPE_COLOURS, diagonal: xIsSystem(),
+      logX: state.x === "q:items" || state.x === "q:relevant",
+      xTitle: xIsSystem() ? `${measure}, ${axisName(state.x)}` : state.x === "q:expected" ? `${page.plainLead} expected of a random order` : axisName(state.x),
+      yTitle: `${measure}, ${axisName(state.y)}`,
+    });
+    drawPanels(measure);
+    list.setColumns(columns(measure));
+    listRows();
+    for (const line of document.querySelectorAll("tr[data-set]")) {
+      const names = state.data === null ? null : [page.dataSets[state.data], page.sources[state.data].data];
+      line.hidden = names !== null && !names.includes(line.dataset.set);
+    }
+    figures.filter();
+  }
+
+  function drawPanels(measure) {
+    const turn = page.measures[state.measure].lower ? 1 : -1;
+    const means = systems.map((name, place) => ({ name, ...meanOf(valueOf(place), rows) })).sort((a, b) => turn * (a.mean - b.mean));
+    element("means-title").textContent = `Mean ${measure} of the queries shown`;
+    drawIntervals(element("means"), means, tip);
+    const pair = isPair(), value = pair ? gapOf() : yOf();
+    element("by-type-title").textContent = `${axisName(state.y)}${pair ? ` minus ${axisName(state.x)}` : ""}, by type of query`;
+    const groups = [{ name: "all shown", ...meanOf(value, rows) }];
+    for (const [code, name] of types) groups.push({ name, ...meanOf(value, rows.filter(row => queries.type[row] === code)) });
+    drawIntervals(element("by-type"), groups, tip, { sign: pair, zero: pair });
+  }
+
+  function columns(measure) {
+    const number = (key, name, value, showing, width) => ({ key, name, value, show: row => showing(value(row)), width });
+    const pair = isPair(), gap = gapOf(), shown = value => show(value, digits());
+    return [
+      { key: "id", name: "query", text: true, value: row => queries.ids[row], show: row => queries.ids[row], width: 9 },
+      ...(page.dataSets.length > 1 ? [{ key: "data", name: "data set", text: true, value: dataName, show: dataName, width: 10 }] : []),
+      ...(types.length ? [{
+        key: "type", name: "type", text: true, value: typeName, show: typeName, width: 9,
+        style: (cell, row) => { cell.className = "type"; cell.style.setProperty("--dot", `var(${TYPE_COLOURS[queries.type[row]]})`); },
+      }] : []),
+      number("items", "items", row => queries.items[row], showCount, 5.5),
+      number("relevant", "relevant", row => queries.relevant[row], showCount, 5.5),
+      ...(pair ? [{
+        ...number("gap", `${axisName(state.y)} − ${axisName(state.x)}`, gap, value => show(value, digits(), true), 9),
+        style: (cell, row) => { const value = gap(row); if (value) cell.classList.add(value > 0 ? "up" : "down"); },
+      }] : []),
+      ...systems.map((name, place) => number(`system-${place}`, `${measure}, ${name}`, valueOf(place), shown, 8)),
+    ];
+  }
+
+  function listRows() {
+    const found = state.search ? rows.filter(row => lowerIds[row].includes(state.search)) : rows;
+    element("listed").textContent = state.search ? `${showCount(found.length)} found` : "";
+    list.setRows(found);
+  }
+
+  for (const [code, name] of types) {
+    const item = document.createElement("li"), dot = document.createElement("i");
+    dot.style.background = `var(${TYPE_COLOURS[code]})`;
+    item.append(dot, name);
+    element("legend").append(item);
+  }
+  update();
+  window.rankbound = { state, pointOf: scatter.pointOf };
+}
+
+function fill(id, choices) {
+  element(id).replaceChildren(...choices.map(([value, name]) => {
+    const option = document.createElement("option");
+    option.value = value;
+    option.textContent = name;
+    return option;
+  }));
+}
+
+if (element("page")) await start();
+document.documentElement.dataset.ready = "true";

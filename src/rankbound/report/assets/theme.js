@@ -1,0 +1,24 @@
+// Light or dark: what the reader chose on this page, else what the screen prefers. Runs before anything is drawn.
+(() => {
+  const key = "rankbound-theme";
+  const prefersDark = matchMedia("(prefers-color-scheme: dark)");
+  const chosen = () => { try { return localStorage.getItem(key); } catch { return null; } };
+  const apply = () => {
+    const theme = chosen() ?? (prefersDark.matches ? "dark" : "light");
+    document.documentElement.dataset.theme = theme;
+    const button = document.getElementById("theme");
+    if (button) button.textContent = theme === "dark" ? "Light" : "Dark";
+    document.dispatchEvent(new Event("theme"));
+  };
+  apply();
+  prefersDark.addEventListener("change", apply);
+  document.addEventListener("DOMContentLoaded", () => {
+    apply();
+    document.getElementById("theme").addEventListener("click", () => {
+      const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+      try { localStorage.setItem(key, next); } catch { /* private windows may refuse: the choice lasts for this click */ }
+      document.documentElement.dataset.theme = next;
+      apply();
+    });
+  });
+})();

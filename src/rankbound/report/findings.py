@@ -1,0 +1,281 @@
+"""What was found, in words: plain sentences about the systems and about the gap to published numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rankbound.analysis.runs import is_lower_better
+from rankbound.difficulty import QUERY_TYPES
+from rankbound.measures import parse_measure
+from rankbound.report.numbers import in_interval, show_interval, show_number, show_p
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import polars as pl
+
+    from rankbound.report.lined_up import LinedUp
+    from rankbound.report.system_tests import SystemTest, Verdict
+
+__all__ = ["SIGNIFICANT", "Findings", "TypeGain", "find_words", "gains_by_type", "published_words", "rival"]
+
+SIGNIFICANT = 0.05
+_FEWEST_OF_A_TYPE = 5  # a mean over fewer queries is not worth a sentence
+_SETS_IN_WORDS = 4  # more data sets than this are counted, not told one by one
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Sentences: the first to be read first, and what one should know to judge them."""
+
+    headline: str
+    sentences: tuple[str, ...]
+    cautions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TypeGain:
+    """Mean difference of two systems on the queries of one type."""
+
+    type: str
+    queries: int
+    difference: float
+
+
+def find_words(scores: LinedUp, verdicts: Sequence[Verdict], results: pl.DataFrame | None = None) -> Findings:
+    """Put the verdicts, and the results beside published numbers, into sentences."""
+    lead = [verdict for verdict in verdicts if verdict.measure == scores.lead]
+    published = _published_sentences(results)
+    if not lead:
+        headline = f"No query has a value of {scores.lead}: there is nothing to compare."
+        return Findings(headline, tuple(published), ())
+    if len(lead) == 1:
+        told = _on_one_set(scores, lead[0])
+    elif len(lead) <= _SETS_IN_WORDS:
+        told = [_count_of_bests(lead), *(" ".join(_on_one_set(scores, verdict)) for verdict in lead)]
+    else:
+        told = [_count_of_bests(lead)]
+    return Findings(
+        told[0],
+        (*told[1:], *_chance(scores, lead), *_other_measures(verdicts, scores.lead), *published),
+        tuple(_cautions(scores, lead)),
+    )
+
+
+def published_words(results: pl.DataFrame | None) -> Findings:
+    """What results alone say, where there is no score of any query."""
+    told = _published_sentences(results) or ["None of these results has a published counterpart."]
+    return Findings(told[0], tuple(told[1:]), ("There are no scores of single queries to look into.",))
+
+
+def gains_by_type(scores: LinedUp, data_set: str, measure: str, system: str, versus: str) -> list[TypeGain]:
+    """Mean of system minus versus for every type of query that occurs."""
+    first, second = (scores.values[measure][scores.systems.index(name)] for name in (system, versus))
+    counted = np.isfinite(first) & np.isfinite(second) & (scores.data == scores.data_sets.index(data_set))
+    gains = []
+    for kind in QUERY_TYPES:
+        chosen = counted & (scores.types == kind)
+        if chosen.any():
+            gains.append(TypeGain(kind, int(chosen.sum()), float((first - second)[chosen].mean())))
+    return gains
+
+
+def rival(verdict: Verdict) -> SystemTest | None:
+    """Whom the best system is set against in words: the next one, or the baseline where it is not the best itself."""
+    if len(verdict.systems) < 2:
+        return None
+    if verdict.versus == verdict.best.system:
+        return verdict.systems[1]
+    return next(test for test in verdict.systems if test.system == verdict.versus)
+
+
+# ---- sentences -------------------------------------------------------------------------------------------------------
+
+
+def _on_one_set(scores: LinedUp, verdict: Verdict) -> list[str]:
+    best, other, measure = verdict.best, rival(verdict), verdict.measure
+    where = f"On {verdict.data_set}, " if len(scores.data_sets) > 1 else ""
+    queries = _count(best.queries, "query", "queries")
+    if other is None:
+        text = f"{where}{best.system} has a mean {measure} of {show_number(best.mean)} over {queries}"
+        known = best.ci_low is not None
+        return [text + (f" (95 % interval {show_interval(best.ci_low, best.ci_high)})." if known else ".")]
+    # the pair's numbers stand in the row of the one that is not `versus`
+    pair, turn = (other, -1.0) if verdict.versus == best.system else (best, 1.0)
+    if pair.difference is None:
+        return [f"{where}{best.system} and {other.system} share no query and cannot be compared."]
+    if _all_equal(scores, verdict):
+        said = f"{len(verdict.systems)} systems have the same {measure} on every query: nothing tells them apart."
+        return [f"{where}all {said}" if where else f"All {said}"]
+    gap = turn * pair.difference
+    beside = f"{show_number(abs(gap))} {'above' if gap > 0 else 'below'}" if gap else "the same as"
+    span = ""
+    if pair.difference_low is not None and pair.difference_high is not None:
+        low, high = sorted((turn * pair.difference_low, turn * pair.difference_high))
+        span = f" (95 % interval {show_interval(low, high, sign=True)})"
+    value = f"{show_number(best.mean)} in the mean over {queries}, {beside} {other.system}{span}"
+    if pair.p_value is not None and pair.p_value < SIGNIFICANT:
+        told = [f"{where}{best.system} is best by {measure}: {value}."]
+    elif where:
+        told = [f"{where}no system is clearly best by {measure}; {best.system} has {value}."]
+    else:
+        told = [f"No system is clearly best by {measure}. {best.system} has {value}."]
+    return [*told, _on_chance(pair), *_on_others(verdict), *_where_gained(scores, verdict, best, other)]
+
+
+def _on_chance(pair: SystemTest) -> str:
+    if pair.shared < 2 or pair.p_value is None:
+        return "One query cannot tell a difference from chance: no interval and no test."
+    numbers = f"p {show_p(pair.p_value)}, paired t test, Holm-corrected"
+    if pair.p_value < SIGNIFICANT:
+        return f"The difference is significant after correction ({numbers})."
+    return f"The difference is not significant after correction ({numbers}): it may be chance."
+
+
+def _on_others(verdict: Verdict) -> list[str]:
+    """How many of three or more systems the tests tell apart."""
+    tested = [test for test in verdict.systems if test.p_value is not None]
+    if len(tested) < 2:
+        return []
+    clear = [test for test in tested if test.p_value is not None and test.p_value < SIGNIFICANT]
+    if verdict.versus == verdict.best.system:
+        return [f"{verdict.best.system} is significantly better than {len(clear)} of the {len(tested)} other systems."]
+    sign = -1 if is_lower_better(verdict.measure) else 1
+    better = sum(sign * (test.difference or 0) > 0 for test in clear)
+    return [
+        f"Of {len(tested)} systems compared with {verdict.versus}, {better} are significantly better and "
+        f"{len(clear) - better} significantly worse."
+    ]
+
+
+def _where_gained(scores: LinedUp, verdict: Verdict, best: SystemTest, other: SystemTest) -> list[str]:
+    gains = gains_by_type(scores, verdict.data_set, verdict.measure, best.system, other.system)
+    gains = [gain for gain in gains if gain.queries >= _FEWEST_OF_A_TYPE]
+    if len(gains) < 2:
+        return []
+    gains.sort(key=lambda gain: -gain.difference if is_lower_better(verdict.measure) else gain.difference)
+    most, least = gains[-1], gains[0]
+    return [
+        f"By type of query, {best.system} gains most over {other.system} on {most.type} queries "
+        f"({show_number(most.difference, sign=True)} on {most.queries}) and least on {least.type} ones "
+        f"({show_number(least.difference, sign=True)} on {least.queries})."
+    ]
+
+
+def _count_of_bests(lead: Sequence[Verdict]) -> str:
+    """On how many of several data sets which system is best, as far as the tests can tell."""
+    sets, measure = f"{len(lead)} data sets", lead[0].measure
+    if all(len(verdict.systems) == 1 for verdict in lead):
+        return f"There is one system on each of {sets}: nothing to compare it with."
+    counts = Counter(verdict.best.system for verdict in lead if _is_clear(verdict)).most_common()
+    clear = sum(count for _, count in counts)
+    if not clear:
+        return f"By {measure}, no system is clearly best on any of {sets}."
+    if len(counts) == 1 and clear == len(lead):
+        return f"By {measure}, {counts[0][0]} is best on {'both data sets' if clear == 2 else f'all {sets}'}."
+    parts = [f"{name} on {count}" for name, count in counts[:3]]
+    parts += [f"others on {clear - sum(count for _, count in counts[:3])}"] if len(counts) > 3 else []
+    rest = f"; on {len(lead) - clear} no system is clearly best" if clear < len(lead) else ""
+    return f"By {measure}, clearly best of {sets}: {_listed(parts)}{rest}."
+
+
+def _is_clear(verdict: Verdict) -> bool:
+    """Whether the best is told apart from the one it is set against."""
+    other = rival(verdict)
+    pair = other if verdict.versus == verdict.best.system else verdict.best
+    return pair is not None and pair.p_value is not None and pair.p_value < SIGNIFICANT
+
+
+def _chance(scores: LinedUp, lead: Sequence[Verdict]) -> list[str]:
+    """What a random order would have scored, where one number says it."""
+    known = np.isfinite(scores.expected) & np.isfinite(scores.values[scores.lead]).any(axis=0)
+    if not known.any() or len(lead) > _SETS_IN_WORDS:
+        return []
+    plain = str(parse_measure(scores.lead).plain) if parse_measure(scores.lead).bounding != "none" else scores.lead
+    mean = show_number(float(scores.expected[known].mean()))
+    return [f"A random order of the same items would have a mean {plain} of {mean}."]
+
+
+def _other_measures(verdicts: Sequence[Verdict], lead: str) -> list[str]:
+    best = {(v.data_set, v.measure): v.best.system for v in verdicts if len(v.systems) > 1}
+    others = [(key, name) for key, name in best.items() if key[1] != lead]
+    if not others:
+        return []
+    differing = [(key, name) for key, name in others if name != best.get((key[0], lead), name)]
+    if not differing:
+        measures = list(dict.fromkeys(measure for (_, measure), _ in others))
+        return [f"{_listed(measures)} {'names' if len(measures) == 1 else 'name'} the same best system."]
+    if len(differing) > 3:
+        return [f"Other measures name another best system than {lead} in {len(differing)} of {len(others)} cases."]
+    several = len({data_set for data_set, _ in best}) > 1
+    told = [f"{name} by {measure}{f' on {data_set}' if several else ''}" for (data_set, measure), name in differing]
+    return [f"Another system is best by other measures: {_listed(told)}."]
+
+
+def _published_sentences(results: pl.DataFrame | None) -> list[str]:
+    if results is None or results.height == 0 or "published" not in results.columns:
+        return []
+    rows = [row for row in results.rows(named=True) if row["published"] is not None and row["ours"] is not None]
+    if not rows:
+        return []
+    gaps = np.array([row["ours"] - row["published"] for row in rows])
+    within = sum(in_interval(row["published"], row.get("ci_low"), row.get("ci_high")) for row in rows)
+    place = int(np.abs(gaps).argmax())
+    widest = rows[place]
+    names = [
+        str(widest[key])
+        for key in ("data", "system", "model", "loss", "bounding", "nsr")
+        if widest.get(key) not in (None, "")
+    ]
+    return [
+        f"{_count(len(rows), 'number has', 'numbers have')} a published counterpart; {within} of them "
+        f"{'lies' if within == 1 else 'lie'} within our 95 % interval. "
+        f"The median gap, ours minus published, is {show_number(float(np.median(gaps)), sign=True)}; the widest is "
+        f"{show_number(float(gaps[place]), sign=True)} ({', '.join([*names, str(widest['measure'])])})."
+    ]
+
+
+def _cautions(scores: LinedUp, lead: Sequence[Verdict]) -> list[str]:
+    found = []
+    if all(len(verdict.systems) == 1 for verdict in lead):
+        found.append("There is a single system: nothing to compare it with.")
+    if max(verdict.best.queries for verdict in lead) == 1:
+        found.append("There is one query only: means are its values, and nothing can be said of chance.")
+    empty = int((~np.isfinite(scores.values[scores.lead])).all(axis=0).sum())
+    if empty:
+        counted = _count(empty, "query has", "queries have")
+        found.append(
+            f"{counted} nothing to find by {scores.lead} and {'is' if empty == 1 else 'are'} left out of its mean."
+        )
+    if any(len({test.queries for test in verdict.systems}) > 1 for verdict in lead):
+        found.append(
+            "Not all systems have the same queries: means are over each one's own, differences over the shared ones."
+        )
+    return found
+
+
+# ---- wording ---------------------------------------------------------------------------------------------------------
+
+
+def _all_equal(scores: LinedUp, verdict: Verdict) -> bool:
+    values = scores.values[verdict.measure][:, scores.data == scores.data_sets.index(verdict.data_set)]
+    spread = np.nanmax(np.where(np.isfinite(values), values, -np.inf), axis=0) - np.nanmin(
+        np.where(np.isfinite(values), values, np.inf), axis=0
+    )
+    return bool((spread < 1e-12).all())
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    """
+    >>> _listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]

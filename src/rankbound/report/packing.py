@@ -1,0 +1,77 @@
+"""Columns of many queries in little space, for the page's script to unpack."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rankbound.analysis.runs import is_lower_better
+from rankbound.report.lined_up import QUERY_TYPE_CODES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rankbound.report.lined_up import LinedUp
+
+__all__ = ["deflate", "json_for_script", "pack_measures", "pack_queries"]
+
+NOTHING = -32768  # stands for "no value" among 16-bit numbers
+_DIGITS = 4  # decimals that are kept: as many as the page shows
+
+
+def deflate(content: bytes) -> str:
+    """Compressed (raw deflate) and in base64, which is safe inside a script element."""
+    compressor = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return base64.b64encode(compressor.compress(content) + compressor.flush()).decode()
+
+
+def json_for_script(value: Any) -> str:
+    """JSON that cannot end the script element it stands in.
+
+    >>> json_for_script({"name": "</script>"})
+    '{"name":"\\\\u003c/script\\\\u003e"}'
+    """
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def pack_queries(scores: LinedUp) -> str:
+    """What belongs to the queries: ids, then data set, type, items, relevant and expected value, column by column."""
+    ids = json.dumps(scores.qids, separators=(",", ":"), ensure_ascii=False).encode()
+    kinds = {name: code for code, name in enumerate(QUERY_TYPE_CODES)}
+    expected, digits = pack_values(scores.expected)
+    columns = (
+        np.array([len(ids), len(scores), digits], "<i4"),
+        np.asarray(scores.data, "<i4"),
+        np.asarray(scores.items, "<i4"),
+        np.asarray(scores.relevant, "<i4"),
+        np.array([kinds[name] for name in scores.types.tolist()], "<i4"),
+    )
+    return deflate(b"".join(column.tobytes() for column in columns) + expected + ids)
+
+
+def pack_values(values: NDArray[np.float64]) -> tuple[bytes, int]:
+    """Numbers as 16-bit multiples of 10^-digits, and digits: 4, or fewer where the numbers are large."""
+    known = np.isfinite(values)
+    largest = float(np.abs(values[known]).max(initial=0.0))
+    digits = _DIGITS
+    while round(largest * 10.0**digits) >= -NOTHING:
+        digits -= 1
+    whole = np.full(values.shape, NOTHING, "<i2")
+    whole[known] = np.rint(values[known] * 10.0**digits)
+    return whole.tobytes(), digits
+
+
+def pack_measures(scores: LinedUp) -> list[dict[str, Any]]:
+    """For each measure its name, direction, decimals and packed values, systems x queries."""
+    packed: list[dict[str, Any]] = []
+    for name, value in scores.values.items():
+        content, digits = pack_values(value)
+        packed.append({"name": name, "lower": is_lower_better(name), "digits": digits, "packed": deflate(content)})
+    return packed

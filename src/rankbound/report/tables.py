@@ -1,0 +1,342 @@
+"""Tables for people and papers: the same rows as HTML, Markdown, CSV and LaTeX."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rankbound.analysis.runs import is_lower_better
+from rankbound.analysis.significance import holm
+from rankbound.data.files import atomic_write
+from rankbound.report.findings import SIGNIFICANT
+from rankbound.report.numbers import in_interval, show_interval, show_number, show_p
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import PathLike
+
+    import polars as pl
+
+    from rankbound.report.system_tests import Verdict
+
+__all__ = ["Cell", "Table", "differences_table", "means_table", "published_table", "write_tables"]
+
+MARK = "†"  # significantly different from what the table's note names
+OUTSIDE = "∗"
+_NOT_SETTINGS = (
+    "measure", "published", "ours", "difference", "ci_low", "ci_high", "p_value", "versus", "versus_difference",
+    "versus_low", "versus_high", "chosen", "note",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What stands in one place of a table."""
+
+    text: str
+    bold: bool = False
+    mark: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Columns, of which the first ``text_columns`` are words, and rows; ``data`` has the bare numbers for CSV.
+
+    ``data_sets`` names the data set of each row, for filtering, where a row has one.
+    """
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    text_columns: int
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str
+    data: pl.DataFrame
+    data_sets: tuple[str, ...] = field(default=())
+
+    def to_markdown(self) -> str:
+        """A pipe table with its title above and its note below."""
+        places = ["---"] * self.text_columns + ["---:"] * (len(self.columns) - self.text_columns)
+        lines = [_pipes(_plain_markdown(column) for column in self.columns), _pipes(places)]
+        lines += [_pipes(_markdown(cell) for cell in row) for row in self.rows]
+        note = f"\n{_plain_markdown(self.note)}\n" if self.note else ""
+        return f"**{_plain_markdown(self.title)}**\n\n" + "\n".join(lines) + f"\n{note}"
+
+    def to_csv(self) -> str:
+        """The bare numbers, unrounded."""
+        return self.data.write_csv()
+
+    def to_latex(self) -> str:
+        """A table for the package booktabs."""
+        places = "l" * self.text_columns + "r" * (len(self.columns) - self.text_columns)
+        body = [" & ".join(_latex(cell) for cell in row) + r" \\" for row in self.rows]
+        lines = [
+            r"\begin{table}",
+            r"  \centering",
+            rf"  \caption{{{_plain_latex(f'{self.title}. {self.note}'.strip())}}}",
+            rf"  \begin{{tabular}}{{{places}}}",
+            r"    \toprule",
+            "    " + " & ".join(_plain_latex(column) for column in self.columns) + r" \\",
+            r"    \midrule",
+            *(f"    {line}" for line in body),
+            r"    \bottomrule",
+            r"  \end{tabular}",
+            r"\end{table}",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def to_html(self) -> str:
+        """A table element; every text is escaped."""
+        head = "".join(
+            f'<th scope="col"{"" if place < self.text_columns else _RIGHT}>{html.escape(column)}</th>'
+            for place, column in enumerate(self.columns)
+        )
+        body = []
+        for number, row in enumerate(self.rows):
+            data_set = f' data-set="{html.escape(self.data_sets[number])}"' if self.data_sets else ""
+            cells = "".join(_html(cell, place < self.text_columns) for place, cell in enumerate(row))
+            body.append(f"<tr{data_set}>{cells}</tr>")
+        note = f'<p class="note">{html.escape(self.note)}</p>' if self.note else ""
+        return (
+            f'<div class="scroll" tabindex="0" role="region" aria-label="{html.escape(self.title)}">'
+            f"<table><caption>{html.escape(self.title)}</caption>"
+            f"<thead><tr>{head}</tr></thead><tbody>\n" + "\n".join(body) + f"\n</tbody></table></div>{note}"
+        )
+
+
+_RIGHT = ' class="number"'
+
+
+def write_tables(tables: Sequence[Table], folder: str | PathLike[str]) -> list[Path]:
+    """Write each table as .md, .csv and .tex; give back the files."""
+    files = []
+    for table in tables:
+        for suffix, text in ((".md", table.to_markdown()), (".csv", table.to_csv()), (".tex", table.to_latex())):
+            files.append(Path(folder) / f"{table.name}{suffix}")
+            with atomic_write(files[-1]) as temporary:
+                temporary.write_text(text, encoding="utf-8")
+    return files
+
+
+# ---- the three tables ------------------------------------------------------------------------------------------------
+
+
+def means_table(verdicts: Sequence[Verdict]) -> Table:
+    """A row per system and data set, a column per measure; the best in bold, marked where it differs from `versus`."""
+    import polars as pl
+
+    measures = list(dict.fromkeys(verdict.measure for verdict in verdicts))
+    several = len({verdict.data_set for verdict in verdicts}) > 1
+    places = {(v.data_set, v.measure): {test.system: test for test in v.systems} for v in verdicts}
+    best = {
+        (v.data_set, v.measure): (min if is_lower_better(v.measure) else max)(round(t.mean, 4) for t in v.systems)
+        for v in verdicts
+    }
+    rows, data, sets = [], [], []
+    for data_set in dict.fromkeys(verdict.data_set for verdict in verdicts):
+        first = next(verdict for verdict in verdicts if verdict.data_set == data_set)
+        for system in (test.system for test in first.systems):
+            cells: list[Cell] = []
+            numbers: dict[str, str | float | None] = {"data": data_set, "system": system}
+            for measure in measures:
+                test = places.get((data_set, measure), {}).get(system)
+                numbers[measure] = None if test is None else test.mean
+                if test is None:
+                    cells.append(Cell("–"))
+                    continue
+                bold = len(first.systems) > 1 and round(test.mean, 4) == best[data_set, measure]
+                marked = test.p_value is not None and test.p_value < SIGNIFICANT
+                cells.append(Cell(show_number(test.mean), bold, MARK if marked else ""))
+            rows.append((*([Cell(data_set)] if several else []), Cell(system), *cells))
+            data.append(numbers)
+            sets.append(data_set)
+    return Table(
+        "means",
+        "Mean over queries",
+        (*(["data set"] if several else []), "system", *measures),
+        1 + several,
+        tuple(rows),
+        _note_on_marks(verdicts),
+        pl.DataFrame(data, schema={"data": pl.String, "system": pl.String} | dict.fromkeys(measures, pl.Float64)),
+        tuple(sets),
+    )
+
+
+def differences_table(verdicts: Sequence[Verdict]) -> Table:
+    """A row per tested pair: difference, its interval, p-value, queries won, tied and lost."""
+    import polars as pl
+
+    several = len({verdict.data_set for verdict in verdicts}) > 1
+    rows, data, sets = [], [], []
+    for v in verdicts:
+        for test in v.systems:
+            if test.difference is None:
+                continue
+            clear = test.p_value is not None and test.p_value < SIGNIFICANT
+            rows.append(
+                (
+                    *([Cell(v.data_set)] if several else []),
+                    Cell(v.measure),
+                    Cell(test.system),
+                    Cell(v.versus),
+                    Cell(show_number(test.difference, sign=True), clear, MARK if clear else ""),
+                    Cell(show_interval(test.difference_low, test.difference_high, sign=True)),
+                    Cell(show_p(test.p_value).removeprefix("= ")),
+                    Cell(f"{test.wins} / {test.ties} / {test.losses}"),
+                )
+            )
+            data.append(
+                {
+                    "data": v.data_set,
+                    "measure": v.measure,
+                    "system": test.system,
+                    "versus": v.versus,
+                    "queries": test.shared,
+                    "difference": test.difference,
+                    "ci_low": test.difference_low,
+                    "ci_high": test.difference_high,
+                    "p_value": test.p_value,
+                    "wins": test.wins,
+                    "ties": test.ties,
+                    "losses": test.losses,
+                }
+            )
+            sets.append(v.data_set)
+    correction = verdicts[0].correction if verdicts else ""
+    words, counts = ("data", "measure", "system", "versus"), ("queries", "wins", "ties", "losses")
+    columns = (*words, "queries", "difference", "ci_low", "ci_high", "p_value", "wins", "ties", "losses")
+    types = {name: pl.String if name in words else pl.Int64 if name in counts else pl.Float64 for name in columns}
+    return Table(
+        "differences",
+        "Differences between systems",
+        (
+            *(["data set"] if several else []),
+            "measure",
+            "system",
+            "against",
+            "difference",
+            "95 % interval",
+            "p",
+            "+ / = / −",
+        ),
+        3 + several,
+        tuple(rows),
+        f"{MARK} p < {SIGNIFICANT}. Intervals: bootstrap over queries. p: paired t test, Holm-corrected "
+        f"{correction}. + / = / −: queries on which the system is better, equal, worse.",
+        pl.DataFrame(data, schema=types),
+        tuple(sets),
+    )
+
+
+def published_table(results: pl.DataFrame) -> Table:
+    """Published numbers beside ours, and the test of ours against another setting where one was made."""
+    settings = [name for name in results.columns if name not in _NOT_SETTINGS and results[name].n_unique() > 1]
+    tested, corrected = _corrected(results)
+    noted = "note" in results.columns and any(results["note"].to_list())
+    rows = []
+    for row, p in zip(results.rows(named=True), corrected, strict=True):
+        low, high = row.get("ci_low"), row.get("ci_high")
+        outside = row["published"] is not None and low is not None and not in_interval(row["published"], low, high)
+        cells = [Cell("" if row[name] is None else str(row[name])) for name in (*settings, "measure")]
+        cells += [
+            Cell(show_number(row["published"])),
+            Cell(show_number(row["ours"])),
+            Cell(show_interval(low, high)),
+            Cell(show_number(row["difference"], sign=True), mark=OUTSIDE if outside else ""),
+        ]
+        if tested:
+            clear = p is not None and p < SIGNIFICANT
+            ahead = Cell(show_number(row.get("versus_difference"), sign=True), clear, MARK if clear else "")
+            cells += [Cell(str(row.get("versus") or "–")), ahead, Cell(show_p(p).removeprefix("= "))]
+        rows.append((*cells, *([Cell(str(row["note"] or ""))] if noted else [])))
+    note = f"Difference: ours minus published. {OUTSIDE} the published number lies outside our 95 % interval."
+    if tested:
+        tests = sum(p is not None for p in corrected)
+        note += f" {MARK} p < {SIGNIFICANT}, Holm-corrected over the {tests} tests made."
+    columns = [name.replace("_", " ") for name in (*settings, "measure", "published", "ours")]
+    columns += ["95 % interval", "difference"]
+    columns += (["against", "ahead by", "p"] if tested else []) + (["note"] if noted else [])
+    sets = results["data"].to_list() if "data" in results.columns else []
+    return Table(
+        "published",
+        "Published and ours",
+        tuple(columns),
+        len(settings) + 1,
+        tuple(rows),
+        note,
+        results,
+        tuple("" if name is None else str(name) for name in sets),
+    )
+
+
+def _corrected(results: pl.DataFrame) -> tuple[bool, list[float | None]]:
+    """Whether any test was made, and the p-values after Holm's correction over all of them."""
+    raw = results["p_value"].to_list() if "p_value" in results.columns else [None] * results.height
+    made = [p for p in raw if p is not None]
+    fixed = iter(holm(made).tolist() if made else ())
+    return bool(made), [None if p is None else next(fixed) for p in raw]
+
+
+def _note_on_marks(verdicts: Sequence[Verdict]) -> str:
+    if all(len(verdict.systems) == 1 for verdict in verdicts):
+        return ""
+    versus = {verdict.versus for verdict in verdicts}
+    named = versus.pop() if len(versus) == 1 else "the best system"
+    test = f"paired t test, p < {SIGNIFICANT}, Holm-corrected {verdicts[0].correction}"
+    return f"Bold: best. {MARK} significantly different from {named} ({test})."
+
+
+# ---- markup ----------------------------------------------------------------------------------------------------------
+
+
+def _html(cell: Cell, words: bool) -> str:
+    text = html.escape(cell.text)
+    text = f"<strong>{text}</strong>" if cell.bold else text
+    mark = f'<sup title="{_SAID[cell.mark]}">{cell.mark}</sup>' if cell.mark else ""
+    return f"<td>{text}{mark}</td>" if words else f"<td{_RIGHT}>{text}{mark}</td>"
+
+
+_SAID = {MARK: "significant", OUTSIDE: "outside our interval"}
+
+
+def _pipes(cells: object) -> str:
+    return "| " + " | ".join(cells) + " |"  # type: ignore[arg-type]
+
+
+def _markdown(cell: Cell) -> str:
+    text = _plain_markdown(cell.text)
+    return (f"**{text}**" if cell.bold else text) + _plain_markdown(cell.mark)
+
+
+def _plain_markdown(text: str) -> str:
+    r"""Text that Markdown shows as it is.
+
+    >>> _plain_markdown("a|b *c* <i>")
+    'a\\|b \\*c\\* &lt;i&gt;'
+    """
+    return re.sub(r"([\\`*_|\[\]])", r"\\\1", " ".join(text.split())).replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _latex(cell: Cell) -> str:
+    text = _plain_latex(cell.text)
+    text = rf"\textbf{{{text}}}" if cell.bold else text
+    return text + (rf"$^{{{_LATEX[cell.mark][1:-1]}}}$" if cell.mark else "")
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "−": "$-$", "–": "--", "·": r"$\cdot$", "†": r"$\dagger$",
+    "∗": r"$\ast$", "<": "$<$", ">": "$>$", "±": r"$\pm$", "×": r"$\times$", "α": r"$\alpha$",
+}  # fmt: skip
+
+
+def _plain_latex(text: str) -> str:
+    r"""Text that LaTeX prints as it is.
+
+    >>> _plain_latex("50 % of a_b & {c}")
+    '50 \\% of a\\_b \\& \\{c\\}'
+    """
+    return "".join(_LATEX.get(character, character) for character in " ".join(text.split()))

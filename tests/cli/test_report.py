@@ -1,0 +1,198 @@
+"""report, compare --page and demo: pages, tables and figures as files."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import polars as pl
+import pytest
+
+from rankbound.evaluation import evaluate
+
+
+@pytest.fixture
+def no_figures(monkeypatch):
+    """Figures have tests of their own, and take their time."""
+    monkeypatch.setattr("rankbound.report.figures.all_figures", lambda *_: {})
+
+
+def headline(path) -> str:
+    return re.search(r'class="headline">(.*?)</p>', path.read_text()).group(1)
+
+
+# ---- from runs -------------------------------------------------------------------------------------------------------
+
+
+def test_report_of_runs(cli, files, no_figures):
+    answer = cli(
+        "report", "qrels", "run", "other", "-m", "AP", "-m", "RR", "-o", "page.html", "--tables", "t", "--json"
+    )
+    found = answer.json
+    assert found["page"] == "page.html"
+    assert headline(files / "page.html") == found["headline"]
+    # other is better on q1 by 5/12 and worse on q2 by 1/2: a mean of 0.75 against 19/24
+    assert found["headline"].startswith("No system is clearly best by AP. run has 0.7917 in the mean over 2 queries")
+    assert {file.name for file in (files / "t").iterdir()} == {
+        f"{name}.{suffix}" for name in ("means", "differences") for suffix in ("md", "csv", "tex")
+    }
+    means = pl.read_csv("t/means.csv")
+    assert dict(zip(means["system"], means["AP"], strict=True)) == pytest.approx({"run": 19 / 24, "other": 0.75})
+
+
+def test_report_prints_what_the_page_says(cli, files, no_figures):
+    answer = cli("report", "qrels", "run", "other", "-m", "AP", "-o", "page.html")
+    assert answer.code == 0, answer.err
+    assert answer.out.startswith(headline(files / "page.html"))
+    assert answer.out.rstrip().endswith("Page: page.html")
+
+
+def test_report_of_one_run(cli, files, no_figures):
+    answer = cli("report", "qrels", "run", "-m", "AP", "-o", "page.html", "--json").json
+    assert answer["headline"].startswith("run has a mean AP of 0.7917 over 2 queries")
+    assert "There is a single system: nothing to compare it with." in answer["cautions"]
+
+
+def test_report_knows_what_a_random_order_scores(cli, files, no_figures):
+    # q1: labels 2, 0, 1; q2: 0, 1; the expected AP of 2 of 3 and of 1 of 2 relevant
+    answer = cli("report", "qrels", "run", "-m", "AP", "-o", "page.html", "--json").json
+    expected = (29 / 36 + 3 / 4) / 2
+    assert f"A random order of the same items would have a mean AP of {expected:.4f}." in answer["findings"]
+
+
+def test_figures_are_written_with_the_reasons_of_others(cli, files):
+    pytest.importorskip("altair")
+    answer = cli("report", "qrels", "run", "other", "-m", "AP", "-o", "page.html", "--figures", "f", "--json").json
+    names = {file.name for file in (files / "f").iterdir()}
+    drawn = {name.removesuffix(".svg") for name in names if name.endswith(".svg")}
+    assert drawn
+    assert names == {f"{name}{suffix}" for name in drawn for suffix in (".svg", ".html")} | {"figures.md"}
+    assert answer["not_drawn"]
+    listed = (files / "f" / "figures.md").read_text()
+    assert all(f"{title}: {reason}" in listed for title, reason in answer["not_drawn"].items())
+
+
+BAD = [
+    ("report qrels run -o page.txt", "page.txt: a page is an .html file"),
+    ("report qrels run -o .html.d/../", "a page is an .html file"),
+    ("report qrels -o page.html", "qrels: is no folder of results"),
+    ("report nowhere -o page.html", "nowhere: is no folder of results"),
+    ("report empty -o page.html", "empty: holds no results"),
+    ("report qrels nowhere -o page.html", "nowhere"),
+    ("report qrels run -m nDGC -o page.html", "nDGC"),
+    ("report qrels run --baseline other -o page.html", "baseline must be one of run, got 'other'"),
+    ("report qrels run --tables qrels -o page.html", "qrels: is a file, expected a folder"),
+    ("report qrels strange -o page.html", "no query in common"),
+    ("compare qrels run other --page page.pdf", "page.pdf: a page is an .html file"),
+]
+
+
+@pytest.mark.parametrize(("line", "message"), BAD)
+def test_bad_input_is_told_and_leaves_nothing(cli, files, line, message):
+    (files / "empty").mkdir()
+    (files / "strange").write_text("x1 Q0 a 1 1.0 t\n")
+    before = sorted(files.rglob("*"))
+    answer = cli(*line.split())
+    assert answer.code == 2
+    assert message in answer.err
+    assert sorted(files.rglob("*")) == before
+
+
+# ---- from a store ----------------------------------------------------------------------------------------------------
+
+
+class FakeStore:
+    """A store with one study of two systems."""
+
+    def __init__(self, scores):
+        self._scores = scores
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def studies(self):
+        return ["mine"]
+
+    def placed(self, study):
+        return []
+
+    def score_table(self, study=None):
+        return self._scores
+
+    def history_table(self, study=None):
+        return pl.DataFrame()
+
+    def results(self, study, published=None):
+        rows = {"system": ["a", "b"], "measure": ["AP", "AP"], "published": [0.4, None], "ours": [0.3, 0.5]}
+        rows |= {"difference": [-0.1, None], "ci_low": [0.2, 0.4], "ci_high": [0.35, 0.6]}
+        return pl.DataFrame(rows)
+
+
+def fake_store(monkeypatch, scores):
+    monkeypatch.setattr("rankbound.experiments.store.open_store", lambda _: FakeStore(scores))
+
+
+def test_report_of_a_store(cli, tmp_path, monkeypatch, no_figures):
+    frames = [
+        pl.DataFrame({"qid": ["1", "2", "3"], "items": [9] * 3, "relevant": [3] * 3, "AP": value}).select(
+            pl.lit("d").alias("data"), pl.lit("").alias("variant"), pl.lit(name).alias("system"),
+            pl.lit(0).alias("fold"), pl.lit(0).alias("seed"), pl.all(),
+        )
+        for name, value in (("a", [0.1, 0.3, 0.5]), ("b", [0.31, 0.5, 0.69]))
+    ]  # fmt: skip
+    fake_store(monkeypatch, pl.concat(frames))
+    page = tmp_path / "page.html"
+    answer = cli("report", tmp_path, "-o", page, "--tables", tmp_path / "t", "--json").json
+    assert "b is best by AP" in answer["headline"]
+    assert any("1 number has a published counterpart; 0 of them lie within" in said for said in answer["findings"])
+    assert "| a | AP | 0.4000 | 0.3000 | 0.2000 to 0.3500 | −0.1000∗ |" in (tmp_path / "t" / "published.md").read_text()
+    assert "<title>mine</title>" in page.read_text()
+    wrong = cli("report", tmp_path, "-m", "nDCG", "-o", page)
+    assert (wrong.code, "the results have no nDCG; they have AP" in wrong.err) == (2, True)
+
+
+def test_a_store_without_finished_trials(cli, tmp_path, monkeypatch):
+    fake_store(monkeypatch, pl.DataFrame())
+    answer = cli("report", tmp_path, "-o", tmp_path / "page.html")
+    assert (answer.code, "has no finished trial yet" in answer.err) == (2, True)
+    assert not (tmp_path / "page.html").exists()
+
+
+# ---- compare and demo ------------------------------------------------------------------------------------------------
+
+
+def test_compare_writes_a_page(cli, files, no_figures):
+    plain = cli("compare", "qrels", "run", "other", "-m", "AP", "--json").json
+    answer = cli("compare", "qrels", "run", "other", "-m", "AP", "--page", "page.html", "--json").json
+    assert answer == plain | {"page": "page.html"}
+    assert "other" in headline(files / "page.html")
+    assert "Page: page.html" in cli("compare", "qrels", "run", "other", "--page", "page.html").out
+
+
+def test_demo_shows_what_the_files_hold(cli, tmp_path, no_figures):
+    answer = cli("demo", "-o", tmp_path / "new")
+    assert answer.code == 0, answer.err
+    assert "What difficulty shows" in answer.out
+    runs = {"one feature": "one-feature", "feature sum": "feature-sum", "plain": "plain", "bounded": "bounded"}
+    names = {"qrels.txt", "per_query.csv", "summary.json", "report.html", *(f"{tag}.run.txt" for tag in runs.values())}
+    assert {file.name for file in (tmp_path / "new").iterdir()} == names
+    summary = json.loads((tmp_path / "new" / "summary.json").read_text())
+    for ranker, mean in summary["mean"].items():
+        file = tmp_path / "new" / f"{runs[ranker]}.run.txt"
+        assert evaluate(tmp_path / "new" / "qrels.txt", file, list(mean)).mean() == pytest.approx(mean, abs=1e-6)
+    # the point of it: plain values are near each other, bounded ones are not
+    trained, weak = summary["mean"]["plain"], summary["mean"]["one feature"]
+    assert weak["nDCG@10"] > 0.8 * trained["nDCG@10"]
+    assert weak["UL2(nDCG@10)"] < 0.4 * trained["UL2(nDCG@10)"]
+    assert summary["random_order"]["UL2(nDCG@10)"] == pytest.approx(0, abs=1e-9)
+    assert headline(tmp_path / "new" / "report.html") in answer.out
+    assert f"Page: {tmp_path}/new/report.html" in answer.out
+
+
+def test_demo_json_is_its_summary(cli, tmp_path, no_figures):
+    answer = cli("demo", "-o", tmp_path, "--queries", 20, "--seed", 3, "--json").json
+    assert answer == json.loads((tmp_path / "summary.json").read_text())
+    assert answer["queries"] == 20

@@ -1,0 +1,128 @@
+"""rankbound reproduce: lists, estimates, runs, writes, and says what is wrong."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rankbound.data.synthetic import synthetic_letor
+
+STUDY = """
+title = "Which is better?"
+[[tables]]
+data = { letor = "queries" }
+models = [{ model = "RegressionRanker" }, { model = "AdaRank", name = "ada" }]
+measures = ["nDCG", "AP"]
+versus = { model = "ada" }
+[quick]
+only = { model = "ada" }
+first = 10
+"""
+PUBLISHED = "model,measure,published\nada,nDCG,0.5\n"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The working folder, with a study on generated queries and a published number."""
+    (tmp_path / "queries").mkdir()
+    data = synthetic_letor(queries=40, features=6, seed=4, documents=(4, 15))
+    for name, queries in (("train", range(20)), ("vali", range(20, 30)), ("test", range(30, 40))):
+        lists, rows = data.take(queries).lists, data.take(queries).features.tolist()
+        qid = np.repeat(lists.query_ids, lists.sizes)
+        lines = [
+            f"{label} qid:{query} {' '.join(f'{at}:{value!r}' for at, value in enumerate(row, 1))}\n"
+            for label, query, row in zip(lists.labels, qid, rows, strict=True)
+        ]
+        (tmp_path / "queries" / f"{name}.txt").write_text("".join(lines))
+    (tmp_path / "mine.toml").write_text(STUDY)
+    (tmp_path / "mine.published.csv").write_text(PUBLISHED)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_rows_have_the_fixed_form_and_are_kept(cli, folder):
+    first = cli("reproduce", "mine.toml", "--json", "--jobs", 1, "--results", "kept").json
+    assert first["trials"] == {"total": 2, "before": 0, "ran": 2, "failed": 0}
+    assert [(row["model"], row["measure"]) for row in first["rows"]] == [
+        ("RegressionRanker", "nDCG"), ("RegressionRanker", "AP"), ("ada", "nDCG"), ("ada", "AP"),
+    ]  # fmt: skip
+    row = first["rows"][2]
+    assert row["published"] == 0.5
+    assert row["difference"] == pytest.approx(row["ours"] - 0.5)
+    assert row["ci_low"] < row["ours"] < row["ci_high"]
+    assert first["rows"][0]["versus"] == "ada"
+    assert first["rows"][0]["versus_difference"] == pytest.approx(first["rows"][0]["ours"] - row["ours"])
+    assert Path(first["page"]).name == "report.html"
+    assert "Which is better?" in Path(first["page"]).read_text()
+    with (folder / "kept" / "mine.csv").open() as stream:
+        written = list(csv.DictReader(stream))
+    assert [float(line["ours"]) for line in written] == pytest.approx([one["ours"] for one in first["rows"]], abs=1e-6)
+    text = (folder / "kept" / "mine.md").read_text()
+    assert "Which is better?" in text
+    assert "1 rows have a published number" in text
+    again = cli("reproduce", "mine.toml", "--no-page", "--json").json
+    assert again["trials"] == {"total": 2, "before": 2, "ran": 0, "failed": 0}
+    assert again["rows"] == first["rows"]
+    shown = cli("reproduce", "mine.toml", "--only", "model=ada", "--no-page")
+    assert shown.code == 0
+    assert "+0." in shown.out or "-0." in shown.out
+    assert "RegressionRanker" not in shown.out
+
+
+def test_a_dry_run_counts_and_a_quick_run_is_small(cli, folder):
+    told = cli("reproduce", "mine.toml", "--dry-run", "--json", "--jobs", 2).json
+    assert (told["trials"], told["waiting"], told["settings"], told["seconds"]) == (2, 2, 2, 10)
+    assert not (folder / "rankbound-results").exists()
+    quick = cli("reproduce", "mine.toml", "--quick", "--no-page", "--json", "--jobs", 1).json
+    assert quick["study"] == "mine-quick"
+    assert {row["model"] for row in quick["rows"]} == {"ada"}
+    later = cli("reproduce", "mine.toml", "--quick", "--dry-run", "--json", "--jobs", 1).json
+    assert (later["trials"], later["waiting"]) == (1, 0)
+    assert "0 of 1 trials" in cli("reproduce", "mine.toml", "--quick", "--dry-run").out
+
+
+def test_the_list_names_all_studies(cli):
+    names = [one["name"] for one in cli("reproduce", "--list", "--json").json["studies"]]
+    assert {"thesis-5.1", "insights-fig1"} <= set(names)
+    assert "thesis-5.1" in cli("reproduce", "--list").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "name a study"),
+        (("thesis",), "unknown study 'thesis': did you mean"),
+        (("mine.toml", "--only", "model"), "--only must be KEY=VALUE"),
+        (("mine.toml", "--only", "modell=ada"), "unknown key 'modell'; this study has"),
+        (("mine.toml", "--only", "model=adam"), "model is one of RegressionRanker, ada, got adam"),
+        (("mine.toml", "--data", "nowhere"), "--data: nowhere is not a folder"),
+        (("mine.toml", "--jobs", 0), "jobs must be a positive number"),
+        (("mine.toml", "--cluster", "local:x"), "--cluster local:N needs a number of workers"),
+        (("mine.toml", "--cluster", "host"), "--cluster must be local:N or the address of a scheduler"),
+        (("mine.toml", "--store", "mine.toml"), "mine.toml: is a file, expected the folder of a store"),
+    ],
+)
+def test_bad_input_is_refused(cli, folder, arguments, message):
+    answer = cli("reproduce", *arguments)
+    assert (answer.code, answer.out) == (2, "")
+    assert message in answer.err
+    assert "Traceback" not in answer.err
+
+
+def test_missing_data_say_what_to_fetch_and_where(cli, folder, monkeypatch, tmp_path):
+    monkeypatch.setenv("RANKBOUND_CACHE", str(tmp_path / "cache"))
+    (folder / "data").mkdir()
+    answer = cli("reproduce", "thesis-hidden", "--quick", "--data", folder / "data")
+    assert answer.code == 2
+    assert "mq2008 is not here" in answer.err
+    assert "Download MQ2008.rar from the origin" in answer.err
+    assert (
+        f"Put S1.txt, S2.txt, S3.txt, S4.txt, S5.txt (plain, .gz or .zst) into {folder / 'data' / 'mq2008'}"
+        in answer.err
+    )
+    assert not (folder / "rankbound-results").exists()
+    (folder / "queries" / "test.txt").rename(folder / "elsewhere.txt")
+    assert "queries: expected files named train... and test..." in cli("reproduce", "mine.toml").err

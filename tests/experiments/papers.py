@@ -1,0 +1,57 @@
+"""For tests of the studies that come with the package: run a part of one here, on small data in the real format."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from rankbound.data.synthetic import synthetic_letor
+from rankbound.experiments.expansion import Planned, expand, select
+from rankbound.experiments.spec import Study
+from rankbound.experiments.store import Store
+from rankbound.experiments.trial import run_trial
+
+from .conftest import letor_text
+
+
+def write_folds(
+    folder: Path, *, seed: int, names=("trainingset", "validationset", "testset"), queries: int = 24
+) -> None:
+    """Fold1 to Fold5 of small queries, as LETOR 3.0 has them."""
+    for number in range(1, 6):
+        data = synthetic_letor(queries=queries, features=5, seed=seed + number, documents=(6, 14))
+        cuts = (0, queries // 2, 3 * queries // 4, queries)
+        target = folder / f"Fold{number}"
+        target.mkdir(parents=True)
+        for name, first, last in zip(names, cuts, cuts[1:], strict=False):
+            (target / f"{name}.txt").write_text(letor_text(data.take(range(first, last))))
+
+
+def run_here(study: Study, only: dict, store: Store) -> list[Planned]:
+    """The trials asked for, run in this process and put into the store."""
+    planned = [replace(one, trial=one.trial.identified()) for one in select(expand(study), only)]
+    store.register(study.name, [one.placed for one in planned])
+    for one in planned:
+        store.put(one.trial, run_trial(one.trial))
+    return planned
+
+
+def published_without_a_place(study: Study, published) -> list[dict]:
+    """Rows of published numbers that no setting of the study has."""
+    settings = [
+        (dict(one.setting), set(one.rule.report)) for table in study.tables for one in expand_table(study, table)
+    ]
+    keys = [name for name in published.columns if name not in ("measure", "published", "note")]
+    return [
+        row
+        for row in published.iter_rows(named=True)
+        if not any(
+            row["measure"] in report and all(row[key] in ("", setting.get(key, "")) for key in keys)
+            for setting, report in settings
+        )
+    ]
+
+
+def expand_table(study: Study, table) -> list[Planned]:
+    """Trials of one table, its data here or not."""
+    return expand(study.model_copy(update={"tables": [table.model_copy(update={"optional": False})]}), fetch=False)

@@ -1,0 +1,123 @@
+"""The study neural-tables: its numbers have their places; trees and logistic models classify; features of a network."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from rankbound.data.synthetic import synthetic_images
+from rankbound.errors import ArgumentError
+from rankbound.experiments import trial_faces
+from rankbound.experiments.expansion import expand
+from rankbound.experiments.results import read_published, results_table
+from rankbound.experiments.spec import load_study
+from rankbound.experiments.store import open_store
+from rankbound.experiments.trial import run_trial
+
+from .papers import expand_table, published_without_a_place, run_here
+
+
+def test_every_published_number_has_a_place():
+    study = load_study("neural-tables")
+    published = read_published(study.published_path, ["table", "data", "model"])
+    assert published.height == 31
+    assert published_without_a_place(study, published) == []
+
+
+def test_which_models_classify():
+    study = load_study("neural-tables")
+    faces = [one for table in study.tables if table.kind == "faces" for one in expand_table(study, table)]
+    for one in faces:
+        assert trial_faces._classifies(one.trial.spec) == one.setting["model"].startswith("Class"), one.setting
+
+
+FACES = """
+title = "Faces"
+[[tables]]
+data = { faces = "faces.npz" }
+optional = true
+models = [
+    { model = "RandomForestRanker", name = "Class RF", params = { task = "classification", n_estimators = 20 } },
+    { model = "LogisticRanker", name = "Class LR" },
+    { model = "RegressionRanker", name = "Reg LR-l1", params = { options = { alpha = 1.0 } } },
+]
+pairs = 300
+measures = "pairwise accuracy"
+"""
+
+
+@pytest.fixture
+def faces(folder):
+    """Discs that grow with age."""
+    found = synthetic_images(count=200, size=12, seed=2)
+    np.savez(folder / "faces.npz", images=found.images, age=found.ages)
+    return found
+
+
+def test_classifiers_learn_which_of_two_is_older(plan, faces, monkeypatch):
+    taught = {}
+    ranker_of = trial_faces.ranker_of
+
+    def listening(spec, **changes):
+        ranker = ranker_of(spec, **changes)
+        fit = ranker.fit
+
+        def noted(X, y, **others):
+            taught[spec["model"]] = np.unique(y)
+            return fit(X, y, **others)
+
+        ranker.fit = noted
+        return ranker
+
+    monkeypatch.setattr(trial_faces, "ranker_of", listening)
+    for one in plan(FACES):
+        assert run_trial(one.trial).scores["pairwise accuracy"].mean() > 0.6
+    assert taught["RandomForestRanker"].tolist() == [0, 1]
+    assert taught["LogisticRanker"].tolist() == [0, 1]
+    assert len(taught["RegressionRanker"]) > 10
+
+
+class Means(torch.nn.Module):
+    """Mean brightness of quarters: a network that needs no training."""
+
+    def forward(self, images):
+        return torch.nn.functional.adaptive_avg_pool2d(images, 4).flatten(1)
+
+
+def test_rankers_learn_from_a_networks_features(plan, study, faces, folder):
+    text = FACES.replace("optional", "prepare = { backbone = 'net.pt2' }\noptional")
+    told = []
+    (folder / "other.toml").write_text(FACES.split("[[")[0] + FACES[FACES.index("[[") :] + text[text.index("[[") :])
+    assert len(expand(load_study("other.toml"), tell=told.append)) == 3
+    assert "the network net.pt2 is not here" in told[0]
+    example = torch.zeros(2, 3, 224, 224)
+    batch = {0: torch.export.Dim("batch")}
+    torch.export.save(torch.export.export(Means(), (example,), dynamic_shapes=(batch,)), folder / "net.pt2")
+    plain, featured = plan(FACES), plan(text)
+    assert {one.trial.id for one in plain}.isdisjoint(one.trial.id for one in featured)
+    assert plain[0].trial.digest != featured[0].trial.digest
+    found = run_trial(featured[2].trial)
+    assert found.scores["pairwise accuracy"].mean() > 0.6
+    features = trial_faces._inputs(featured[0].trial.source, featured[0].trial.spec, faces)
+    assert features.shape == (200, 3 * 16)
+
+
+def test_a_network_is_for_images(study):
+    text = "title = 'x'\n[[tables]]\ndata = { letor = 'letor' }\nmodel = 'AdaRank'\nmeasures = 'AP'\n"
+    with pytest.raises(ArgumentError, match=r"tables\[0\].prepare.backbone: is for images only"):
+        study(text + "prepare = { backbone = 'net.pt2' }\n")
+
+
+@pytest.mark.real_data
+def test_a_trial_on_the_sample(data_dir, tmp_path):
+    study = load_study("neural-tables")
+    with open_store(tmp_path, create=True) as store:
+        only = {"table": "1: web pages", "data": "mslr-sample", "model": "Class Boost", "seed": 0}
+        planned = run_here(study, only, store)
+        published = read_published(study.published_path, ["table", "data", "model"])
+        found = results_table(store, [one.placed for one in planned], published)
+    row = found.row(0, named=True)
+    assert (row["measure"], row["published"]) == ("nDCG@10", 0.4543)
+    assert "MSLR-WEB10K" in row["note"]
+    assert row["ours"] > 0.2

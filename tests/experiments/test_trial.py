@@ -1,0 +1,156 @@
+"""What a trial gives: equal every time, and what the library gives when it is called by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rankbound.data import read_letor, read_ratings, sample_lists, user_folds
+from rankbound.data.synthetic import synthetic_images, synthetic_interactions
+from rankbound.errors import DataError
+from rankbound.evaluation import evaluate_lists
+from rankbound.experiments import trial as trials
+from rankbound.experiments.expansion import expand, quickened, select
+from rankbound.experiments.spec import load_study
+from rankbound.experiments.trial import run_trial
+from rankbound.models import AdaRank, MatrixFactorization
+
+from .conftest import ROWS, USERS
+
+
+def test_rows_are_what_the_model_gives_by_hand(plan, folder):
+    text = "title = 'x'\n[[tables]]\ndata = { letor = 'letor' }\nmodel = 'AdaRank'\nmeasures = ['nDCG', 'AP']\n"
+    (one,) = plan(text)
+    found = run_trial(one.trial)
+    train, valid, test = (read_letor(folder / "letor" / f"{name}.txt") for name in ("train", "vali", "test"))
+    columns = [(part.features, part.lists.labels, part.lists.query_of_item) for part in (train, valid)]
+    ranker = AdaRank(measure="nDCG").fit(*columns[0][:2], qid=columns[0][2], eval_set=columns[1])
+    expected = evaluate_lists(test.lists.with_scores(ranker.predict(test.features)), ["nDCG", "AP"])
+    for name in ("nDCG", "AP"):
+        np.testing.assert_array_equal(found.scores[name].fill_null(np.nan).to_numpy(), expected.values[name])
+    assert found.scores["items"].to_list() == test.lists.sizes.tolist()
+    assert found.scores["qid"].to_list() == [str(name) for name in test.lists.query_ids]
+    relevant = [int((labels >= 1).sum()) for labels in np.split(test.lists.labels, test.lists.offsets[1:-1])]
+    assert found.scores["relevant"].to_list() == relevant
+    assert found.facts["eval_score"] == ranker.eval_score_
+
+
+def test_preparation_of_rows(plan):
+    text = ROWS.replace("measures", "prepare = { binarise = 2, scale = 'min-max', relevant = 1, first = 5 }\nmeasures")
+    found = run_trial(plan(text)[0].trial).scores
+    assert found.height == 5
+    assert found["relevant"].min() >= 1
+
+
+def test_users_choose_within_the_training_folds_and_are_trained_again(plan, folder):
+    one = plan(USERS.replace("folds = 2", "folds = 3"))[0]
+    assert (one.trial.spec["loss"], one.trial.spec["params"]["learning_rate"], one.trial.spec["fold"]) == (
+        "nDCG",
+        0.01,
+        0,
+    )
+    found = run_trial(one.trial)
+    table = read_ratings(folder / "ratings.csv")
+    fold = user_folds(table, 3, 0)
+
+    def columns(part):
+        return np.repeat(part.users, part.lists.sizes), part.items, part.lists.labels
+
+    learn, choose = sample_lists(table.rows(fold == 2), table.rows(fold == 1), seed=0)
+    common = {"factors": 4, "learning_rate": 0.01, "measure": "nDCG", "verbose": False}
+    first = MatrixFactorization(epochs=4, eval_every=1, **common).fit(*columns(learn), eval_set=columns(choose))
+    train, test = sample_lists(table.rows(fold != 0), table.rows(fold == 0), seed=0)
+    again = MatrixFactorization(epochs=first.kept_epoch_, **common).fit(*columns(train))
+    users, items, _ = columns(test)
+    expected = evaluate_lists(test.lists.with_scores(again.predict(users, items)), ["nDCG"]).values["nDCG"]
+    np.testing.assert_array_equal(found.scores["nDCG"].to_numpy(), expected)
+    assert found.facts["eval_score"] == first.eval_score_
+    assert found.history.filter(quantity="validation nDCG").height == 4
+
+
+def test_other_ways_to_choose_and_to_split(plan):
+    tested = USERS.replace("versus", "selection = 'test'\nchoose = 'each'\nprotocol = 'published'\nversus")
+    found = run_trial(plan(tested)[0].trial)
+    assert found.scores["nDCG"].mean() == pytest.approx(found.facts["eval_score"], abs=1e-12)
+    last = USERS.replace(
+        "grid = { learning_rate = [0.01, 0.1] }", "selection = 'last'\nsplit = 'monte-carlo'\ntest_share = 0.3"
+    )
+    found = run_trial(plan(last)[0].trial)
+    assert found.facts["kept_epoch"] == 4
+    assert "eval_score" not in found.facts
+    more = run_trial(plan(last.replace("nsr = 1", "nsr = 1\ntest_nsr = 2"))[0].trial)
+    assert more.scores["items"].sum() == 1.5 * found.scores["items"].sum()
+    assert more.scores["relevant"].to_list() == found.scores["relevant"].to_list()
+
+
+def test_faces_are_pairs(plan, folder):
+    faces = synthetic_images(count=200, size=12, seed=2)
+    np.savez(folder / "faces.npz", images=faces.images, age=faces.ages)
+    text = """
+title = "Faces"
+[[tables]]
+data = { faces = "faces.npz" }
+model = "LinearRanker"
+loss = ["RankNet", "regression", { loss = "classification", options = { rel = 1 } }]
+params = { epochs = 8, batch_size = 1, list_size = 64, learning_rate = 0.01 }
+pairs = 300
+measures = "pairwise accuracy"
+"""
+    found = [run_trial(one.trial) for one in plan(text)]
+    assert [one.scores.height for one in found] == [300] * 3
+    assert all(set(one.scores["pairwise accuracy"].unique()) <= {0.0, 0.5, 1.0} for one in found)
+    assert found[0].scores["pairwise accuracy"].mean() > 0.6  # the older the larger the disc
+    assert found[0].scores["qid"].equals(found[1].scores["qid"])
+
+
+def epochs_twice(fitted):
+    """A recorder, as a study may name one."""
+    assert set(fitted.parts) == {"train", "validation", "test"}
+    return [(1, "weights", float(np.abs(fitted.model.predict(fitted.parts["test"].features)).sum()))]
+
+
+def test_a_recorder_adds_to_the_history(plan, monkeypatch):
+    monkeypatch.setitem(trials.RECORDERS, "weights", f"{__name__}:epochs_twice")
+    found = run_trial(plan(ROWS.replace("measures", "record = ['weights']\nmeasures"))[0].trial)
+    assert found.history.row(0)[:2] == (1, "weights")
+
+
+def test_data_that_changed_meanwhile_are_refused(plan, folder):
+    one = plan(ROWS)[0]
+    with (folder / "letor" / "test.txt").open("a") as stream:
+        stream.write("1 qid:99 1:0.5\n0 qid:99 1:0.25\n")
+    with pytest.raises(DataError, match="letor: its files here are not those that the study was started with"):
+        run_trial(one.trial)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "line"),
+    [
+        ("insights-epinions", "epinions/trust_data.txt", "{} {} 1\n"),
+        ("insights-amazon", "amazon-sports-2018/Sports_and_Outdoors.csv", "B{1:09d},A{0:013d},5.0,1400000000\n"),
+    ],
+)
+def test_studies_of_data_that_few_have_run_on_files_of_their_form(folder, monkeypatch, name, file, line):
+    table = synthetic_interactions(users=40, items=500, seed=3)
+    (folder / file).parent.mkdir()
+    rows = zip(table.user_names[table.users], table.item_names[table.items], strict=True)
+    (folder / file).write_text("".join(line.format(user, item) for user, item in rows))
+    monkeypatch.setenv("RANKBOUND_DATA", str(folder))
+    study = load_study(name)
+    tables = [table for table in study.tables if table.data in file]
+    quick = quickened(study.model_copy(update={"tables": tables}))
+    one = select(expand(quick), {"loss": "nRBP", "nsr": 1, "fold": 1, "learning_rate": 0.1})[0]
+    found = run_trial(one.trial).scores
+    active = table.per_user[table.per_user >= 25]
+    assert found.height == len(active) > 2
+    assert found["relevant"].to_list() == [round(0.2 * count) for count in active]  # a fifth of each user's choices
+    assert found["items"].sum() == 2 * found["relevant"].sum()
+
+
+@pytest.mark.real_data
+def test_a_trial_of_the_thesis_on_movielens(data_dir):
+    wanted = {"table": "MovieLens", "loss": "nDCG", "bounding": "none", "nsr": 1, "fold": 0, "learning_rate": 0.03}
+    (one,) = select(expand(load_study("thesis-5.1")), wanted)
+    found = run_trial(one.trial)
+    assert found.scores.height == 412  # users with 25 ratings from 4 on
+    assert found.scores["nDCG"].mean() > 0.964  # published 0.9659

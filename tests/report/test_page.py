@@ -1,0 +1,246 @@
+"""What the page says and holds, without a browser."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+
+from rankbound.analysis.significance import holm
+from rankbound.errors import ArgumentError, DataError
+from rankbound.report.lined_up import line_up
+from rankbound.report.packing import json_for_script, pack_values
+from rankbound.report.page import make_report, write_page, write_report
+from rankbound.report.system_tests import judge_systems
+
+
+def write(path, scores, results=None, **options):
+    """A page without altair's figures: they have tests of their own."""
+    return write_report(path, make_report(scores, results), figures={}, title="Title", **options).read_text()
+
+
+def held(page: str, name: str) -> bytes:
+    """What a script element of the page holds, unpacked."""
+    packed = re.search(rf'id="{name}">([^<]*)</script>', page).group(1)
+    return zlib.decompress(base64.b64decode(packed), -15)
+
+
+# ---- lining up -------------------------------------------------------------------------------------------------------
+
+
+def test_repeats_of_a_query_are_averaged(rows):
+    table = pl.concat(
+        [rows("a", {"AP": [0.2, 0.4]}, seed=0), rows("a", {"AP": [0.4, None]}, seed=1), rows("b", {"AP": [0.1, 0.9]})]
+    )
+    lined = line_up(table)
+    assert lined.systems == ("a", "b")
+    np.testing.assert_allclose(lined.values["AP"], [[0.3, 0.4], [0.1, 0.9]])
+
+
+def test_a_query_of_several_folds_counts_once(rows):
+    table = pl.concat([rows("a", {"AP": [0.2, 0.4]}, fold=1), rows("a", {"AP": [0.6]}, fold=2)])
+    lined = line_up(table)
+    assert lined.qids == ("q1", "q2")
+    np.testing.assert_allclose(lined.values["AP"], [[0.4, 0.4]])
+
+
+def test_variants_are_data_sets_of_their_own(rows):
+    table = pl.concat([rows("a", {"AP": [0.2]}, variant="NSR 1"), rows("a", {"AP": [0.3]}, variant="NSR 2")])
+    lined = line_up(table)
+    assert lined.sources == (("set A", "NSR 1"), ("set A", "NSR 2"))
+    assert len(set(lined.data_sets)) == 2
+
+
+def test_expected_value_and_type_can_be_given(rows):
+    table = rows("a", {"AP": [0.2, 0.3]}).with_columns(expected=pl.lit(0.25), type=pl.lit("hard"))
+    lined = line_up(table)
+    assert lined.expected.tolist() == [0.25, 0.25]
+    assert lined.types.tolist() == ["hard", "hard"]
+
+
+def test_what_is_no_score_table_is_refused(rows):
+    with pytest.raises(DataError, match="no column that is a measure"):
+        line_up(rows("a", {"seconds": [1.0]}))
+    with pytest.raises(DataError, match="relevant"):
+        line_up(rows("a", {"AP": [1.0]}).drop("relevant"))
+
+
+# ---- tests between systems -------------------------------------------------------------------------------------------
+
+
+def test_p_values_are_those_of_scipy_corrected_over_all_pairs(scores):
+    one = scores.filter(pl.col("data") == "set A").drop("AP")
+    (verdict,) = judge_systems(line_up(one))
+    value = {name: one.filter(pl.col("system") == name)["nDCG@10"].to_numpy() for name in ("low", "alike", "high")}
+    pairs = [("low", "alike"), ("low", "high"), ("alike", "high")]
+    corrected = dict(zip(pairs, holm([stats.ttest_rel(value[a], value[b]).pvalue for a, b in pairs]), strict=True))
+    assert (verdict.best.system, verdict.versus) == ("high", "high")
+    for test in verdict.systems[1:]:
+        assert test.p_value == pytest.approx(corrected[test.system, "high"])
+        assert test.difference == pytest.approx((value[test.system] - value["high"]).mean())
+        assert test.wins == (value[test.system] > value["high"]).sum()
+    low, high = stats.t.interval(0.95, 59, value["high"].mean(), stats.sem(value["high"]))
+    assert (verdict.best.ci_low, verdict.best.ci_high) == pytest.approx((low, high))
+
+
+def test_a_baseline_is_what_the_others_are_compared_with(scores):
+    verdict = judge_systems(line_up(scores), baseline="low")[0]
+    assert verdict.versus == "low"
+    assert {test.system for test in verdict.systems if test.difference is not None} == {"alike", "high"}
+    with pytest.raises(ArgumentError, match="baseline must be one of low, alike, high, got 'none'"):
+        judge_systems(line_up(scores), baseline="none")
+
+
+def test_the_smallest_value_wins_where_lower_is_better(rows):
+    table = pl.concat([rows("slow", {"U": [4.0, 5.0, 6.0]}), rows("quick", {"U": [1.0, 2.0, 2.0]})])
+    (verdict,) = judge_systems(line_up(table))
+    assert verdict.best.system == "quick"
+    assert verdict.systems[1].losses == 3
+
+
+# ---- words -----------------------------------------------------------------------------------------------------------
+
+
+def test_words_name_the_best_the_gap_and_the_verdict(scores):
+    found = make_report(scores.filter(pl.col("data") == "set A").filter(pl.col("system") != "alike")).findings
+    assert re.match(
+        r"high is best by nDCG@10: 0\.\d{4} in the mean over 60 queries, 0\.1\d{3} above low", found.headline
+    )
+    assert "The difference is significant after correction (p < 0.0001" in found.sentences[0]
+    assert any("By type of query" in sentence for sentence in found.sentences)
+    assert any("random order of the same items would have a mean nDCG@10 of" in said for said in found.sentences)
+    assert "AP names the same best system." in found.sentences
+
+
+def test_words_do_not_crown_what_chance_may_have_made(scores):
+    found = make_report(scores.filter(pl.col("system") != "high")).findings
+    assert "no system is clearly best" in " ".join(found.sentences)
+    assert "it may be chance" in " ".join(found.sentences)
+
+
+def test_words_about_published_numbers(scores, results):
+    told = [said for said in make_report(scores, results).findings.sentences if "published" in said]
+    assert told == [
+        "2 numbers have a published counterpart; 1 of them lies within our 95 % interval. The median gap, ours minus "
+        "published, is −0.0550; the widest is −0.1000 (set A, min-max, nDCG@10)."
+    ]
+
+
+def test_many_data_sets_are_counted(rows):
+    ahead = {0: -0.1, 1: 0.0}  # of b, on the first two sets; 0.1 on the others
+    table = pl.concat(
+        rows(system, {"AP": [0.3 + gain + 0.01 * query for query in range(5)]}, data=f"set {place}")
+        for place in range(6)
+        for system, gain in (("a", 0.0), ("b", ahead.get(place, 0.1)))
+    )
+    found = make_report(table).findings
+    assert found.headline == "By AP, clearly best of 6 data sets: b on 4 and a on 1; on 1 no system is clearly best."
+
+
+# ---- bad input: a page that says so, or an error ---------------------------------------------------------------------
+
+
+def test_nothing_at_all_is_an_error(tmp_path):
+    with pytest.raises(DataError, match="nothing to report"):
+        write_page(tmp_path / "page.html", scores=pl.DataFrame())
+    assert not list(tmp_path.iterdir())
+
+
+def test_results_without_scores_make_a_page(tmp_path, results):
+    page = write(tmp_path / "page.html", None, results)
+    assert "no scores of single queries" in page
+    assert 'id="scatter"' not in page
+
+
+def test_one_system(tmp_path, rows):
+    page = write(tmp_path / "page.html", rows("only", {"AP": [0.1, 0.5, 0.9]}))
+    assert "only has a mean AP of 0.5000 over 3 queries" in page
+    assert "There is a single system" in page
+
+
+def test_one_query(tmp_path, rows):
+    page = write(tmp_path / "page.html", pl.concat([rows("a", {"AP": [0.4]}), rows("b", {"AP": [0.6]})]))
+    assert "No system is clearly best by AP. b has 0.6000 in the mean over 1 query, 0.2000 above a." in page
+    assert "There is one query only" in page
+    assert "nan" not in page.lower().split("<script")[0]
+
+
+def test_all_scores_equal(tmp_path, rows):
+    page = write(tmp_path / "page.html", pl.concat([rows(name, {"AP": [0.4, 0.4, 0.4]}) for name in "abc"]))
+    assert "All 3 systems have the same AP on every query: nothing tells them apart." in page
+
+
+def test_systems_without_a_shared_query(tmp_path, rows):
+    apart = rows("b", {"AP": [0.6, 0.7]}).with_columns(pl.Series("qid", ["x1", "x2"]))
+    page = write(tmp_path / "page.html", pl.concat([rows("a", {"AP": [0.4, 0.5]}), apart]))
+    assert "b and a share no query and cannot be compared." in page
+
+
+def test_no_query_counts(tmp_path, rows):
+    page = write(tmp_path / "page.html", rows("a", {"AP": [None, None]}))
+    assert "No query has a value of AP" in page
+
+
+# ---- the file --------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_input_gives_the_same_page(tmp_path, scores, results):
+    pages = [write(tmp_path / name, scores, results, about={"Data": "generated"}) for name in ("a.html", "b.html")]
+    assert pages[0] == pages[1]
+
+
+def test_the_page_holds_every_value_to_four_decimals(tmp_path, scores):
+    page = write(tmp_path / "page.html", scores)
+    facts = json.loads(re.search(r'id="page">(.*?)</script>', page).group(1))
+    assert facts["systems"] == ["low", "alike", "high"]
+    assert [measure["name"] for measure in facts["measures"]] == ["nDCG@10", "AP"]
+    lined = line_up(scores)
+    for place, measure in enumerate(facts["measures"]):
+        found = np.frombuffer(held(page, f"page-values-{place}"), "<i2").reshape(3, 120) / 10.0 ** measure["digits"]
+        np.testing.assert_allclose(found, lined.values[measure["name"]], atol=5.001e-5)
+
+
+def test_large_and_missing_values_are_packed():
+    packed, digits = pack_values(np.array([12_345.0, -3.25, np.nan]))
+    assert digits == 0
+    assert np.frombuffer(packed, "<i2").tolist() == [12_345, -3, -32768]
+    packed, digits = pack_values(np.array([2_000_000.0]))
+    assert np.frombuffer(packed, "<i2")[0] / 10.0**digits == pytest.approx(2_000_000)
+
+
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{title}}"
+
+
+def test_names_cannot_become_markup(tmp_path, rows):
+    table = pl.concat([rows(EVIL, {"AP": [0.1, 0.2, 0.3]}, data=EVIL), rows("b", {"AP": [0.2, 0.2, 0.4]}, data=EVIL)])
+    table = table.with_columns(qid=pl.lit(EVIL) + pl.col("qid"))
+    report = make_report(table)
+    page = write_report(tmp_path / "p.html", report, figures={}, title=EVIL, about={EVIL: EVIL}).read_text()
+    assert "<script>alert" not in page
+    assert "<img" not in page
+    assert "&lt;/script&gt;" in page
+    assert json_for_script(EVIL) in page
+
+
+def test_a_page_of_20_000_queries_and_15_systems_is_small(tmp_path):
+    random = np.random.default_rng(0)
+    names = [f"query {number}" for number in range(20_000)]
+    size = random.integers(5, 500, 20_000)
+    table = pl.concat(
+        pl.DataFrame(
+            {"qid": names, "items": size, "relevant": size // 5}
+            | {measure: random.random(20_000) for measure in ("nDCG@10", "AP", "RR", "UL2(nDCG@10)")}
+        ).select(
+            pl.lit("set").alias("data"), pl.lit("").alias("variant"), pl.lit(f"system {system}").alias("system"),
+            pl.lit(0).alias("fold"), pl.lit(0).alias("seed"), pl.all(),
+        )
+        for system in range(15)
+    )  # fmt: skip
+    write(tmp_path / "page.html", table)
+    assert (tmp_path / "page.html").stat().st_size < 5_000_000  # of 15 MB, to leave room for figures

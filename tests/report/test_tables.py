@@ -1,0 +1,89 @@
+"""Tables in each of their forms."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import polars as pl
+import pytest
+
+from rankbound.report.page import make_report
+from rankbound.report.tables import Cell, Table, published_table, write_tables
+
+
+@pytest.fixture
+def table() -> Table:
+    """Characters that each form must escape."""
+    rows = ((Cell("a|b_c & 5%"), Cell("−0.5000", bold=True, mark="†")), (Cell("<i>{x}$"), Cell("–")))
+    return Table("t", "T_1", ("name", "value"), 1, rows, "Note: 100 %.", pl.DataFrame({"name": ["a"], "value": [-0.5]}))
+
+
+def test_markdown(table):
+    assert table.to_markdown() == (
+        "**T\\_1**\n\n| name | value |\n| --- | ---: |\n| a\\|b\\_c & 5% | **−0.5000**† |\n"
+        "| &lt;i&gt;{x}$ | – |\n\nNote: 100 %.\n"
+    )
+
+
+def test_latex(table):
+    lines = [line.strip() for line in table.to_latex().splitlines()]
+    assert r"\begin{tabular}{lr}" in lines
+    assert [rule for rule in lines if rule.endswith("rule")] == [r"\toprule", r"\midrule", r"\bottomrule"]
+    assert r"a|b\_c \& 5\% & \textbf{$-$0.5000}$^{\dagger}$ \\" in lines
+    assert r"$<$i$>$\{x\}\$ & -- \\" in lines
+    assert r"\caption{T\_1. Note: 100 \%.}" in lines
+
+
+def test_html_escapes(table):
+    assert "<td>a|b_c &amp; 5%</td>" in table.to_html()
+    assert "<td>&lt;i&gt;{x}$</td>" in table.to_html()
+    assert '<strong>−0.5000</strong><sup title="significant">†</sup>' in table.to_html()
+
+
+def test_csv_has_bare_numbers(scores):
+    means, differences = make_report(scores).tables
+    kept = pl.read_csv(io.StringIO(means.to_csv()))
+    expected = scores.filter((pl.col("data") == "set B") & (pl.col("system") == "alike"))["AP"].mean()
+    assert kept.filter((pl.col("data") == "set B") & (pl.col("system") == "alike"))["AP"].item() == pytest.approx(
+        expected
+    )
+    assert next(csv.reader(io.StringIO(differences.to_csv())))[:4] == ["data", "measure", "system", "versus"]
+
+
+def test_the_best_is_bold_and_what_differs_is_marked(scores):
+    means = make_report(scores).tables[0]
+    row = {cells[1].text: cells for cells in means.rows if cells[0].text == "set A"}
+    assert row["high"][2].bold
+    assert not row["high"][2].mark
+    assert (row["low"][2].bold, row["low"][2].mark) == (False, "†")
+
+
+def test_published_beside_ours(results):
+    table = published_table(results)
+    assert table.columns == (
+        "bounding", "measure", "published", "ours", "95 % interval", "difference", "against", "ahead by", "p",
+    )  # fmt: skip
+    first, second = table.rows
+    assert [cell.text for cell in first][:6] == ["none", "nDCG@10", "0.6100", "0.6000", "0.5800 to 0.6200", "−0.0100"]
+    assert (first[5].mark, second[5].mark) == ("", "∗")  # outside the interval
+    assert second[-1].text == "0.0100"
+    assert table.data_sets == ("set A", "set A")
+
+
+def test_p_values_of_results_are_corrected(results):
+    again = results.with_columns(p_value=pl.Series([0.03, 0.01]))
+    assert [row[-1].text for row in published_table(again).rows] == ["0.0300", "0.0200"]
+
+
+def test_results_without_published_numbers(results):
+    bare = results.with_columns(published=pl.lit(None, pl.Float64), difference=pl.lit(None, pl.Float64)).drop(
+        "p_value", "versus"
+    )
+    assert [cell.text for cell in published_table(bare).rows[0]][2:] == ["–", "0.6000", "0.5800 to 0.6200", "–"]
+
+
+def test_files(scores, results, tmp_path):
+    files = write_tables(make_report(scores, results).tables, tmp_path / "new")
+    names = {f"{name}{suffix}" for name in ("published", "means", "differences") for suffix in (".md", ".csv", ".tex")}
+    assert {file.name for file in files} == names == {file.name for file in (tmp_path / "new").iterdir()}
