@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 .PHONY: demo test lint bench models-report docs clean
 
-demo: $(VENV)/.ready  ## evaluate two rankers on generated data, plain and bounded
+demo: $(VENV)/.ready  ## train rankers with a plain and a bounded loss on generated data; writes demo-output/report.html
 	$(BIN)/rankbound demo -o demo-output
 
 test: $(VENV)/.ready-test lint  ## everything CI checks

@@ -89,6 +89,15 @@ def test_p_values_are_those_of_scipy_corrected_over_all_pairs(scores):
     assert (verdict.best.ci_low, verdict.best.ci_high) == pytest.approx((low, high))
 
 
+def test_intervals_of_very_many_queries_are_students(rows):
+    random = np.random.default_rng(1)
+    first, second = random.random(6_000), random.random(6_000)
+    (verdict,) = judge_systems(line_up(pl.concat([rows("a", {"AP": first}), rows("b", {"AP": second})])), baseline="a")
+    test = next(test for test in verdict.systems if test.system == "b")
+    expected = stats.ttest_rel(second, first).confidence_interval()
+    assert (test.difference_low, test.difference_high) == pytest.approx((expected.low, expected.high))
+
+
 def test_a_baseline_is_what_the_others_are_compared_with(scores):
     verdict = judge_systems(line_up(scores), baseline="low")[0]
     assert verdict.versus == "low"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["SystemTest", "Verdict", "judge_systems"]
 
 _OVER_PAIRS = "over all pairs of systems and all data sets, measure by measure"
-_DRAWS = 20_000_000  # queries x resamples that an interval may cost; 1,000 to 10,000 resamples
+LARGE = 5_000  # queries from which on an interval is Student's: resampling so many takes long and gives the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class _Group:
 
 
 def _intervals(groups: Sequence[_Group], seed: int) -> dict[tuple[str, str, int], tuple[float | None, float | None]]:
-    """Bootstrap intervals of the differences by data set, measure and system.
+    """Intervals of the differences by data set, measure and system: bootstrap, or Student's of very many queries.
 
     Pairs that share the same queries are resampled together: drawing is what takes the time.
     """
@@ -170,15 +170,17 @@ def _intervals(groups: Sequence[_Group], seed: int) -> dict[tuple[str, str, int]
     found: dict[tuple[str, str, int], tuple[float | None, float | None]] = {}
     for members in together.values():
         columns = np.stack([group.differences(s, group.versus) for group, s in members], axis=1)
-        resamples = int(np.clip(_DRAWS // len(columns), 1_000, 10_000))
-        ends = significance.bootstrap_interval_columns(columns, resamples=resamples, seed=seed)
-        for (group, s), (low, high) in zip(members, ends.T.tolist(), strict=True):
-            found[group.data_set, group.measure, s] = (low, high) if len(columns) > 1 else (None, None)
+        if 1 < len(columns) < LARGE:
+            ends = [(low, high) for low, high in significance.bootstrap_interval_columns(columns, seed=seed).T.tolist()]
+        else:
+            ends = [_mean_interval(column) for column in columns.T]
+        for (group, s), end in zip(members, ends, strict=True):
+            found[group.data_set, group.measure, s] = end
     return found
 
 
 def _mean_interval(value: NDArray[np.float64]) -> tuple[float | None, float | None]:
-    """Student's 95 % interval of a mean."""
+    """Student's 95 % interval of a mean; none of a single query."""
     if len(value) < 2:
         return None, None
     from scipy.special import stdtrit

@@ -13,6 +13,7 @@ from rankbound.analysis.significance import holm
 from rankbound.data.files import atomic_write
 from rankbound.report.findings import SIGNIFICANT
 from rankbound.report.numbers import in_interval, show_interval, show_number, show_p
+from rankbound.report.system_tests import LARGE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -224,8 +225,9 @@ def differences_table(verdicts: Sequence[Verdict]) -> Table:
         ),
         3 + several,
         tuple(rows),
-        f"{MARK} p < {SIGNIFICANT}. Intervals: bootstrap over queries. p: paired t test, Holm-corrected "
-        f"{correction}. + / = / −: queries on which the system is better, equal, worse.",
+        f"{MARK} p < {SIGNIFICANT}. Intervals: bootstrap over queries (Student's from {LARGE:,} queries on). "
+        f"p: paired t test, Holm-corrected {correction}. "
+        "+ / = / −: queries on which the system is better, equal, worse.",
         pl.DataFrame(data, schema=types),
         tuple(sets),
     )
