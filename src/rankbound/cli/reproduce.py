@@ -239,12 +239,15 @@ def _print_results(
     study: Study, tally: Tally, table: pl.DataFrame, store: Store, page: Path | None, as_json: bool
 ) -> None:
     from rankbound import __version__
+    from rankbound.experiments.claims import judge_claims
 
+    verdicts = judge_claims(study.claims, table)
     if as_json:
         output.print_json(
             {"study": study.name, "title": study.title, "version": __version__, "store": str(store.folder),
              "page": None if page is None else str(page),
              "trials": {"total": tally.total, "before": tally.before, "ran": tally.ran, "failed": tally.failed},
+             "claims": [verdict._asdict() | {"verdict": verdict.word} for verdict in verdicts],
              "rows": table.to_dicts()}
         )  # fmt: skip
         return
@@ -275,4 +278,5 @@ def _print_results(
     note = f"Chosen on {' and '.join(chosen)} data. " if chosen != ["last"] else ""
     note += f"Trials: {tally.ran} run now, {tally.before} done before, {tally.failed} failed; kept in {store.folder}."
     note += "" if page is None else f" Page: {page}"
+    note = "\n".join([*(verdict.sentence for verdict in verdicts), note])
     output.print_table(title, columns, rows, text_columns=len(wide), note=note)

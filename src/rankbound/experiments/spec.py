@@ -33,6 +33,7 @@ from rankbound.measures.names import parse_measure
 __all__ = [
     "PAIRWISE_ACCURACY",
     "Bounded",
+    "Claim",
     "LossChoice",
     "ModelChoice",
     "OwnData",
@@ -260,6 +261,16 @@ class Quick(_Checked):
     first: int | None = Field(default=None, ge=1, description="Only the first so many queries or users.")
 
 
+class Claim(_Checked):
+    """What a paper says about rows that are tested against another setting (``versus``)."""
+
+    claim: str = Field(description="In words.")
+    where: dict[str, Several[str | int | float]] = Field(default_factory=dict, description="Which rows it is about.")
+    expect: Literal["above", "below"] = Field(
+        default="above", description="Where the row should lie beside what it is tested against."
+    )
+
+
 class Study(_Checked):
     """A study: its tables, and what else belongs to it."""
 
@@ -274,6 +285,7 @@ class Study(_Checked):
         default=None, description="With trials_of: the measures."
     )
     quick: Quick = Quick()
+    claims: list[Claim] = Field(default_factory=list, description="Findings of the paper, tested on the results.")
     derived: list[str] = Field(default_factory=list, description="Registered functions that make further tables.")
     path: Path
     store_name: str
@@ -384,6 +396,7 @@ def _said(problem: Any) -> str:
             "prepare": Prepare,
             "models": ModelChoice,
             "data": OwnData,
+            "claims": Claim,
         }
         homes |= {"loss": LossChoice, "bounding": Bounded}
         above = [part for part in problem["loc"][:-1] if part in homes]

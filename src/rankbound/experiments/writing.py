@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from rankbound.data.files import atomic_write
+from rankbound.experiments.claims import judge_claims
 from rankbound.experiments.expansion import Planned
 from rankbound.experiments.spec import Study
 
@@ -55,6 +56,9 @@ def about_results(study: Study, planned: Sequence[Planned], results: pl.DataFram
     lines = [f"# {study.name}: {study.title}", "", *([study.about.strip(), ""] if study.about else [])]
     lines += [f"- {name}: {value}" for name, value in facts.items() if value]
     lines += ["", *_gaps(results)]
+    if study.claims:
+        lines += ["", "What the paper found, tested (95 % intervals of paired differences):", ""]
+        lines += [f"- {verdict.sentence}" for verdict in judge_claims(study.claims, results)]
     return "\n".join(lines) + "\n"
 
 
