@@ -23,6 +23,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(config.rankbound_cache, ignore_errors=True)
 
 
+@pytest.fixture(autouse=True)
+def _same_data_for_all():
+    """A command with --data points its whole process there: not so the tests that come after it."""
+    before = os.environ.get("RANKBOUND_DATA")
+    yield
+    os.environ.pop("RANKBOUND_DATA", None)
+    if before is not None:
+        os.environ["RANKBOUND_DATA"] = before
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The folder of real data sets; tests that ask for it are skipped where it is absent."""

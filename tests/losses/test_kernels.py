@@ -146,9 +146,9 @@ def test_cache_of_a_package_that_cannot_be_written(tmp_path, monkeypatch):
 
 
 def test_memory_grows_with_items_not_with_pairs():
-    """Ten times the items take about ten times the memory, far below one byte per pair."""
+    """Ten times the items take about ten times the memory, at most 150 bytes for each."""
     peaks = []
-    for items in (2_000, 20_000):
+    for items in (20_000, 200_000):
         labels = np.zeros(items, dtype=np.int64)
         labels[:100] = 1
         scores, loss = np.linspace(0, 1, items, dtype=np.float32), NDCGLoss()
@@ -158,8 +158,8 @@ def test_memory_grows_with_items_not_with_pairs():
         loss.fused(scores, loss.plan(labels, [0, items]))
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert peaks[1] < 15 * peaks[0]
-    assert peaks[1] < 100 * 20_000
+    assert peaks[1] < 12 * peaks[0]
+    assert peaks[1] < 150 * 200_000
 
 
 def test_import_of_the_package_leaves_torch_and_numba_alone():
