@@ -39,7 +39,10 @@ FAMILIES: dict[str, str] = {
 }
 """Name of a kind of trial -> function of (spec, source) that gives an `Outcome`."""
 
-RECORDERS: dict[str, str] = {"approximation-error": "rankbound.experiments.approximation:approximation_error"}
+RECORDERS: dict[str, str] = {
+    "approximation-error": "rankbound.experiments.approximation:approximation_error",
+    "coefficients": "rankbound.experiments.coefficients:coefficients",
+}
 """Name -> function of a `Fitted` that gives rows of the history: (epoch, quantity, value)."""
 
 

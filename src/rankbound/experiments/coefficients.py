@@ -1,0 +1,31 @@
+"""What a linear model of images has learned: one weight per pixel, which can be looked at (neural ranking paper)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rankbound.analysis.learning import COEFFICIENT
+from rankbound.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from rankbound.experiments.trial import Fitted
+
+__all__ = ["coefficients"]
+
+
+def coefficients(fitted: Fitted) -> Iterator[tuple[int, str, float]]:
+    """The weights of a linear model of square grey images after training, as "coefficient ROW,COLUMN"."""
+    weights = getattr(fitted.model, "coef_", None)
+    if weights is None:
+        raise ArgumentError(f"{type(fitted.model).__name__} has no coefficients to record; linear models have")
+    weights = np.ravel(weights)
+    side = isqrt(len(weights))
+    if side * side != len(weights):
+        raise ArgumentError(f"coefficients are recorded of square grey images, got {len(weights)} of them")
+    epoch = int(getattr(fitted.model, "kept_epoch_", 0))
+    for place, weight in enumerate(weights.tolist()):
+        yield epoch, f"{COEFFICIENT}{place // side},{place % side}", weight
