@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from rankbound.experiments.store import Store
+    from rankbound.report.figures import FigureOutcome
 
 __all__ = ["check_page_path", "report"]
 
@@ -89,14 +90,21 @@ def check_page_path(path: str | None) -> None:
         raise ArgumentError(f"{path}: is a folder, expected a file name")
 
 
-class _Found(NamedTuple):
-    """What a page is made from."""
+class _Tables(NamedTuple):
+    """Scores of queries, results beside published numbers, and how training went."""
 
-    title: str
-    about: dict[str, str]
     scores: pl.DataFrame
     results: pl.DataFrame | None = None
     history: pl.DataFrame | None = None
+
+
+class _Found(NamedTuple):
+    """What a page is made from; several studies are told together, and drawn one by one."""
+
+    title: str
+    about: dict[str, str]
+    whole: _Tables
+    studies: dict[str, _Tables]
 
 
 def _from_store(folder: str, study: str | None, measures: list[str] | None) -> _Found:
@@ -108,14 +116,26 @@ def _from_store(folder: str, study: str | None, measures: list[str] | None) -> _
         raise ArgumentError(f"{folder}: is no folder of results; with a file of judgements, name one or more runs too")
     with open_store(folder) as store:
         names = [study] if study is not None else store.studies()
-        scores, history = store.score_table(study), store.history_table(study)
-        tables = [store.results(name, _published(store, name)).drop_nulls("ours") for name in names if len(scores)]
-    if scores.is_empty():
+        studies = {name: _of_study(store, name, measures) for name in names}
+    studies = {name: tables for name, tables in studies.items() if not tables.scores.is_empty()}
+    if not studies:
         raise DataError(f"{folder}: has no finished trial yet; rankbound reproduce runs them")
+    columns = zip(*studies.values(), strict=True)
+    whole = _Tables(
+        *(pl.concat([table for table in one if table is not None], how="diagonal_relaxed") for one in columns)
+    )
+    return _Found(", ".join(studies), {"Results from": folder}, whole, studies)
+
+
+def _of_study(store: Store, study: str, measures: list[str] | None) -> _Tables:
+    scores = store.score_table(study)
+    if scores.is_empty():
+        return _Tables(scores)
     if measures:
         scores = _only(scores, measures)
-    results = pl.concat(tables, how="diagonal_relaxed")
-    return _Found(", ".join(names), {"Results from": folder}, scores, results, history)
+    return _Tables(
+        scores, store.results(study, _published(store, study)).drop_nulls("ours"), store.history_table(study)
+    )
 
 
 def _published(store: Store, study: str) -> pl.DataFrame | None:
@@ -161,18 +181,19 @@ def _from_runs(paths: list[str], measures: list[str], **policy: Any) -> _Found:
     if shared.left_out:
         about["Left out"] = f"{shared.left_out} queries that a run lacks"
     title = "Comparison of runs" if len(names) > 1 else names[0]
-    return _Found(title, about, score_table(shared, names, counts, Path(paths[0]).name))
+    tables = _Tables(score_table(shared, names, counts, Path(paths[0]).name))
+    return _Found(title, about, tables, {title: tables})
 
 
 def _write(
     found: _Found, page: str, title: str, baseline: str | None, figures: str | None, tables: str | None
 ) -> dict[str, Any]:
     from rankbound.report.figure_files import write_figures
-    from rankbound.report.page import draw_figures, make_report, write_report
+    from rankbound.report.page import make_report, write_report
     from rankbound.report.tables import write_tables
 
-    report = make_report(found.scores, found.results, baseline=baseline)
-    drawn = draw_figures(found.scores, found.results, found.history, required=figures is not None)
+    report = make_report(found.whole.scores, found.whole.results, baseline=baseline)
+    drawn = _draw(found.studies, required=figures is not None)
     write_report(page, report, figures=drawn, title=title, about=found.about)
     return {
         "page": page,
@@ -183,3 +204,18 @@ def _write(
         "not_drawn": {outcome.title: outcome.reason for outcome in drawn.values() if outcome.chart is None},
         "tables": [str(file) for file in write_tables(report.tables, tables)] if tables else [],
     }
+
+
+def _draw(studies: dict[str, _Tables], required: bool) -> dict[str, FigureOutcome]:
+    """The figures of every study, with its name before theirs where there are several."""
+    from dataclasses import replace
+
+    from rankbound.report.page import draw_figures
+
+    drawn = {}
+    for study, tables in studies.items():
+        for name, outcome in draw_figures(*tables, required=required).items():
+            if len(studies) > 1:
+                outcome = replace(outcome, name=f"{study}-{name}", title=f"{study}: {outcome.title}")
+            drawn[outcome.name] = outcome
+    return drawn
