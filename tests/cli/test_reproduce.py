@@ -84,6 +84,17 @@ def test_a_dry_run_counts_and_a_quick_run_is_small(cli, folder):
     assert "0 of 1 trials" in cli("reproduce", "mine.toml", "--quick", "--dry-run").out
 
 
+def test_what_is_done_can_be_shown_without_running_more(cli, folder):
+    assert cli("reproduce", "mine.toml", "--no-run").code == 2  # there is no store yet
+    assert not (folder / "rankbound-results").exists()
+    cli("reproduce", "mine.toml", "--only", "model=ada", "--no-page", "--jobs", 1)
+    shown = cli("reproduce", "mine.toml", "--no-run", "--no-page", "--json").json
+    assert shown["trials"] == {"total": 2, "before": 1, "ran": 0, "failed": 0}
+    ours = {row["model"]: row["ours"] for row in shown["rows"] if row["measure"] == "nDCG"}
+    assert ours["ada"] > 0
+    assert ours["RegressionRanker"] is None
+
+
 def test_the_list_names_all_studies(cli):
     names = [one["name"] for one in cli("reproduce", "--list", "--json").json["studies"]]
     assert {"thesis-5.1", "insights-fig1"} <= set(names)

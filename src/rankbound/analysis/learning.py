@@ -39,7 +39,8 @@ def training_paths(
     if quantities is not None:
         rows = rows.filter(pl.col("quantity").is_in(list(quantities)))
     if rows.is_empty():
-        known = ", ".join(history["quantity"].unique(maintain_order=True))
+        names = history["quantity"].unique(maintain_order=True).to_list()
+        known = ", ".join(name for name in names if not name.startswith(COEFFICIENT))  # of which there are thousands
         raise DataError(f"the history has no {' or '.join(quantities or ['values'])}; it has {known or 'no rows'}")
     path = ["data", "variant", "system", "quantity"]
     means = (

@@ -46,6 +46,7 @@ def reproduce(
         str | None, typer.Option(metavar="ADDR", help="Dask: local:N, or a scheduler's tcp://host:port.")
     ] = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run trials again that failed before.")] = False,
+    no_run: Annotated[bool, typer.Option("--no-run", help="Run nothing, show what is done so far.")] = False,
     results: Annotated[
         str | None, typer.Option(metavar="DIR", help="Write STUDY.csv and STUDY.md into this folder.")
     ] = None,
@@ -92,7 +93,7 @@ def reproduce(
     with output.working("looking at the data ..."):
         everything, planned = _identified(everything), _identified(planned)
     page_path = None if no_page else Path(page) if page is not None else folder / "report.html"
-    _run(chosen, everything, planned, folder, jobs, cluster, retry_failed, results, page_path, as_json)
+    _run(chosen, everything, planned, folder, jobs, cluster, retry_failed, no_run, results, page_path, as_json)
 
 
 def _identified(planned: list[Planned]) -> list[Planned]:
@@ -103,30 +104,23 @@ def _identified(planned: list[Planned]) -> list[Planned]:
 
 def _run(
     study: Study, everything: list[Planned], planned: list[Planned], folder: Path, jobs: int | None,
-    cluster: str | None, retry_failed: bool, results: str | None, page: Path | None, as_json: bool,
+    cluster: str | None, retry_failed: bool, no_run: bool, results: str | None, page: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     from rankbound.experiments.derived import derived_table
-    from rankbound.experiments.progress import show_progress
     from rankbound.experiments.results import read_published, results_table
-    from rankbound.experiments.runner import run_trials, waiting
+    from rankbound.experiments.runner import tally_of
     from rankbound.experiments.store import open_store
     from rankbound.experiments.writing import write_results
 
     placed = [one.placed for one in planned]
     published = read_published(study.published_path, {key for one in everything for key in one.setting})
-    with open_store(folder, create=True) as store:
-        with store.locked():
-            store.register(study.name, [one.placed for one in everything])
-            todo = waiting(planned, store, retry_failed)
-            if cluster is None and any(one.trial.spec["loss"] for one in todo):
-                ready_kernels()  # once, here, rather than in every worker at the same time
-            try:
-                with show_progress(todo) as tell:
-                    tally = run_trials(planned, store, jobs=jobs, cluster=cluster, retry_failed=retry_failed, tell=tell)
-            except KeyboardInterrupt:
-                done = sum(state == "done" for state in store.states().values())
-                typer.echo(f"stopped; {done} finished trials are in {folder}, the same command goes on", err=True)
-                raise
+    with open_store(folder, create=not no_run) as store:
+        if no_run:
+            tally = tally_of(planned, store)
+        else:
+            with store.locked():
+                store.register(study.name, [one.placed for one in everything])
+                tally = _run_trials(planned, store, jobs, cluster, retry_failed)
         table = results_table(store, placed, published)
         if results is not None:
             derived = {name: derived_table(name, store, placed, table) for name in study.derived}
@@ -135,6 +129,24 @@ def _run(
             with output.working("writing the page ..."):
                 page = _write_page(page, study, store, placed, table)
         _print_results(study, tally, table, store, page, as_json)
+
+
+def _run_trials(
+    planned: list[Planned], store: Store, jobs: int | None, cluster: str | None, retry_failed: bool
+) -> Tally:
+    from rankbound.experiments.progress import show_progress
+    from rankbound.experiments.runner import run_trials, waiting
+
+    todo = waiting(planned, store, retry_failed)
+    if cluster is None and any(one.trial.spec["loss"] for one in todo):
+        ready_kernels()  # once, here, rather than in every worker at the same time
+    try:
+        with show_progress(todo) as tell:
+            return run_trials(planned, store, jobs=jobs, cluster=cluster, retry_failed=retry_failed, tell=tell)
+    except KeyboardInterrupt:
+        done = sum(state == "done" for state in store.states().values())
+        typer.echo(f"stopped; {done} finished trials are in {store.folder}, the same command goes on", err=True)
+        raise
 
 
 def _write_page(page: Path, study: Study, store: Store, placed: list[Placed], table: pl.DataFrame) -> Path | None:

@@ -143,7 +143,7 @@ def results_table(store: Store, placed: Sequence[Placed], published: pl.DataFram
             row |= {
                 "selection": rule.selection,
                 "chosen": _points(picked),
-                "note": _note(group, picked, wanted, failures, _remark(published, dict(setting), measure)),
+                "note": _note(group, facts, picked, wanted, failures, _remark(published, dict(setting), measure)),
             }
             rows.append(row)
     numbers = ("published", "ours", "difference", "ci_low", "ci_high", "versus_difference", "versus_low", "versus_high",
@@ -251,11 +251,14 @@ def _points(picked: Mapping[Part, Placed]) -> str:
 
 
 def _note(
-    group: list[Placed], picked: Mapping[Part, Any], wanted: set[Part], failures: Mapping[str, str], remark: str
-) -> str:
+    group: list[Placed], facts: Mapping[str, Any], picked: Mapping[Part, Any], wanted: set[Part],
+    failures: Mapping[str, str], remark: str,
+) -> str:  # fmt: skip
     notes = [remark] if remark else []
     if len(picked) < len(wanted):
         notes.append(f"{len(picked)} of {len(wanted)} folds and seeds are done")
+    elif undone := sum(one.id not in facts and one.id not in failures for one in group):
+        notes.append(f"chosen among {len(group) - undone} of {len(group)} trials, the others are not done")
     failed = [one.id for one in group if one.id in failures]
     if failed:
         notes.append(f"{len(failed)} of {len(group)} trials failed, the first: {failures[failed[0]].splitlines()[0]}")

@@ -14,7 +14,7 @@ from rankbound.experiments.store import Store
 from rankbound.experiments.trial import Outcome, Trial
 from rankbound.experiments.worker import THREADS, Failure, attempt, become_worker
 
-__all__ = ["Tally", "cores", "estimated_seconds", "run_trials", "waiting"]
+__all__ = ["Tally", "cores", "estimated_seconds", "run_trials", "tally_of", "waiting"]
 
 Done = tuple[Trial, "Outcome | Failure"]
 
@@ -96,8 +96,15 @@ def run_trials(
                 ran += 1
             if tell is not None:
                 tell(place[trial.id], result)
-    failed = len(wanted & store.failures().keys())
-    return Tally(len(wanted), before, ran, failed)
+    return Tally(len(wanted), before, ran, len(wanted & store.failures().keys()))
+
+
+def tally_of(planned: Sequence[Planned], store: Store) -> Tally:
+    """How far a study is, when nothing is run."""
+    states = store.states()
+    wanted = {one.trial.id for one in planned}
+    done = sum(states.get(name) == "done" for name in wanted)
+    return Tally(len(wanted), done, 0, len(wanted & store.failures().keys()))
 
 
 def _on_cluster(trials: list[Trial], address: str) -> Iterator[Done]:
