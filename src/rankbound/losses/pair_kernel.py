@@ -143,7 +143,7 @@ def _one_query(
     value, pull, bend = np.empty_like(x), np.empty_like(x), np.empty_like(x)
     pulled, bent = np.zeros_like(x), np.zeros_like(x)
     measured, result = 0.0, 0.0
-    table = np.zeros((6, 0))
+    table = np.zeros((6, 0), x.dtype)
     if swap >= 0:
         table, measured = swap_tables(scores, order, gains, swap, k, p)
     weight = np.ones_like(x)

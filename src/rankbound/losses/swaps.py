@@ -92,15 +92,15 @@ def swap_tables(scores: Any, order: Any, gains: Any, measure: int, k: float, p: 
     ``gains`` is in sorted order (items of high label first, as ``order`` lists them): gain over ideal for nDCG, stop
     probability for ERR, normaliser of a relevant item (1/P, (1 - p)/(1 - p^P), 1/k, 1) for the others, else 0. Rows
     of the table: discount (for ERR times the chance to come that far), gain, running sum, count (for ERR the sum
-    before), rank, for ERR 1 / (1 - gain); for RR the third and fourth hold, at 0, the discounts of the first and the
-    second relevant item.
+    before), rank, for ERR 1 / (1 - gain), for AP count * discount - sum; for RR the third and fourth hold, at 0, the
+    discounts of the first and the second relevant item.
     """
     n = len(scores)
     by_score = _by_score(scores)
     place = np.empty(n, np.int64)  # input position -> sorted (by label) position
     for j in range(n):
         place[order[j]] = j
-    table = np.zeros((6, n))
+    table = np.zeros((6, n), scores.dtype)  # sums run in float64; what is kept has the precision of the scores
     running, count, chance, result = 0.0, 0.0, 1.0, 0.0
     for position in range(n):
         j = place[by_score[position]]
@@ -118,7 +118,7 @@ def swap_tables(scores: Any, order: Any, gains: Any, measure: int, k: float, p: 
                 count += 1.0
                 running += worth
                 result += worth * count * gain
-            table[3, j] = count
+            table[3, j], table[5, j] = count, count * worth - running
         elif measure == SWAP_RR:
             if gain > 0.0:
                 if count < 2.0:
@@ -136,6 +136,7 @@ def swap_tables(scores: Any, order: Any, gains: Any, measure: int, k: float, p: 
 @helper
 def swap_row(measure: int, table: Any, i: int, start: int, weight: Any) -> None:
     """weight[j] = |change of the measure when items i and j swap| for j >= start."""
+    zero, one = weight.dtype.type(0), weight.dtype.type(1)  # plain ones would widen float32
     out = weight[start:]
     worth, gain, running, before, rank = (
         table[0, start:], table[1, start:], table[2, start:], table[3, start:], table[4, start:],
@@ -146,17 +147,16 @@ def swap_row(measure: int, table: Any, i: int, start: int, weight: Any) -> None:
             out[j] = w * g
     elif measure == SWAP_RR:
         first, second = table[2, 0], table[3, 0]
-        is_first = w == first and w > 0.0
+        is_first = w == first and w > zero
         for j in range(len(out)):
             if rank[j] < r:
-                out[j] = max(worth[j] - first, 0.0)
+                out[j] = max(worth[j] - first, zero)
             else:
-                out[j] = first - max(worth[j], second) if is_first else 0.0
+                out[j] = first - max(worth[j], second) if is_first else zero
     elif measure == SWAP_AP:
+        level, mine = table[5, start:], s - c * w  # c(r)/r - A(r) of the columns, and minus that of the row
         for j in range(len(out)):
-            lifted = (before[j] + 1.0) * worth[j] - c * w + (s - w) - running[j]
-            dropped = before[j] * worth[j] - c * w - running[j] + s
-            out[j] = abs(lifted if rank[j] < r else dropped) * g
+            out[j] = abs(level[j] + mine + (worth[j] - w if rank[j] < r else zero)) * g
     elif measure == SWAP_ERR:
         inverse, stay = table[5, start:], table[5, i]  # 1 / (1 - q)
         for j in range(len(out)):
@@ -165,8 +165,8 @@ def swap_row(measure: int, table: Any, i: int, start: int, weight: Any) -> None:
             q_a, q_b = (gain[j], g) if lower else (g, gain[j])
             reach_a, reach_b = (worth[j], w) if lower else (w, worth[j])
             seen = c - running[j] if lower else before[j] - s  # ERR between the two
-            ratio = (1.0 - q_b) * (inverse[j] if lower else stay)
-            out[j] = abs(reach_a * (q_b - q_a) + seen * (ratio - 1.0) + reach_b * (q_a * ratio - q_b))
+            ratio = (one - q_b) * (inverse[j] if lower else stay)
+            out[j] = abs(reach_a * (q_b - q_a) + seen * (ratio - one) + reach_b * (q_a * ratio - q_b))
     else:
         for j in range(len(out)):
             out[j] = abs((g - gain[j]) * (w - worth[j]))
