@@ -135,3 +135,23 @@ def test_what_cannot_be_bounded_is_refused():
         NDCGLoss(bounding="UL1")
     with pytest.raises(ArgumentError, match="informed is for the distribution boundings"):
         NDCGLoss(informed=0.7)
+
+
+@pytest.mark.parametrize("bounding", ["distribution", "log-distribution"])
+@pytest.mark.parametrize("measure", ["nDCG", "AP", "RR", "nRBP(p=0.8)", "P@3", "ERR"])
+def test_lambda_losses_bounded_by_a_law_have_the_gradient_of_finite_differences(measure, bounding):
+    """Pair weights and the slope of the law depend on the order alone, so small steps leave them as they are."""
+    rng = np.random.default_rng(4)
+    offsets = np.array([0, 7, 12, 21])
+    labels = np.array([1, 0, 2, 0, 0, 1, 0, 1, 0, 0, 1, 0, 0, 0, 1, 0, 0, 2, 0, 0, 1])
+    scores = np.concatenate([rng.permutation(size) for size in np.diff(offsets)]) * 0.3
+    loss = LambdaLoss(measure, bounding=bounding)
+    plan = loss.plan(labels, offsets)
+    step, slopes = 1e-5, np.empty(len(scores))
+    for j in range(len(scores)):
+        moved = np.zeros(len(scores))
+        moved[j] = step
+        up, down = (loss.fused(scores + sign * moved, plan).values.sum() for sign in (1, -1))
+        slopes[j] = (up - down) / (2 * step)
+    assert np.abs(slopes).max() > 0
+    np.testing.assert_allclose(loss.fused(scores, plan).gradient, slopes, rtol=1e-6, atol=1e-8)
