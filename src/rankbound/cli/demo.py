@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from rankbound.cli import options, output
+from rankbound.cli.kernels import ready_kernels
 from rankbound.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -67,8 +68,9 @@ def demo(
         "feature sum": test.lists.with_scores(test.features.sum(axis=1)),
     }
     history = []
+    ready_kernels("nDCG")
     for name, bounding in LOSSES.items():
-        with output.working(f"training {name} (the first time on a machine compiles for some seconds) ..."):
+        with output.working(f"training {name} ..."):
             scores, epochs = _train(bounding, train, test, seed)
         rankers[name] = test.lists.with_scores(scores)
         history.append(_history(name, epochs, seed))

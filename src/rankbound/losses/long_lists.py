@@ -19,7 +19,7 @@ import numpy as np
 from numba import prange
 
 from rankbound.losses.compiling import kernel
-from rankbound.losses.smooth_kernel import AP, NDCG, NRBP, PAIRS, PRECISION, measure_term, truncation
+from rankbound.losses.smooth_kernel import AP, NDCG, NRBP, PAIRS, PRECISION, weighed_term
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -136,11 +136,7 @@ def _terms(
 ) -> None:  # fmt: skip
     """The rows' terms, and their derivatives in ranks and hits."""
     for i in prange(len(ranks)):
-        term, by_rank, by_hits, _ = measure_term(measure, ranks[i], hits[i], 1.0, p)
-        inside, d_inside = truncation(ranks[i], k, beta)
-        shares[i] = weights[i] * term * inside
-        d_rank[i] = weights[i] * (by_rank * inside + term * d_inside)
-        d_hits[i] = weights[i] * by_hits * inside
+        shares[i], d_rank[i], d_hits[i], _ = weighed_term(measure, ranks[i], hits[i], 1.0, weights[i], beta, k, p)
 
 
 def long_query(

@@ -32,14 +32,14 @@ from numba import prange
 from rankbound.losses.compiling import helper, kernel
 from rankbound.losses.sigmoids import add_row, centred, factors, logistic, sigmoid_row
 
-__all__ = ["AP", "COUPLED", "NDCG", "NRBP", "PAIRS", "PRECISION", "RR", "measure_term", "smooth_pass", "truncation"]
+__all__ = ["AP", "COUPLED", "NDCG", "NRBP", "PAIRS", "PRECISION", "RR", "smooth_pass", "weighed_term"]
 
 NDCG, AP, RR, NRBP, PRECISION, PAIRS, COUPLED = range(7)
 _SHORT = 256  # items of a list whose rows go in fours; from here on a loop pays for its start
 
 
 @helper
-def truncation(rank: float, k: float, beta: float) -> Any:
+def _truncation(rank: float, k: float, beta: float) -> Any:
     """Smooth "rank <= k" and its derivative; k = 0 means no cutoff."""
     if k <= 0.0:
         return 1.0, 0.0
@@ -48,7 +48,7 @@ def truncation(rank: float, k: float, beta: float) -> Any:
 
 
 @helper
-def measure_term(measure: int, rank: float, hits: float, clear: float, p: float) -> Any:
+def _term(measure: int, rank: float, hits: float, clear: float, p: float) -> Any:
     """Term of a row without cutoff, and its derivatives in rank, hits and clear."""
     if measure == NDCG:
         log_rank = math.log2(1.0 + rank)
@@ -63,6 +63,21 @@ def measure_term(measure: int, rank: float, hits: float, clear: float, p: float)
     if measure == PAIRS:
         return rank - 1.0, 1.0, 0.0, 0.0
     return 1.0, 0.0, 0.0, 0.0
+
+
+@helper
+def weighed_term(
+    measure: int, rank: float, hits: float, clear: float, weight: float, beta: float, k: float, p: float
+) -> Any:
+    """What a row adds to the measure, cutoff and weight included, and its derivatives in rank, hits and clear."""
+    term, d_rank, d_hits, d_clear = _term(measure, rank, hits, clear, p)
+    inside, d_inside = _truncation(rank, k, beta)
+    return (
+        weight * term * inside,
+        weight * (d_rank * inside + term * d_inside),
+        weight * d_hits * inside,
+        weight * d_clear * inside,
+    )
 
 
 @helper
@@ -91,7 +106,7 @@ def _coupled_ranks(ranks: Any, weights: Any, beta: float, k: float, out: Any, li
     result = 0.0
     share, hits, pull = np.empty(rows), np.ones(rows), np.zeros(rows)
     for i in range(rows):
-        inside, _ = truncation(ranks[i], k, beta)
+        inside, _ = _truncation(ranks[i], k, beta)
         share[i] = weights[i] * inside / ranks[i]
     for i in range(rows):  # each pair once: the other step is 1 - this one
         own_hits, own_pull = 0.0, 0.0
@@ -105,18 +120,10 @@ def _coupled_ranks(ranks: Any, weights: Any, beta: float, k: float, out: Any, li
         hits[i] += own_hits
         pull[i] += own_pull
     for i in range(rows):
-        inside, d_inside = truncation(ranks[i], k, beta)
+        inside, d_inside = _truncation(ranks[i], k, beta)
         result += hits[i] * share[i]
         out[i] = hits[i] * weights[i] * (d_inside / ranks[i] - inside / ranks[i] ** 2) + beta * pull[i]
     return result
-
-
-@helper
-def _weighed_term(measure: int, rank: float, weight: float, beta: float, k: float, p: float) -> Any:
-    """Share of a row in a measure of ranks alone, and its derivative in the rank."""
-    term, d_rank, _, _ = measure_term(measure, rank, 0.0, 1.0, p)
-    inside, d_inside = truncation(rank, k, beta)
-    return weight * term * inside, weight * (d_rank * inside + term * d_inside)
 
 
 @helper
@@ -146,10 +153,13 @@ def _rows_in_fours(
             slope2[j], slope3[j] = above2 * (own2 * inverse2), above3 * (own3 * inverse3)
             rank0, rank1, rank2, rank3 = rank0 + above0, rank1 + above1, rank2 + above2, rank3 + above3
             sum0, sum1, sum2, sum3 = sum0 + slope0[j], sum1 + slope1[j], sum2 + slope2[j], sum3 + slope3[j]
-        share0, d0 = _weighed_term(measure, 0.5 + rank0, weights[i], beta, k, p)
-        share1, d1 = _weighed_term(measure, 0.5 + rank1, weights[i1] if i + 1 < rows else 0.0, beta, k, p)
-        share2, d2 = _weighed_term(measure, 0.5 + rank2, weights[i2] if i + 2 < rows else 0.0, beta, k, p)
-        share3, d3 = _weighed_term(measure, 0.5 + rank3, weights[i3] if i + 3 < rows else 0.0, beta, k, p)
+        share0, d0, _, _ = weighed_term(measure, 0.5 + rank0, 0.0, 1.0, weights[i], beta, k, p)
+        weight1 = weights[i1] if i + 1 < rows else 0.0
+        share1, d1, _, _ = weighed_term(measure, 0.5 + rank1, 0.0, 1.0, weight1, beta, k, p)
+        weight2 = weights[i2] if i + 2 < rows else 0.0
+        share2, d2, _, _ = weighed_term(measure, 0.5 + rank2, 0.0, 1.0, weight2, beta, k, p)
+        weight3 = weights[i3] if i + 3 < rows else 0.0
+        share3, d3, _, _ = weighed_term(measure, 0.5 + rank3, 0.0, 1.0, weight3, beta, k, p)
         result += share0 + share1 + share2 + share3
         c0, c1 = exponentials.dtype.type(d0), exponentials.dtype.type(d1)
         c2, c3 = exponentials.dtype.type(d2), exponentials.dtype.type(d3)
@@ -204,13 +214,8 @@ def _one_query(
         else:
             rank = 1.0 + hits + others
             clear = _none_above(value[:relevant]) if measure == RR else 1.0
-            term, d_rank, d_hits, d_clear = measure_term(measure, rank, hits, clear, p)
-            inside, d_inside = truncation(rank, k, beta)
-            weight = weights[i]
-            result += weight * term * inside
-            d_rank = weight * (d_rank * inside + term * d_inside)
-            d_hits *= weight * inside
-            d_clear *= weight * inside
+            share, d_rank, d_hits, d_clear = weighed_term(measure, rank, hits, clear, weights[i], beta, k, p)
+            result += share
         if not with_gradient:
             continue
         d_relevant = d_rank + d_hits
