@@ -26,56 +26,49 @@ __all__ = [
 _SPOKEN = {"nDCG": "nDCG loss", "AP": "AP loss", "U": "U, the loss behind nRBP"}
 
 
+def _lines(table: pl.DataFrame, by: str, legend: str, *, mark: dict[str, Any] | None = None, **encoding: Any) -> Any:
+    """A line for each value of the column ``by``, one of which can be picked out in the legend."""
+    chosen, opacity = highlight(by)
+    colours = colour(table, by, legend)
+    return alt.Chart().mark_line(**(mark or {})).encode(color=colours, opacity=opacity, **encoding).add_params(chosen)
+
+
 def lower_bounds(table: pl.DataFrame) -> Any:
     """Worst score over the share of relevant items: takes `analysis.curves.lower_bounds`."""
-    chosen, opacity = highlight("items")
-    line = (
-        alt.Chart()
-        .mark_line(point=alt.OverlayMarkDef(size=12))
-        .encode(
-            x=alt.X("share:Q", title="relevant items (share of the query)", axis=alt.Axis(format="%")),
-            y=alt.Y("worst:Q", title="worst possible score", scale=alt.Scale(domain=[0, 1])),
-            color=colour(table, "items", "items in the query"),
-            opacity=opacity,
-            tooltip=tips(measure="measure *", items="items #", share="share relevant", worst="worst score"),
-        )
-        .add_params(chosen)
+    line = _lines(
+        table,
+        "items",
+        "items in the query",
+        x=alt.X("share:Q", title="relevant items (share of the query)", axis=alt.Axis(format="%")),
+        y=alt.Y("worst:Q", title="worst possible score", scale=alt.Scale(domain=[0, 1])),
+        tooltip=tips(measure="measure *", items="items #", share="share relevant", worst="worst score"),
+        mark={"point": alt.OverlayMarkDef(size=12)},
     )
     return grid([line], table, column="measure", size=(280, 200))
 
 
 def expected_losses(table: pl.DataFrame) -> Any:
     """Expected loss of a random order over the relevant items: takes `analysis.curves.expectation_curves`."""
-    chosen, opacity = highlight("ratio")
-    line = (
-        alt.Chart()
-        .mark_line()
-        .encode(
-            x=alt.X("relevant:Q", title="relevant items in the query"),
-            y=alt.Y("expected:Q", title="expected loss", scale=alt.Scale(zero=False)),
-            color=colour(table, "ratio", "others per relevant item (NSR)"),
-            opacity=opacity,
-            tooltip=tips(loss="loss *", ratio="NSR #", relevant="relevant items #", expected="expected loss"),
-        )
-        .add_params(chosen)
+    line = _lines(
+        table,
+        "ratio",
+        "others per relevant item (NSR)",
+        x=alt.X("relevant:Q", title="relevant items in the query"),
+        y=alt.Y("expected:Q", title="expected loss", scale=alt.Scale(zero=False)),
+        tooltip=tips(loss="loss *", ratio="NSR #", relevant="relevant items #", expected="expected loss"),
     )
     return grid([line], _with_loss(table), column="loss", size=(220, 180), independent=["y"])
 
 
 def bounded_losses(table: pl.DataFrame) -> Any:
     """Bounded loss over the unbounded one: takes `analysis.curves.bounded_losses`."""
-    chosen, opacity = highlight("instance")
-    line = (
-        alt.Chart()
-        .mark_line()
-        .encode(
-            x=alt.X("loss:Q", title="unbounded loss", scale=alt.Scale(zero=False)),
-            y=alt.Y("bounded:Q", title="bounded loss", scale=alt.Scale(zero=False)),
-            color=colour(table, "instance", "query (N items, P relevant)"),
-            opacity=opacity,
-            tooltip=tips(instance="query *", loss="unbounded loss", bounded="bounded loss"),
-        )
-        .add_params(chosen)
+    line = _lines(
+        table,
+        "instance",
+        "query (N items, P relevant)",
+        x=alt.X("loss:Q", title="unbounded loss", scale=alt.Scale(zero=False)),
+        y=alt.Y("bounded:Q", title="bounded loss", scale=alt.Scale(zero=False)),
+        tooltip=tips(instance="query *", loss="unbounded loss", bounded="bounded loss"),
     )
     table = _with_loss(table, "base")
     return grid([line], table, row="group", column="base", size=(200, 150), independent=["x", "y"])
@@ -83,37 +76,27 @@ def bounded_losses(table: pl.DataFrame) -> Any:
 
 def smooth_laws(table: pl.DataFrame) -> Any:
     """A law and its smooth forms: takes `analysis.curves.smooth_laws`."""
-    chosen, opacity = highlight("law")
-    line = (
-        alt.Chart()
-        .mark_line()
-        .encode(
-            x=alt.X("score:Q", title="score of a random order", scale=alt.Scale(zero=False)),
-            y=alt.Y("share:Q", title="chance of at most that", scale=alt.Scale(domain=[0, 1])),
-            color=colour(table, "law", "law, or smooth law of gain a"),
-            strokeDash=alt.condition(alt.datum.law == "exact", alt.value([1, 0]), alt.value([5, 2])),
-            opacity=opacity,
-            tooltip=tips(law="law *", score="score", share="chance of at most that"),
-        )
-        .add_params(chosen)
+    line = _lines(
+        table,
+        "law",
+        "law, or smooth law of gain a",
+        x=alt.X("score:Q", title="score of a random order", scale=alt.Scale(zero=False)),
+        y=alt.Y("share:Q", title="chance of at most that", scale=alt.Scale(domain=[0, 1])),
+        tooltip=tips(law="law *", score="score", share="chance of at most that"),
+        strokeDash=alt.condition(alt.datum.law == "exact", alt.value([1, 0]), alt.value([5, 2])),
     )
     return grid([line], table, row="instance", column="measure", size=(200, 150), independent=["x"])
 
 
 def laws(table: pl.DataFrame) -> Any:
     """Smooth laws of several instances: takes `analysis.curves.law_curves`."""
-    chosen, opacity = highlight("instance")
-    line = (
-        alt.Chart()
-        .mark_line()
-        .encode(
-            x=alt.X("score:Q", title="score of a random order", scale=alt.Scale(zero=False)),
-            y=alt.Y("share:Q", title="chance of at most that", scale=alt.Scale(domain=[0, 1])),
-            color=colour(table, "instance", "query (N items, P relevant)"),
-            opacity=opacity,
-            tooltip=tips(instance="query *", score="score", share="chance of at most that"),
-        )
-        .add_params(chosen)
+    line = _lines(
+        table,
+        "instance",
+        "query (N items, P relevant)",
+        x=alt.X("score:Q", title="score of a random order", scale=alt.Scale(zero=False)),
+        y=alt.Y("share:Q", title="chance of at most that", scale=alt.Scale(domain=[0, 1])),
+        tooltip=tips(instance="query *", score="score", share="chance of at most that"),
     )
     return grid([line], table, row="group", column="measure", size=(200, 150), independent=["x"])
 
