@@ -99,39 +99,46 @@ _C4, _C5, _C6, _C7 = f4(-0.20230754002499485), f4(1.384318120311901), f4(-1.8503
 
 
 def logistic(x: Any) -> Any:
-    """1 / (1 + exp(-x)), in the form that suits the type of x; inside kernels only."""
-    raise NotImplementedError
+    """1 / (1 + exp(-x)), in the form that suits the type of x."""
+    return _rational(x) if isinstance(x, f4) else _exact(x)
 
 
 def log_of_complement(t: Any) -> Any:
-    """-log(1 - t) for 0 <= t <= 1/2, in the form that suits the type of t; inside kernels only."""
-    raise NotImplementedError
+    """-log(1 - t) for 0 <= t <= 1/2, in the form that suits the type of t."""
+    return _log_by_polynomial(t) if isinstance(t, f4) else _exact_log(t)
+
+
+def _rational(x: Any) -> Any:
+    d = min(max(x, -_CLIP), _CLIP)
+    y = d * d
+    p = ((((_P4 * y + _P3) * y + _P2) * y + _P1) * y + _P0) * d
+    q = (((_Q4 * y + _Q3) * y + _Q2) * y + _Q1) * y + _Q0
+    return min(max(f4(0.5) + p / q, f4(0.0)), f4(1.0))
+
+
+def _exact(x: Any) -> Any:
+    return 1.0 / (1.0 + math.exp(-min(max(x, -700.0), 700.0)))
+
+
+def _log_by_polynomial(t: Any) -> Any:
+    return t * (((((((_C7 * t + _C6) * t + _C5) * t + _C4) * t + _C3) * t + _C2) * t + _C1) * t + _C0)
+
+
+def _exact_log(t: Any) -> Any:
+    return -math.log(1.0 - t)
+
+
+# Compiled code chooses by type once, while it compiles; the functions above are what it means.
 
 
 @overload(logistic, jit_options={"fastmath": True, "error_model": "numpy"})  # type: ignore[untyped-decorator]
 def _logistic_by_type(x: Any) -> Any:
-    def rational(x: Any) -> Any:
-        d = min(max(x, -_CLIP), _CLIP)
-        y = d * d
-        p = ((((_P4 * y + _P3) * y + _P2) * y + _P1) * y + _P0) * d
-        q = (((_Q4 * y + _Q3) * y + _Q2) * y + _Q1) * y + _Q0
-        return min(max(f4(0.5) + p / q, f4(0.0)), f4(1.0))
-
-    def exact(x: Any) -> Any:
-        return 1.0 / (1.0 + math.exp(-min(max(x, -700.0), 700.0)))
-
-    return rational if x.bitwidth == 32 else exact
+    return _rational if x.bitwidth == 32 else _exact
 
 
 @overload(log_of_complement, jit_options={"fastmath": True, "error_model": "numpy"})  # type: ignore[untyped-decorator]
 def _log_of_complement_by_type(t: Any) -> Any:
-    def polynomial(t: Any) -> Any:
-        return t * (((((((_C7 * t + _C6) * t + _C5) * t + _C4) * t + _C3) * t + _C2) * t + _C1) * t + _C0)
-
-    def exact(t: Any) -> Any:
-        return -math.log(1.0 - t)
-
-    return polynomial if t.bitwidth == 32 else exact
+    return _log_by_polynomial if t.bitwidth == 32 else _exact_log
 
 
 # ---- rows: item i against other items of its query -------------------------------------------------------------------

@@ -1,0 +1,59 @@
+"""Every kernel on small lists: prints values and gradients as JSON. Run by test_interpreted.py."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+
+from rankbound.losses import LOSS_NAMES, get_loss, long_lists, set_threads
+from rankbound.models import MatrixFactorization
+
+SIZES = (1, 2, 5, 33, 70)
+
+
+def losses():
+    for name in LOSS_NAMES:
+        yield name, get_loss(f"{name}@3" if name in ("P", "lambda-P") else name)
+    for name in ("nDCG", "AP", "RR", "nRBP(p=0.8)", "Tau"):
+        for sigmoid in ("tanh", "arctan", "erf", "relu"):
+            yield f"{name} by {sigmoid}", get_loss(name, sigmoid=sigmoid)
+    for name in ("nDCG@3", "AP@3", "lambda-nDCG@3", "lambda-AP@3"):
+        yield name, get_loss(name)
+    yield "AP of ranks", get_loss("AP", form="ranks")
+
+
+def batch(dtype, spread):
+    rng = np.random.default_rng(0)
+    offsets = np.concatenate(([0], np.cumsum(SIZES)))
+    labels = rng.integers(0, 3, offsets[-1])
+    labels[:1] = 1
+    return (spread * rng.normal(size=offsets[-1])).astype(dtype), labels, offsets
+
+
+def results():
+    for name, loss in losses():
+        for dtype in (np.float32, np.float64):
+            for spread in (1.0, 200.0):  # the second is too wide for exponentials of the scores
+                scores, labels, offsets = batch(dtype, spread)
+                done = loss.fused(scores, loss.plan(labels, offsets))
+                yield f"{name}, {dtype.__name__}, {spread}", done.values, done.gradient
+    scores, labels, offsets = batch(np.float64, 3.0)
+    long_lists.LONG = 1
+    for name in ("nDCG", "AP", "nRBP", "nRBP(p=0.8)"):
+        loss = get_loss(name)
+        done = loss.fused(scores, loss.plan(labels, offsets))
+        yield f"{name} by series", done.values, done.gradient
+    long_lists.LONG = 2**62
+    for optimizer in ("sgd", "adam"):
+        for loss in ("nDCG", "lambda-nDCG", "nRBP"):
+            model = MatrixFactorization(4, loss, optimizer=optimizer, epochs=2, seed=0)
+            users, items = np.divmod(np.arange(24), 6)
+            model.fit(users, items, np.arange(24) % 5 % 2)
+            yield f"factors, {loss}, {optimizer}", model.user_vectors_, model.item_vectors_
+
+
+if __name__ == "__main__":
+    set_threads(1)
+    json.dump({name: [np.ravel(part).tolist() for part in parts] for name, *parts in results()}, sys.stdout)

@@ -1,0 +1,32 @@
+"""The kernels without the compiler: the interpreter checks every index, which compiled code does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+
+def every_kernel(**variables):
+    done = subprocess.run(
+        [sys.executable, Path(__file__).with_name("every_kernel.py")],
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=600,
+    )
+    return json.loads(done.stdout)
+
+
+def test_interpreted_kernels_give_what_compiled_ones_give():
+    interpreted, compiled = every_kernel(NUMBA_DISABLE_JIT="1"), every_kernel()
+    assert interpreted.keys() == compiled.keys()
+    for name, results in interpreted.items():
+        close = 2e-5 if "float32" in name or "factors" in name else 1e-9
+        for mine, theirs in zip(results, compiled[name], strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=close, atol=close, err_msg=name)
