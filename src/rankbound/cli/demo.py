@@ -46,11 +46,13 @@ def demo(
     """Train two small rankers on generated queries, one with a plain and one with a bounded loss, and compare them.
 
     Two rankers that learn nothing stand beside them, one feature alone and the sum of all. Writes report.html (a page
-    with figures and every query), qrels.txt, a run of each ranker, per_query.csv and summary.json.
+    with figures and every query), qrels.txt, a run of each ranker, per_query.csv, summary.json, the queries as LETOR
+    files (queries/train.txt, queries/test.txt), and study.toml, a study of them for `rankbound reproduce`.
 
     \b
     Example:
       rankbound demo -o demo-files
+      rankbound reproduce demo-files/study.toml
     """
     from rankbound.analysis.comparison import compare
     from rankbound.evaluation import evaluate_lists
@@ -89,6 +91,7 @@ def demo(
     }
     with output.working("writing the page ..."):
         _write_files(Path(folder), rankers, evaluations, summary)
+        _write_study(Path(folder), {"train": train, "test": test})
         findings = _write_page(page, rankers, history, queries, seed)
     if as_json:
         output.print_json(summary)
@@ -164,6 +167,18 @@ def _history(name: str, epochs: list[dict[str, float]], seed: int) -> pl.DataFra
 # ---- files -----------------------------------------------------------------------------------------------------------
 
 DATA = "generated queries"
+STUDY = """\
+title = "Does bounding help on the queries of the demo?"
+
+[[tables]]
+data = { letor = "queries" }
+model = "MLPRanker"
+loss = ["nDCG", "AP"]
+bounding = ["none", "expectation-max"]
+params = { hidden = [16], epochs = 30 }
+measures = ["nDCG@10", "UL2(nDCG@10)"]
+versus = { bounding = "none" }
+"""
 
 
 def _write_page(
@@ -194,6 +209,23 @@ def _write_page(
         },
     )
     return report.findings
+
+
+def _write_study(folder: Path, parts: Mapping[str, Generated]) -> None:
+    """The queries as LETOR files, and a study of them that can be run as it is or changed."""
+    from rankbound.data.files import atomic_write
+
+    texts = {"study.toml": STUDY}
+    for role, (lists, features) in parts.items():
+        rows = zip(lists.query_of_item + 1, lists.labels, lists.ids, features, strict=True)
+        texts[f"queries/{role}.txt"] = "".join(
+            f"{label} qid:{q} {' '.join(f'{i}:{x:.6f}' for i, x in enumerate(values, 1))} # docid = {document}\n"
+            for q, label, document, values in rows
+        )
+    (folder / "queries").mkdir(exist_ok=True)
+    for name, text in texts.items():
+        with atomic_write(folder / name) as temporary:
+            temporary.write_text(text, encoding="utf-8")
 
 
 def _write_files(
