@@ -9,8 +9,9 @@ Bounds(worst=0.5, expected=0.75, best=1.0)
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rankbound.lazy import front_door
 
 __version__ = "0.1.0"
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from rankbound.lists import Lists
     from rankbound.measures.names import Measure, parse_measure
 
-# Public name -> module that has it. Loaded on first use, so that `import rankbound` costs next to nothing.
+# Public name -> module that has it, loaded on first use.
 _HOME = {
     "ArgumentError": "errors",
     "Bounding": "difficulty.bounding",
@@ -47,10 +48,11 @@ _HOME = {
     "distribution": "difficulty.distribution",
     "evaluate": "evaluation",
     "get_bounding": "difficulty.bounding",
+    "losses": "losses",
+    "models": "models",
     "parse_measure": "measures.names",
     "query_types": "difficulty.queries",
 }
-_ROOMS = ("losses", "models")
 
 __all__ = [
     "ArgumentError",
@@ -78,14 +80,4 @@ __all__ = [
     "query_types",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(importlib.import_module(f"rankbound.{_HOME[name]}"), name)
-    if name in _ROOMS:
-        return importlib.import_module(f"rankbound.{name}")
-    raise AttributeError(f"module 'rankbound' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = front_door(__name__, _HOME, __all__)

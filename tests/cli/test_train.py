@@ -128,7 +128,7 @@ REFUSED = [
     ("train train -o vali", "vali exists and is no model folder"),
     ("train train -o model --model Forest", "model must be one of AdaRank"),
     ("train train -o model --model RankCNN", "model must be one of AdaRank"),
-    ("train train -o model --model AdaRank --loss nDCG", "AdaRank has no parameter 'loss'"),
+    ("train train -o model --model AdaRank --loss nDCG", "AdaRank is trained in its own way and takes no loss"),
     ("train train -o model --model LambdaMART --epochs 3", "LambdaMART has no parameter 'epochs'"),
     ("train train -o model --loss nonsense", "loss must be one of"),
     ("train train -o model --bounding sideways", "bounding must be one of"),

@@ -22,6 +22,7 @@ def losses():
     for name in ("nDCG@3", "AP@3", "lambda-nDCG@3", "lambda-AP@3"):
         yield name, get_loss(name)
     yield "AP of ranks", get_loss("AP", form="ranks")
+    yield "DirectRanker by tanh", get_loss("DirectRanker", cost="tanh")
 
 
 def batch(dtype, spread):
@@ -37,8 +38,8 @@ def results():
         for dtype in (np.float32, np.float64):
             for spread in (1.0, 200.0):  # the second is too wide for exponentials of the scores
                 scores, labels, offsets = batch(dtype, spread)
-                done = loss.fused(scores, loss.plan(labels, offsets))
-                yield f"{name}, {dtype.__name__}, {spread}", done.values, done.gradient
+                done = loss.fused(scores, loss.plan(labels, offsets), hessian=True)
+                yield f"{name}, {dtype.__name__}, {spread}", done.values, done.gradient, done.hessian
     scores, labels, offsets = batch(np.float64, 3.0)
     long_lists.LONG = 1
     for name in ("nDCG", "AP", "nRBP", "nRBP(p=0.8)"):

@@ -82,7 +82,7 @@ def train(
     if target.exists() and not (target / "model.json").is_file():
         raise ArgumentError(f"{target} exists and is no model folder; it is left alone")
     with output.working("reading ..."):
-        ranker = make_ranker(chosen, params)
+        ranker = _ranker(chosen, params)
         parts = read_parts(chosen["data"])
         if chosen.get("valid") is not None:
             from rankbound.data.splits import Fold
@@ -139,47 +139,26 @@ def _report(ranker: Ranker, parts: Fold[Any], chosen: dict[str, Any], target: Pa
 # ---- the ranker ------------------------------------------------------------------------------------------------------
 
 
-def make_ranker(chosen: dict[str, Any], params: dict[str, Any]) -> Ranker:
+def _ranker(chosen: dict[str, Any], params: dict[str, Any]) -> Ranker:
     """The ranker that options describe, not yet fitted."""
-    import importlib
-
     from rankbound.models import RANKERS
+    from rankbound.models.by_name import check_ranker, make_ranker
 
     name = chosen.get("model") or "MLPRanker"
     usable = [known for known in RANKERS if known not in _NOT_ROWS]
     if name not in usable:
         raise ArgumentError(f"model must be one of {', '.join(usable)}, got {name!r}")
-    ranker_class = getattr(importlib.import_module(f"rankbound.models.{RANKERS[name]}"), name)
-    known = ranker_class().get_params(deep=False)
-    params = dict(params)
-    loss_options = {key.removeprefix("loss."): params.pop(key) for key in [*params] if key.startswith("loss.")}
-    measures = chosen.get("measures") or []
-    wishes = {
-        "objective" if "objective" in known else "loss": _loss(chosen, loss_options),
-        "bounding": None if loss_options else chosen.get("bounding"),
-        "random_state": chosen.get("seed"),
-        "epochs": chosen.get("epochs"),
-        "checkpoint": chosen.get("checkpoint"),
-        "measure": measures[0] if measures else None,
+    loss_options = {key.removeprefix("loss."): value for key, value in params.items() if key.startswith("loss.")}
+    asked = {"random_state": "seed", "epochs": "epochs", "checkpoint": "checkpoint"}
+    params = {name: chosen[option] for name, option in asked.items() if chosen.get(option) is not None} | {
+        key: value for key, value in params.items() if not key.startswith("loss.")
     }
-    if "watch" in known and len(measures) > 1:
-        wishes["watch"] = tuple(measures[1:])
-    params = {key: value for key, value in wishes.items() if value is not None} | params
-    unknown = [key for key in params if key not in known]
-    if unknown:
-        raise ArgumentError(f"{name} has no parameter {unknown[0]!r}; it has {', '.join(sorted(known))}")
-    ranker: Ranker = ranker_class(**params)
+    loss, bounding = chosen.get("loss"), chosen.get("bounding") or "none"
+    check_ranker(name, params, loss, bounding)
+    first, *others = chosen.get("measures") or [None]
+    wishes = {} if first is None else {"measure": first, **({"watch": tuple(others)} if others else {})}
+    ranker: Ranker = make_ranker(name, params, loss=loss, bounding=bounding, loss_options=loss_options, **wishes)
     return ranker
-
-
-def _loss(chosen: dict[str, Any], loss_options: dict[str, Any]) -> Any:
-    if not loss_options:
-        return chosen.get("loss")
-    from rankbound.losses import get_loss
-
-    if chosen.get("bounding") not in (None, "none"):
-        loss_options = {"bounding": chosen["bounding"]} | loss_options
-    return get_loss(chosen.get("loss") or "nDCG", **loss_options)
 
 
 def _chosen(given: dict[str, Any], param: list[str], config: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -204,9 +183,10 @@ def _read_config(path: str) -> dict[str, Any]:
 
     from rankbound.data.files import read_bytes
 
+    content = read_bytes(path)
     try:
-        found = tomllib.loads(read_bytes(path).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        found = tomllib.loads(content.decode())
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: is no TOML: {error}") from error
     unknown = [key for key in found if key not in (*_CONFIG, "params")]
     if unknown:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rankbound.lazy import front_door
 
 if TYPE_CHECKING:
     from rankbound.data.beir import BeirData, read_beir
@@ -86,8 +87,4 @@ __all__ = [
     "user_folds",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)  # loaded when first asked for
+__getattr__, __dir__ = front_door(__name__, _HOME, __all__)

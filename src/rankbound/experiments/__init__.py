@@ -2,7 +2,7 @@
 
 =====================================  ==============================================================================
 what a study is                        spec (the file), expansion (its trials), published (numbers to compare with)
-what a trial is                        sources (data), rankers, trial_rows, trial_users, trial_faces
+what a trial is                        sources (data), trial_rows, trial_users, trial_faces
 who runs and keeps trials              runner (processes), cluster (Dask), store (SQLite + Parquet)
 what comes out                         results (choice, means, intervals), derived (tables of a study's own)
 =====================================  ==============================================================================
@@ -10,8 +10,9 @@ what comes out                         results (choice, means, intervals), deriv
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rankbound.lazy import front_door
 
 if TYPE_CHECKING:
     from rankbound.experiments.expansion import expand
@@ -49,8 +50,4 @@ __all__ = [
     "run_trials",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = front_door(__name__, _HOME, __all__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rankbound.errors import ArgumentError, DataError
-from rankbound.experiments.rankers import check_ranker, make_loss
+from rankbound.models.by_name import check_ranker, make_loss
 from rankbound.experiments.sources import Source, fold_count, fold_numbers, source_of, split_of
 from rankbound.experiments.spec import PAIRWISE_ACCURACY, Bounded, LossChoice, ModelChoice, OwnData, Quick, Study, Table
 from rankbound.experiments.store import Placed, Rule
@@ -19,6 +20,7 @@ from rankbound.measures.names import parse_measure
 
 __all__ = ["Planned", "check_table", "expand", "quickened", "select", "with_files"]
 
+_MOST_TRIALS = 1_000_000
 _FAMILY = {"letor": "rows", "ratings": "users", "faces": "faces"}
 
 
@@ -83,7 +85,7 @@ def quickened(study: Study) -> Study:
 
 def _quick_table(table: Table, quick: Quick) -> Table:
     def known(model: str) -> dict[str, Any]:
-        from rankbound.experiments.rankers import parameters_of
+        from rankbound.models.by_name import parameters_of
 
         return {name: value for name, value in quick.params.items() if name in parameters_of(model)}
 
@@ -206,6 +208,7 @@ def _spec(
         spec["test_share"] = table.test_share
     if table.kind == "faces":
         spec |= {"pairs": table.pairs, "min_gap": table.min_gap}
+        spec |= {"examples": table.examples} if table.examples else {}
     return spec
 
 
@@ -271,7 +274,9 @@ def check_table(table: Table) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "select_by", partial(_check_select_by, table)
     yield "split", partial(split_of, table)
     yield "nsr", partial(_check_nsr, table)
-    yield "prepare.backbone", partial(_check_backbone, table)
+    yield "grid", partial(_check_size, table)
+    yield "prepare.backbone", partial(_check_for_images, table, table.prepare.backbone)
+    yield "examples", partial(_check_for_images, table, table.examples)
     for at, name in enumerate(table.record):
         yield f"record[{at}]", partial(_check_among, name, list(RECORDERS), "registered recorders")
     for at, bounding in enumerate(table.bounding):
@@ -318,8 +323,18 @@ def _check_nsr(table: Table) -> None:
         raise ArgumentError("must be positive")
 
 
-def _check_backbone(table: Table) -> None:
-    if table.prepare.backbone is not None and table.kind != "faces":
+def _check_size(table: Table) -> None:
+    """Refuse what would take for ever to write down, let alone to run."""
+    folds = table.folds if isinstance(table.folds, int) else len(table.folds or [])
+    settings = len(table.bounding) * len(table.nsr or [0]) * len(table.test_nsr or [0]) * len(table.seeds) * max(folds, 1)
+    for choice in table.model_choices:
+        points = math.prod(len(values) for values in (*choice.grid.values(), *table.vary.values()))
+        if settings * points * len(choice.loss or [0]) > _MOST_TRIALS:
+            raise ArgumentError(f"a table must have at most {_MOST_TRIALS:,} trials, got more with {choice.label}")
+
+
+def _check_for_images(table: Table, value: Any) -> None:
+    if value and table.kind != "faces":
         raise ArgumentError(f"is for images only, not for {table.kind} data")
 
 

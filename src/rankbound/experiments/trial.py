@@ -11,7 +11,7 @@ import hashlib
 import importlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.errors import DataError
-from rankbound.experiments.rankers import make_ranker
+from rankbound.models.by_name import make_ranker
 from rankbound.experiments.sources import Source, digest_of
 
 if TYPE_CHECKING:
@@ -72,14 +72,16 @@ class Outcome:
     """What a trial gives.
 
     ``scores``: a row per query with qid, items, relevant and a column per measure, null where the query is empty for
-    it. ``history``: epoch, quantity, value. ``facts``: plain values about the trial, ``eval_score`` among them where
-    something was held out to choose by.
+    it; bounds of measures may stand behind. ``history``: epoch, quantity, value. ``facts``: plain values about the
+    trial, ``eval_score`` among them where something was held out to choose by. ``examples``: pairs of images, see
+    `rankbound.analysis.image_pairs`.
     """
 
     scores: pl.DataFrame
     history: pl.DataFrame
     facts: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
+    examples: pl.DataFrame | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +115,7 @@ def ranker_of(spec: Mapping[str, Any], **changes: Any) -> Any:
 
 
 def score_frame(lists: Lists, values: Mapping[str, Any]) -> pl.DataFrame:
-    """A row per query: qid, items, relevant, and the values of each measure."""
+    """A row per query: qid, items, relevant, the values of each measure, and bounds where labels are graded."""
     import polars as pl
 
     relevant = np.bincount(lists.query_of_item, weights=lists.labels >= 1, minlength=len(lists))
@@ -122,7 +124,22 @@ def score_frame(lists: Lists, values: Mapping[str, Any]) -> pl.DataFrame:
         "items": pl.Series(lists.sizes),
         "relevant": pl.Series(relevant.astype(np.int64)),
     }
-    return pl.DataFrame(columns | {name: pl.Series(np.asarray(v), nan_to_null=True) for name, v in values.items()})
+    numbers = {**values, **_graded_bounds(lists, values)}
+    return pl.DataFrame(columns | {name: pl.Series(np.asarray(v), nan_to_null=True) for name, v in numbers.items()})
+
+
+def _graded_bounds(lists: Lists, measures: Iterable[str]) -> dict[str, Any]:
+    """Worst, expected and best of plain measures; of binary labels, items and relevant ones tell them well enough."""
+    from rankbound.analysis.query_sets import BOUNDS, bound_column
+    from rankbound.difficulty import bounds_of
+    from rankbound.measures import LabelCounts, parse_measure
+
+    if np.isin(lists.labels, (0, 1)).all():
+        return {}
+    counts = LabelCounts.from_labels(lists.labels, lists.offsets)
+    plain = {name: measure for name in measures if (measure := parse_measure(name)).bounding == "none"}
+    found = {name: bounds_of(measure, counts) for name, measure in plain.items()}
+    return {bound_column(part, name): getattr(bounds, part) for name, bounds in found.items() for part in BOUNDS}
 
 
 def history_frame(history: list[dict[str, float]], held_out: str, recorded: Any = ()) -> pl.DataFrame:

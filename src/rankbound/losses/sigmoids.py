@@ -79,7 +79,7 @@ SIGMOIDS: Mapping[str, Sigmoid] = MappingProxyType(
 
 def get_sigmoid(name: str) -> Sigmoid:
     """The sigmoid of a name."""
-    if name not in SIGMOIDS:
+    if not isinstance(name, str) or name not in SIGMOIDS:
         raise ArgumentError(f"sigmoid must be one of {', '.join(SIGMOIDS)}, got {name!r}")
     return SIGMOIDS[name]
 
@@ -100,12 +100,12 @@ _C4, _C5, _C6, _C7 = f4(-0.20230754002499485), f4(1.384318120311901), f4(-1.8503
 
 def logistic(x: Any) -> Any:
     """1 / (1 + exp(-x)), in the form that suits the type of x."""
-    return _rational(x) if isinstance(x, f4) else _exact(x)
+    return _rational(x) if type(x) is f4 else _exact(x)
 
 
 def log_of_complement(t: Any) -> Any:
     """-log(1 - t) for 0 <= t <= 1/2, in the form that suits the type of t."""
-    return _log_by_polynomial(t) if isinstance(t, f4) else _exact_log(t)
+    return _log_by_polynomial(t) if type(t) is f4 else _exact_log(t)
 
 
 def _rational(x: Any) -> Any:

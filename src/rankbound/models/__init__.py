@@ -13,10 +13,11 @@ around them                            Ranker QueryKFold load_ranker export_rank
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rankbound.lazy import front_door
 
 if TYPE_CHECKING:
     from rankbound.models.adarank import AdaRank
@@ -97,12 +98,4 @@ __all__ = [
     "load_ranker",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(importlib.import_module(f"rankbound.models.{_HOME[name]}"), name)
-    raise AttributeError(f"module 'rankbound.models' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = front_door(__name__, _HOME, __all__)

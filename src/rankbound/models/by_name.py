@@ -1,4 +1,4 @@
-"""Models by name with the parameters that a study gives them."""
+"""Models by name with the parameters that a study or the command line gives them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def takes_loss(model: str) -> bool:
 
 
 def make_loss(loss: str, bounding: str, options: Mapping[str, Any]) -> Any:
-    """The loss object of a name, bounding and options."""
+    """The loss object of a name, bounding and options; options go first."""
     from rankbound.losses import get_loss
 
-    return get_loss(loss, **dict(options), **({} if bounding == "none" else {"bounding": bounding}))
+    return get_loss(loss, **({} if bounding == "none" else {"bounding": bounding}) | dict(options))
 
 
 def make_ranker(
@@ -37,13 +37,16 @@ def make_ranker(
     loss_options: Mapping[str, Any],
     **wishes: Any,
 ) -> Any:
-    """A model, not yet fitted; ``wishes`` (seed, measure, ...) are followed where it has such a parameter."""
+    """A model, not yet fitted; ``wishes`` (seed, measure, ...) are followed where it has such a parameter.
+
+    With options of a loss and no loss, that of nDCG is meant.
+    """
     known = parameters_of(model)
     given = {name: _plain(value) for name, value in params.items()}
     place = _loss_parameter(known)
-    if loss is not None and place is not None:
+    if place is not None and (loss is not None or loss_options):
         if loss_options:
-            given[place] = make_loss(loss, bounding, loss_options)
+            given[place] = make_loss(loss or "nDCG", bounding, loss_options)
         else:
             given[place] = loss
             given |= {} if bounding == "none" else {"bounding": bounding}
