@@ -156,6 +156,31 @@ def test_evaluations_without_bounds_have_no_types():
     assert comparison.per_query["type"].to_list() == [None] * 5
 
 
+def test_evaluations_must_have_the_measures_that_are_asked_for():
+    qrels, runs = make_data()
+    first, second = evaluate(qrels, runs[0], ["AP", "RR"]), evaluate(qrels, runs[1], ["AP"])
+    assert compare(first, second).measures == ("AP",)
+    assert compare(first, second, measures="AP").measures == ("AP",)
+    for options, asked in (({"measures": ["AP", "RR"]}, "AP, RR"), ({"measures": ["RR"]}, "RR")):
+        with pytest.raises(ArgumentError, match=f"every evaluation must have {asked}; one has AP"):
+            compare(first, second, **options)
+    with pytest.raises(ArgumentError, match="every evaluation must have RR; one has RR"):
+        compare(evaluate(qrels, runs[0], ["RR"]), second)
+
+
+def test_queries_without_a_name_are_refused():
+    qrels, (_, strong) = make_data(queries=3)
+    nameless = pl.DataFrame({"qid": ["q0", None], "docid": ["d0", "d1"], "score": [1.0, 2.0]})
+    with pytest.raises(DataError, match="column 'qid' must have no empty entries"):
+        compare(nameless, strong, qrels=qrels, measures="AP")
+
+
+def test_a_comparison_is_shown_in_one_line():
+    qrels, runs = make_data(queries=3)
+    shown = repr(compare(*runs, qrels=qrels, measures="AP", names=["old", "new"]))
+    assert shown == "Comparison(runs=['old', 'new'], measures=['AP'], queries=3)"
+
+
 def test_queries_are_matched_by_name_whatever_their_order_and_type():
     qrels = {1: {"a": 1, "b": 0}, 2: {"a": 0, "b": 1}}
     first = pl.DataFrame({"qid": ["2", "1", "2", "1"], "docid": ["a", "a", "b", "b"], "score": [1.0, 2.0, 0.5, 1.0]})

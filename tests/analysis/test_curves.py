@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-from io import BytesIO
-
 import numpy as np
 import polars as pl
 import pytest
 
 from rankbound.analysis import curves
-from rankbound.analysis.learning import coefficient_images, coefficients_of_history, image_pairs, training_paths
+from rankbound.analysis.learning import coefficient_images, coefficients_of_history, training_paths
 from rankbound.difficulty import bounds
 from rankbound.difficulty.distribution import distribution
 from rankbound.errors import ArgumentError, DataError
@@ -137,21 +134,3 @@ def test_a_learned_image_comes_back_from_the_history():
         coefficients_of_history(make_history("loss", [1.0]))
     with pytest.raises(DataError, match="must be 'coefficient ROW,COLUMN', got 'coefficient x'"):
         coefficients_of_history(make_history("coefficient x", [1.0]))
-
-
-def test_image_pairs_are_sorted_by_outcome_and_are_pngs():
-    from PIL import Image
-
-    random = np.random.default_rng(0)
-    images = random.integers(0, 256, (5, 2, 6, 4))
-    labels = np.array([[1, 2]] * 5)
-    scores = np.array([[0.1, 0.2]] * 2 + [[0.2, 0.1]] * 3)
-    table = image_pairs(images, labels, scores, count=2)
-    assert table.group_by("outcome", maintain_order=True).len().rows() == [
-        ("in the right order", 4),
-        ("in the wrong order", 4),
-    ]
-    decoded = [np.asarray(Image.open(BytesIO(base64.b64decode(url.split(",")[1])))) for url in table["image"].to_list()]
-    assert all(any((each == image).all() for image in images.reshape(10, 6, 4)) for each in decoded)
-    with pytest.raises(DataError, match="image pairs are pairs x 2"):
-        image_pairs(images[0], labels, scores)

@@ -113,6 +113,12 @@ def test_few_queries_have_no_curve_but_no_error_either(score_table):
     assert activity_curves(table, contrasts(table)[0]).is_empty()
 
 
+def test_queries_with_nothing_relevant_have_no_curve(score_table):
+    table = score_table({"a": [0.1] * 9, "b": [0.2] * 9}, relevant=0)
+    (contrast,) = contrasts(table)
+    assert activity_curves(table, contrast).is_empty()
+
+
 def test_one_system_has_nothing_to_be_compared_with(score_table):
     with pytest.raises(DataError, match="at least 2 systems"):
         contrasts(score_table({"only": [0.1]}))

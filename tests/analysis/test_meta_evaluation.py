@@ -161,6 +161,17 @@ def test_expected_scores_of_graded_labels_are_recovered_from_a_bounded_measure(b
     )
 
 
+def test_bounds_that_a_table_holds_are_taken_as_they_are(score_table):
+    table = score_table({"a": [0.5, 0.9], "b": [0.7, 0.8]}, measure="nDCG", items=[10, 4], relevant=[3, 2])
+    told = table.with_columns(
+        pl.when(pl.col("items") == 10).then(value).alias(f"{part} nDCG")  # of the other query nothing is told
+        for part, value in (("worst", 0.1), ("expected", 0.25), ("best", 0.95))
+    )
+    found, plain = expected_scores(told, "nDCG"), expected_scores(table, "nDCG")
+    assert found.select("worst", "expected", "best").row(0) == (0.1, 0.25, 0.95)
+    assert found.row(1) == plain.select(found.columns).row(1)
+
+
 def test_query_sets_are_the_ends_of_the_gain_over_a_random_order(score_table):
     gains = np.linspace(-0.1, 0.2, 20)
     expected = bounds("nDCG", n=10, relevant=3).expected
@@ -213,6 +224,20 @@ def test_meta_evaluation_holds_every_quantity_of_every_set(two_sets):
     d1 = two_sets.filter(pl.col("data") == "d1").group_by("system").agg(pl.col("nDCG").mean())["nDCG"]
     pad = value(quantity="PAD", measure="nDCG", data="d1", set="all")
     assert pad == pytest.approx(meta.percentage_absolute_difference(d1.to_numpy()))
+
+
+def test_a_percentage_needs_a_measure_where_higher_is_better(two_sets):
+    table = two_sets.with_columns((10 - 10 * pl.col("nDCG")).alias("U"))
+    found = meta.meta_evaluation(table)
+    assert set(found.filter(pl.col("quantity") == "PAD")["measure"]) == {"nDCG", "AP"}
+    tau = found.filter(pl.col("quantity") == "Kendall tau", pl.col("measure") == "U", pl.col("set") == "all")["value"]
+    assert tau.to_list() == [1.0, 1.0]  # a low U is a high nDCG
+
+
+def test_conflicts_are_of_the_same_systems(two_sets):
+    both = paired_scores(two_sets, "nDCG"), paired_scores(two_sets, "AP", ["a", "b"])
+    with pytest.raises(DataError, match="both measures must be of the same systems"):
+        meta.conflict_cases(*both)
 
 
 def test_meta_evaluation_refuses_what_it_cannot_do(two_sets):

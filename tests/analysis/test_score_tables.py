@@ -16,6 +16,7 @@ from rankbound.analysis.score_tables import (
     paired_scores,
     place,
     trial_means,
+    without_unmeasured,
 )
 from rankbound.errors import ArgumentError, DataError
 
@@ -121,6 +122,17 @@ def test_each_bounding_is_compared_with_none_under_the_measure_of_its_loss(score
 def test_without_losses_all_systems_are_compared_with_the_first(score_table):
     (only,) = contrasts(score_table({"b": [0.1], "a": [0.2], "c": [0.3]}))
     assert (only.case, only.baseline, only.systems) == ("", "b", ("a", "c"))
+
+
+def test_data_sets_without_a_value_of_any_measure_go_and_empty_queries_stay(score_table):
+    pages = score_table({"a": [0.5, None]}, AP=0.25)
+    faces = score_table({"b": [1.0]}, measure="pairwise accuracy", data="faces")
+    both = pl.concat([pages, faces], how="diagonal")
+    assert without_unmeasured(both).equals(both.filter(pl.col("data") == "d"))
+    assert without_unmeasured(pages.drop("AP")).height == 2
+    nothing = score_table({"a": [None]})
+    for as_it_is in (faces, nothing):
+        assert without_unmeasured(as_it_is).equals(as_it_is)
 
 
 def test_a_place_is_the_data_set_and_its_variant():

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from rankbound.evaluation import evaluate
+from rankbound.report.figures.drawing import FigureOutcome
 
 
 @pytest.fixture
@@ -72,7 +73,28 @@ def test_figures_are_written_with_the_reasons_of_others(cli, files):
     assert all(f"{title}: {reason}" in listed for title, reason in answer["not_drawn"].items())
 
 
+def test_what_was_written_and_what_not_is_printed(cli, files, monkeypatch):
+    undrawn = FigureOutcome("swap-rates", "Swap rates", "", None, "one data set only")
+    monkeypatch.setattr("rankbound.report.figures.all_figures", lambda *_: {"swap-rates": undrawn})
+    answer = cli(
+        "report", "qrels", "run", "other", "-m", "AP", "--missing", "ignore", "-o", "page.html",
+        "--figures", "f", "--tables", "t", "--judged-only",
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    assert "Not drawn: Swap rates: one data set only" in answer.out
+    assert "1 files of figures in f" in answer.out
+    assert "6 files of tables in t" in answer.out
+    assert "Swap rates: one data set only" in (files / "f" / "figures.md").read_text()
+
+
+def test_queries_that_a_run_lacks_are_told(cli, files, no_figures):
+    (files / "short").write_text("q1 Q0 a 1 3.0 u\n")
+    assert cli("report", "qrels", "run", "short", "-m", "AP", "-o", "page.html").code == 0
+    assert "2 queries that a run lacks" in (files / "page.html").read_text()
+
+
 BAD = [
+    ("report qrels run -o folder.html", "folder.html: is a folder, expected a file name"),
     ("report qrels run -o page.txt", "page.txt: a page is an .html file"),
     ("report qrels run -o .html.d/../", "a page is an .html file"),
     ("report qrels -o page.html", "qrels: is no folder of results"),
@@ -90,6 +112,7 @@ BAD = [
 @pytest.mark.parametrize(("line", "message"), BAD)
 def test_bad_input_is_told_and_leaves_nothing(cli, files, line, message):
     (files / "empty").mkdir()
+    (files / "folder.html").mkdir()
     (files / "strange").write_text("x1 Q0 a 1 1.0 t\n")
     before = sorted(files.rglob("*"))
     answer = cli(*line.split())
@@ -104,8 +127,8 @@ def test_bad_input_is_told_and_leaves_nothing(cli, files, line, message):
 class FakeStore:
     """A store with one study of two systems."""
 
-    def __init__(self, scores):
-        self._scores = scores
+    def __init__(self, scores, *names):
+        self._scores, self._names = scores, names
 
     def __enter__(self):
         return self
@@ -114,7 +137,7 @@ class FakeStore:
         pass
 
     def studies(self):
-        return ["mine"]
+        return list(self._names)
 
     def placed(self, study):
         return []
@@ -125,25 +148,31 @@ class FakeStore:
     def history_table(self, study=None):
         return pl.DataFrame()
 
+    def examples_table(self, study=None):
+        return pl.DataFrame()
+
     def results(self, study, published=None):
         rows = {"system": ["a", "b"], "measure": ["AP", "AP"], "published": [0.4, None], "ours": [0.3, 0.5]}
         rows |= {"difference": [-0.1, None], "ci_low": [0.2, 0.4], "ci_high": [0.35, 0.6]}
         return pl.DataFrame(rows)
 
 
-def fake_store(monkeypatch, scores):
-    monkeypatch.setattr("rankbound.experiments.store.open_store", lambda _: FakeStore(scores))
+def fake_store(monkeypatch, scores, *names):
+    monkeypatch.setattr("rankbound.experiments.store.open_store", lambda _: FakeStore(scores, *(names or ["mine"])))
 
 
-def test_report_of_a_store(cli, tmp_path, monkeypatch, no_figures):
-    frames = [
+def two_systems():
+    return pl.concat(
         pl.DataFrame({"qid": ["1", "2", "3"], "items": [9] * 3, "relevant": [3] * 3, "AP": value}).select(
             pl.lit("d").alias("data"), pl.lit("").alias("variant"), pl.lit(name).alias("system"),
             pl.lit(0).alias("fold"), pl.lit(0).alias("seed"), pl.all(),
         )
         for name, value in (("a", [0.1, 0.3, 0.5]), ("b", [0.31, 0.5, 0.69]))
-    ]  # fmt: skip
-    fake_store(monkeypatch, pl.concat(frames))
+    )  # fmt: skip
+
+
+def test_report_of_a_store(cli, tmp_path, monkeypatch, no_figures):
+    fake_store(monkeypatch, two_systems())
     page = tmp_path / "page.html"
     answer = cli("report", tmp_path, "-o", page, "--tables", tmp_path / "t", "--json").json
     assert "b is best by AP" in answer["headline"]
@@ -152,6 +181,15 @@ def test_report_of_a_store(cli, tmp_path, monkeypatch, no_figures):
     assert "<title>mine</title>" in page.read_text()
     wrong = cli("report", tmp_path, "-m", "nDCG", "-o", page)
     assert (wrong.code, "the results have no nDCG; they have AP" in wrong.err) == (2, True)
+
+
+def test_studies_of_one_store_are_drawn_one_by_one(cli, tmp_path, monkeypatch):
+    undrawn = {"swap-rates": FigureOutcome("swap-rates", "Swap rates", "", None, "one data set only")}
+    monkeypatch.setattr("rankbound.report.figures.all_figures", lambda *_: undrawn)
+    fake_store(monkeypatch, two_systems().with_columns(AP2=0.5).rename({"AP2": "RR"}), "first", "second")
+    answer = cli("report", tmp_path, "-m", "AP", "-o", tmp_path / "page.html", "--json").json
+    assert set(answer["not_drawn"]) == {"first: Swap rates", "second: Swap rates"}
+    assert "RR" not in (tmp_path / "page.html").read_text().split("<script")[0]
 
 
 def test_a_store_without_finished_trials(cli, tmp_path, monkeypatch):

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from rankbound.data.synthetic import synthetic_letor
+from rankbound.experiments.runner import tally_of
+from rankbound.report.numbers import say_p, show_interval, show_number
 
 STUDY = """
 title = "Which is better?"
@@ -68,8 +70,11 @@ def test_rows_have_the_fixed_form_and_are_kept(cli, folder):
     assert again["rows"] == first["rows"]
     shown = cli("reproduce", "mine.toml", "--only", "model=ada", "--no-page")
     assert shown.code == 0
-    assert "+0." in shown.out or "-0." in shown.out
+    assert show_number(row["difference"], sign=True) in shown.out
+    assert show_interval(row["ci_low"], row["ci_high"]) in shown.out
     assert "RegressionRanker" not in shown.out
+    beside, ahead = cli("reproduce", "mine.toml", "--no-run", "--no-page").out, first["rows"][0]
+    assert f"{show_number(ahead['versus_difference'], sign=True)}, {say_p(ahead['p_value'])} (ada)" in beside
 
 
 def test_a_dry_run_counts_and_a_quick_run_is_small(cli, folder):
@@ -82,6 +87,32 @@ def test_a_dry_run_counts_and_a_quick_run_is_small(cli, folder):
     later = cli("reproduce", "mine.toml", "--quick", "--dry-run", "--json", "--jobs", 1).json
     assert (later["trials"], later["waiting"]) == (1, 0)
     assert "0 of 1 trials" in cli("reproduce", "mine.toml", "--quick", "--dry-run").out
+
+
+def test_a_run_that_is_stopped_says_what_is_kept(cli, folder, monkeypatch):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rankbound.experiments.runner.run_trials", stopped)
+    answer = cli("reproduce", "mine.toml", "--no-page")
+    assert answer.code != 0
+    assert "stopped; 0 finished trials are in rankbound-results/mine, the same command goes on" in answer.err
+
+
+def test_too_little_for_a_page_is_said(cli, folder, monkeypatch):
+    monkeypatch.setattr("rankbound.experiments.runner.run_trials", lambda planned, store, **_: tally_of(planned, store))
+    answer = cli("reproduce", "mine.toml", "--json")
+    assert answer.json["page"] is None
+    assert "no page was written: there is nothing to report" in answer.err
+
+
+def test_a_dry_run_over_a_damaged_store_counts_everything(cli, folder):
+    store = folder / "rankbound-results" / "mine"
+    store.mkdir(parents=True)
+    (store / "trials.sqlite").write_bytes(b"no database" * 99)
+    told = cli("reproduce", "mine.toml", "--dry-run", "--jobs", 1)
+    assert "note: rankbound-results/mine/trials.sqlite: is damaged" in told.out
+    assert "2 of 2 trials" in told.out
 
 
 def test_what_is_done_can_be_shown_without_running_more(cli, folder):

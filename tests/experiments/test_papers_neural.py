@@ -32,6 +32,17 @@ def test_which_models_classify():
         assert trial_faces._classifies(one.trial.spec) == one.setting["model"].startswith("Class"), one.setting
 
 
+def test_the_models_of_the_figures_keep_pairs_of_faces():
+    study = load_study("neural-tables")
+    kept = [
+        (table.name, one.setting["model"])
+        for table in study.tables
+        if table.examples
+        for one in expand_table(study, table)
+    ]
+    assert {("2: faces, pixels", "Rank LR"), ("3: faces, VGG16 features", "Rank LR")} <= set(kept)
+
+
 FACES = """
 title = "Faces"
 [[tables]]

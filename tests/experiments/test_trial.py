@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 
+from rankbound.analysis.query_sets import expected_scores
+from rankbound.analysis.score_tables import measures_of
 from rankbound.data import read_letor, read_ratings, sample_lists, user_folds
 from rankbound.data.synthetic import synthetic_images, synthetic_interactions
 from rankbound.errors import DataError
-from rankbound.evaluation import evaluate_lists
+from rankbound.evaluation import evaluate, evaluate_lists
 from rankbound.experiments import trial as trials
 from rankbound.experiments.expansion import expand, quickened, select
 from rankbound.experiments.spec import load_study
+from rankbound.experiments.store import open_store
 from rankbound.experiments.trial import run_trial
 from rankbound.models import AdaRank, MatrixFactorization
 
@@ -81,6 +85,30 @@ def test_other_ways_to_choose_and_to_split(plan):
     more = run_trial(plan(last.replace("nsr = 1", "nsr = 1\ntest_nsr = 2"))[0].trial)
     assert more.scores["items"].sum() == 1.5 * found.scores["items"].sum()
     assert more.scores["relevant"].to_list() == found.scores["relevant"].to_list()
+
+
+def test_graded_queries_keep_their_bounds(plan, folder):
+    (one,) = plan(ROWS.replace("[0, 1, 2, 3, 4, 5, 6, 7]", "[0]").replace('"AP"]', '"AP", "UL2(nDCG)"]'))
+    found = run_trial(one.trial).scores
+    bounds = [f"{part} {name}" for name in ("AP", "nDCG") for part in ("worst", "expected", "best")]
+    assert found.columns == ["qid", "items", "relevant", "AP", "UL2(nDCG)", "nDCG", *bounds]
+    test = read_letor(folder / "letor" / "test.txt").lists
+    truth = evaluate(test.with_scores(np.zeros(test.offsets[-1])), measures=["nDCG"], bounds=True).bounds["nDCG"]
+    for part in ("worst", "expected", "best"):
+        assert found[f"{part} nDCG"].to_numpy() == pytest.approx(np.asarray(getattr(truth, part)))
+    with open_store(folder / "store", create=True) as store:
+        store.register("mine", [one.placed])
+        store.put(one.trial, run_trial(one.trial))
+        assert set(store.facts()[one.trial.id]["mean"]) == {"AP", "UL2(nDCG)", "nDCG"}
+        table = store.score_table("mine")
+    assert measures_of(table) == ["AP", "UL2(nDCG)", "nDCG"]
+    counted = found.filter(pl.col("nDCG").is_not_null())
+    assert expected_scores(table, "nDCG")["expected"].to_list() == counted["expected nDCG"].to_list()
+
+
+def test_binary_queries_need_no_bounds(plan):
+    found = run_trial(plan(USERS.replace("folds = 2", "folds = 3"))[0].trial).scores
+    assert not any(name.startswith("expected") for name in found.columns)
 
 
 def test_faces_are_pairs(plan, folder):

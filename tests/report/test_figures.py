@@ -11,12 +11,14 @@ import polars as pl
 import pytest
 
 import rankbound as rb
-from rankbound.analysis.learning import image_pairs
+from rankbound.analysis.image_pairs import example_pairs
+from rankbound.data.synthetic import synthetic_images
 from rankbound.errors import ArgumentError
-from rankbound.report.figures import FIGURES, all_figures, save_chart, themed
-from rankbound.report.figures import training as training_figures
+from rankbound.report.figure_files import write_figures
+from rankbound.report.figures import FIGURES, FigureOutcome, all_figures, save_chart, themed
+from rankbound.report.figures.panels import grid
 from rankbound.report.figures.recipes import Tables
-from rankbound.report.figures.theme import LIMIT, PALETTE
+from rankbound.report.figures.theme import LIMIT, PALETTE, alt
 
 MEASURES = ["nDCG", "AP", "nRBP(p=0.95)", "nDCG@1", "nDCG@5", "UL2(nDCG)"]
 
@@ -85,9 +87,17 @@ def make_results():
     )
 
 
+def make_examples():
+    faces = synthetic_images(count=40, size=12, seed=1)
+    random = np.random.default_rng(3)
+    found = example_pairs(faces.images, faces.ages, random.random(40), random.permutation(40).reshape(20, 2), 2)
+    labels = {"data": "faces", "variant": "", "system": "linear", "fold": 0, "seed": 0, "table": "pixels"}
+    return found.select(*(pl.lit(value).alias(key) for key, value in labels.items()), pl.all())
+
+
 @pytest.fixture(scope="module")
 def outcomes():
-    return all_figures(make_scores(), make_results(), make_history())
+    return all_figures(make_scores(), make_results(), make_history(), make_examples())
 
 
 @pytest.fixture(scope="module")
@@ -128,8 +138,8 @@ def test_every_figure_has_titled_axes_and_tooltips(specifications):
         found = list(encodings({key: value for key, value in specification.items() if key != "datasets"}))
         assert any("tooltip" in each["encoding"] for each in found), name
         for axis in ("x", "y"):
-            titled = [each["encoding"][axis] for each in found if axis in each["encoding"]]
-            assert any("title" in each or each.get("axis", 1) is None for each in titled), (name, axis)
+            titled = [each["encoding"][axis] for each in found if "field" in each["encoding"].get(axis, {})]
+            assert not titled or any("title" in each or each.get("axis", 1) is None for each in titled), (name, axis)
 
 
 def test_text_follows_the_page_and_nothing_paints_a_background(specifications):
@@ -199,6 +209,21 @@ def test_unknown_suffixes_are_refused_and_nothing_is_written(chart, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_charts_own_configuration_wins_over_the_theme(chart):
+    own = themed(chart.configure_axis(labelFontSize=20).configure_range(category={"scheme": "dark2"}))["config"]
+    assert own["axis"]["labelFontSize"] == 20
+    assert own["axis"]["labelColor"] == "currentColor"
+    assert own["range"]["category"] == {"scheme": "dark2"}
+
+
+def test_panels_that_leave_a_gap_have_axes_of_their_own():
+    table = pl.DataFrame({"panel": list("abcde"), "x": [1.0] * 5})
+    for panels, resolved in ((5, {"axis": {"x": "independent"}}), (4, None)):
+        layer = alt.Chart().mark_point().encode(x="x:Q")
+        found = grid([layer], table.head(panels), column="panel").to_dict()
+        assert (found["columns"], found.get("resolve")) == (3 if panels == 5 else 2, resolved)
+
+
 # ---- tables that do not allow every figure ---------------------------------------------------------------------------
 
 
@@ -218,6 +243,28 @@ def test_results_without_published_numbers_are_not_drawn_beside_them():
     assert reasons(pl.DataFrame(), bare)["published-and-ours"] == "no result has a published counterpart"
     lacking = reasons(pl.DataFrame(), bare.drop("ours"))["published-and-ours"]
     assert lacking.endswith("missing: ours")
+
+
+def test_without_the_plain_measure_points_have_no_type():
+    bounded = make_scores(losses=("nDCG",)).drop(name for name in MEASURES if name != "UL2(nDCG)")
+    (chart,) = FIGURES["instance-scatter"].draw(Tables(bounded)).values()
+    (rows,) = (each for each in themed(chart)["datasets"].values() if len(each) > 2)
+    assert "type" not in rows[0]
+
+
+def test_a_table_without_a_measure_is_told():
+    bare = make_scores().drop(MEASURES)
+    assert reasons(bare)["system-means"] == "the table has no column that is a measure"
+    assert reasons(bare)["instance-scatter"] == "the table has no column that is a measure"
+
+
+def test_the_list_of_figures_tells_what_is_not_drawn_only_where_there_is_some(chart, tmp_path):
+    drawn = FigureOutcome("bounds", "Bounds", "A caption.", chart)
+    undrawn = FigureOutcome("swaps", "Swaps", "", None, "one data set only")
+    for figures, told in (({"bounds": drawn}, False), ({"bounds": drawn, "swaps": undrawn}, True)):
+        *files, index = write_figures(figures, tmp_path)
+        assert [file.name for file in files] == ["bounds.svg", "bounds.html"]
+        assert ("- Swaps: one data set only" in index.read_text()) == told == ("Not drawn" in index.read_text())
 
 
 def test_points_carry_what_a_page_filters_by(outcomes):
@@ -274,10 +321,27 @@ def test_many_queries_and_systems_stay_within_the_limit():
         assert 500 < rows <= LIMIT
 
 
-def test_pairs_of_images_are_pictures_in_the_svg(tmp_path):
-    random = np.random.default_rng(1)
-    table = image_pairs(
-        random.integers(0, 256, (8, 2, 12, 12)), random.integers(2, 80, (8, 2)), random.random((8, 2)), count=3
+def test_pairs_of_images_are_pictures_in_the_svg(outcomes, tmp_path):
+    svg = save_chart(outcomes["example-pairs-linear"].chart, tmp_path / "pairs.svg").read_text()
+    assert svg.count("data:image/png;base64,") == len(make_examples())
+    assert "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", svg)
+
+
+def test_labels_of_any_size_are_drawn(tmp_path):
+    (chart,) = (
+        FIGURES["example-pairs"]
+        .draw(Tables(pl.DataFrame(), examples=make_examples().with_columns(label=1e300)))
+        .values()
     )
-    svg = save_chart(training_figures.image_pairs(table), tmp_path / "pairs.svg").read_text()
-    assert svg.count("data:image/png;base64,") == len(table)
+    assert save_chart(chart, tmp_path / "pairs.svg").read_text().count("score ") >= len(make_examples())
+
+
+def test_models_of_one_name_are_told_apart_by_their_tables():
+    both = pl.concat([make_examples(), make_examples().with_columns(pl.lit("features").alias("table"))])
+    names = {name for name in all_figures(pl.DataFrame(), None, None, both) if name.startswith("example-pairs")}
+    assert names == {"example-pairs-linear-pixels", "example-pairs-linear-features"}
+
+
+def test_pairs_of_images_from_elsewhere_are_checked():
+    found = all_figures(pl.DataFrame(), None, None, make_examples().with_columns(pl.col("width") + 1))
+    assert found["example-pairs"].reason == "pairs of images: an image must have height x width pixels"

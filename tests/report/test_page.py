@@ -14,9 +14,10 @@ from scipy import stats
 
 from rankbound.analysis.significance import holm
 from rankbound.errors import ArgumentError, DataError
+from rankbound.report.figures.drawing import FigureOutcome
 from rankbound.report.lined_up import line_up
 from rankbound.report.packing import json_for_script, pack_values
-from rankbound.report.page import make_report, write_page, write_report
+from rankbound.report.page import draw_figures, make_report, write_page, write_report
 from rankbound.report.system_tests import judge_systems
 
 
@@ -141,6 +142,36 @@ def test_words_about_published_numbers(scores, results):
     ]
 
 
+def test_words_count_who_is_better_and_worse_than_a_baseline(rows):
+    value = np.linspace(0.2, 0.6, 12)
+    table = pl.concat(
+        [rows("middle", {"AP": value}), rows("top", {"AP": value + 0.2}), rows("low", {"AP": value - 0.1})]
+    )
+    told = make_report(table, baseline="middle").findings
+    assert told.headline.startswith("top is best by AP: 0.6000 in the mean over 12 queries, 0.2000 above middle")
+    assert "Of 2 systems compared with middle, 1 are significantly better and 1 significantly worse." in told.sentences
+
+
+def test_words_about_one_system_on_each_of_two_sets(rows):
+    told = make_report(pl.concat([rows("a", {"AP": [0.1, 0.2]}), rows("b", {"AP": [0.3]}, data="set B")])).findings
+    assert told.headline == "There is one system on each of 2 data sets: nothing to compare it with."
+
+
+def test_words_warn_of_systems_with_other_queries_and_tables_leave_a_gap(rows):
+    table = pl.concat(
+        [rows("a", {"AP": [0.1, 0.2, 0.9], "RR": [1, 1, 1]}), rows("b", {"AP": [0.3, 0.4]})], how="diagonal"
+    )
+    report = make_report(table)
+    assert any(said.startswith("Not all systems have the same queries") for said in report.findings.cautions)
+    means = next(one for one in report.tables if one.name == "means")
+    assert {row[0].text: row[2].text for row in means.rows} == {"a": "1.0000", "b": "–"}
+
+
+def test_results_without_a_published_counterpart_say_nothing_of_one(scores, results):
+    bare = results.with_columns(pl.lit(None, dtype=pl.Float64).alias("published"), pl.lit(None).alias("difference"))
+    assert not any("published" in said for said in make_report(scores, bare).findings.sentences)
+
+
 def test_many_data_sets_are_counted(rows):
     ahead = {0: -0.1, 1: 0.0}  # of b, on the first two sets; 0.1 on the others
     table = pl.concat(
@@ -159,6 +190,16 @@ def test_nothing_at_all_is_an_error(tmp_path):
     with pytest.raises(DataError, match="nothing to report"):
         write_page(tmp_path / "page.html", scores=pl.DataFrame())
     assert not list(tmp_path.iterdir())
+
+
+def test_data_of_another_kind_are_in_the_results_only(rows, results):
+    queries = rows("a", {"AP": [0.5, None]})
+    faces = rows("b", {"pairwise accuracy": [1.0, 0.0, 1.0]}, data="faces")
+    both = make_report(pl.concat([queries, faces], how="diagonal"), results)
+    assert both.scores.data_sets == ("set A",)
+    assert both.findings.cautions[-1].startswith("1 query has nothing to find by AP")
+    alone = make_report(faces, results)
+    assert (alone.scores, [table.name for table in alone.tables]) == (None, ["published"])
 
 
 def test_results_without_scores_make_a_page(tmp_path, results):
@@ -224,6 +265,40 @@ def test_large_and_missing_values_are_packed():
 
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{title}}"
+
+
+def test_measures_for_which_there_is_no_room_are_named(tmp_path, scores, monkeypatch):
+    monkeypatch.setattr("rankbound.report.page._ROOM", 10)
+    text = write(tmp_path / "page.html", scores)
+    assert "AP: they would make this page too large" in text
+    assert 'id="page-values-0"' in text
+    assert 'id="page-values-1"' not in text
+
+
+def test_without_altair_there_is_a_page_and_no_figure(tmp_path, scores, monkeypatch):
+    monkeypatch.setattr("rankbound.report.page._can_draw", lambda: False)
+    text = write_page(tmp_path / "page.html", scores=scores).read_text()
+    assert "pip install &#x27;rankbound[report]&#x27;" in text
+    assert 'id="figures"' not in text
+    with pytest.raises(ArgumentError, match="figures need altair and vl-convert"):
+        draw_figures(scores, required=True)
+
+
+def test_no_scores_no_figures():
+    assert draw_figures(None) == draw_figures(pl.DataFrame()) == {}
+
+
+def test_a_chart_that_is_too_large_becomes_a_picture(tmp_path, scores, monkeypatch):
+    alt = pytest.importorskip("altair")
+    chart = alt.Chart(pl.DataFrame({"x": [1, 2]})).mark_point().encode(x="x:Q")
+    figures = {"lower-bounds": FigureOutcome("lower-bounds", "Some dots", "A caption.", chart)}
+    small = write_report(tmp_path / "a.html", make_report(scores), figures=figures, title="Title").read_text()
+    assert "data-chart" in small
+    assert small.count('class="gallery"') == 1  # of figures that hold for any data, nothing else
+    monkeypatch.setattr("rankbound.report.page._LARGEST_CHART", 10)
+    large = write_report(tmp_path / "b.html", make_report(scores), figures=figures, title="Title").read_text()
+    assert '<img alt="Some dots" src="data:image/png;base64,iVBOR' in large
+    assert "figure-lower-bounds-chart" not in large
 
 
 def test_names_cannot_become_markup(tmp_path, rows):

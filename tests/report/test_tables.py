@@ -83,6 +83,16 @@ def test_results_without_published_numbers(results):
     assert [cell.text for cell in published_table(bare).rows[0]][2:] == ["–", "0.6000", "0.5800 to 0.6200", "–"]
 
 
+def test_means_of_repeats_say_that_results_are_taken_in_another_order(scores, results):
+    def note(table, results):
+        return next(one.note for one in make_report(table, results).tables if one.name == "means")
+
+    folds = pl.concat([scores, scores.with_columns(pl.lit(1).alias("fold"))])
+    assert "averaged first" in note(folds, results)
+    assert "averaged first" not in note(folds, None)  # there is nothing beside
+    assert "averaged first" not in note(scores, results)  # there are no repeats
+
+
 def test_files(scores, results, tmp_path):
     files = write_tables(make_report(scores, results).tables, tmp_path / "new")
     names = {f"{name}{suffix}" for name in ("published", "means", "differences") for suffix in (".md", ".csv", ".tex")}

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-__all__ = ["Comparison", "Difference", "TypeDifference", "compare"]
+__all__ = ["Comparison", "Difference", "TypeDifference", "compare", "run_names"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ def compare(
         shared = share_runs(
             qrels, runs, asked, ties=ties, empty=empty, missing=missing, judged_only=judged_only, depth=depth
         )
-    titles = _names(runs, names)
+    titles = run_names(runs) if names is None else _checked_names(names, len(runs))
     pairs = list(combinations(range(len(runs)), 2))
     if baseline is not None:
         pairs = [(baseline, other) for other in range(len(runs)) if other != baseline]
@@ -360,11 +360,18 @@ def _number(value: float) -> float | None:
     return None if math.isnan(value) else float(value)
 
 
-def _names(runs: Sequence[Any], names: Sequence[str] | None) -> tuple[str, ...]:
-    if names is not None:
-        if len(names) != len(runs) or len(set(names)) != len(names):
-            raise ArgumentError(f"names must be {len(runs)} different names, got {list(names)}")
-        return tuple(names)
+def _checked_names(names: Sequence[str], count: int) -> tuple[str, ...]:
+    if len(names) != count or len(set(names)) != len(names):
+        raise ArgumentError(f"names must be {count} different names, got {list(names)}")
+    return tuple(names)
+
+
+def run_names(runs: Sequence[Any]) -> tuple[str, ...]:
+    """What to call runs: files by their names, by their paths where names are not enough, others by number.
+
+    >>> run_names(["runs/a.txt", "runs/b.txt"]), run_names(["x/run.txt", "y/run.txt"]), run_names([{}, {}])
+    (('a.txt', 'b.txt'), ('x/run.txt', 'y/run.txt'), ('run 1', 'run 2'))
+    """
     paths = [str(run) if isinstance(run, (str, PathLike)) else None for run in runs]
     found = [f"run {i}" if path is None else Path(path).name for i, path in enumerate(paths, start=1)]
     if len(set(found)) < len(found):  # files of one name in different folders

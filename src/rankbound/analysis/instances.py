@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from rankbound.analysis.runs import is_lower_better
-from rankbound.analysis.score_tables import Contrast, PairedScores, paired_scores
+from rankbound.analysis.score_tables import Contrast, PairedScores, check_scores, paired_scores
 from rankbound.analysis.smoothing import penalised_spline
 from rankbound.errors import DataError
 
@@ -108,6 +108,7 @@ def thinned(table: pl.DataFrame, groups: list[str], along: str, limit: int | Non
 
 def _panels(table: pl.DataFrame, contrast: Contrast) -> Iterator[tuple[list[pl.Expr], PairedScores, int]]:
     """For each data set, variant and system: the three as columns, the scores there, the column of the system."""
+    check_scores(table, [contrast.measure])
     found = False
     for (data, variant), rows in table.group_by("data", "variant", maintain_order=True):
         here = set(rows["system"])

@@ -1,22 +1,21 @@
-"""How training went and what was learned: quantities over epochs, coefficients as images, pairs of images."""
+"""How training went and what was learned: quantities over epochs, coefficients as images."""
 
 from __future__ import annotations
 
-import base64
-import struct
-import zlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
+from rankbound.analysis.score_tables import check_frame
+from rankbound.arrays import floats
 from rankbound.errors import DataError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["coefficient_images", "coefficients_of_history", "image_pairs", "training_paths"]
+__all__ = ["coefficient_images", "coefficients_of_history", "training_paths"]
 
 COEFFICIENT = "coefficient "  # quantities of a history that hold a learned image: "coefficient ROW,COLUMN"
 
@@ -31,6 +30,7 @@ def training_paths(
     path stay. Approximation error along training (direct optimisation paper, figures 1 to 3) is one of the quantities,
     loss and measures (neural ranking paper, figures 1, 4, 5) are others.
     """
+    check_frame("a history", history)
     needed = ("data", "variant", "system", "epoch", "quantity", "value")
     missing = [name for name in needed if name not in history.columns]
     if missing:
@@ -81,12 +81,12 @@ def coefficient_images(
     tall, wide = max(1, int(height * factor)), max(1, int(width * factor))
     parts = []
     for model, values in coefficients.items():
-        image = np.asarray(values, dtype=np.float64)
+        image = floats(f"coefficients of {model}", values, ndim=None)
         if image.size != height * width:
             raise DataError(
                 f"{model} has {image.size} coefficients, an image of {height} x {width} has {height * width}"
             )
-        small = _shrink(height, tall) @ image.reshape(shape) @ _shrink(width, wide).T
+        small = shrink_image(image.reshape(shape), (tall, wide))
         largest = np.abs(small).max()
         row, column = np.indices(small.shape)
         pixels = {"row": row.ravel(), "column": column.ravel(), "weight": (small / (largest or 1.0)).ravel()}
@@ -94,7 +94,13 @@ def coefficient_images(
     return pl.concat(parts)
 
 
-def _shrink(size: int, target: int) -> NDArray[np.float64]:
+def shrink_image(image: NDArray[Any], shape: tuple[int, int]) -> NDArray[np.float64]:
+    """The image with fewer pixels, each the mean over its area."""
+    (height, width), (tall, wide) = image.shape, shape
+    return np.asarray(_shares(height, tall) @ image @ _shares(width, wide).T)
+
+
+def _shares(size: int, target: int) -> NDArray[np.float64]:
     """Target x size: the share of each old pixel in the mean of each new one."""
     edges = np.linspace(0, size, target + 1)
     low, high = edges[:-1, None], edges[1:, None]
@@ -124,54 +130,3 @@ def coefficients_of_history(history: pl.DataFrame) -> tuple[dict[str, NDArray[np
         image[pixels["row"].to_numpy(), pixels["column"].to_numpy()] = pixels["value"].to_numpy()
         images[str(system)] = image
     return images, shape
-
-
-def image_pairs(
-    images: ArrayLike, labels: ArrayLike, scores: ArrayLike, *, count: int = 6, seed: int = 0
-) -> pl.DataFrame:
-    """Some pairs that a ranker puts in the right order and some that it does not (neural ranking paper, figures 6, 7).
-
-    ``images`` is pairs x 2 x height x width of grey values from 0 to 255, ``labels`` and ``scores`` are pairs x 2. Up
-    to ``count`` pairs of either outcome are drawn. Columns: outcome, pair, side, label, score, image (a PNG as a data
-    URL).
-    """
-    images, labels, scores = (np.asarray(each) for each in (images, labels, scores))
-    if images.ndim != 4 or images.shape[1] != 2 or labels.shape != images.shape[:2] or scores.shape != images.shape[:2]:
-        raise DataError(
-            "image pairs are pairs x 2 x height x width with labels and scores pairs x 2, got shapes "
-            f"{images.shape}, {labels.shape}, {scores.shape}"
-        )
-    right = (scores[:, 0] - scores[:, 1]) * (labels[:, 0] - labels[:, 1]) > 0
-    random = np.random.default_rng(seed)
-    rows = []
-    for outcome, members in (("in the right order", right), ("in the wrong order", ~right)):
-        found = np.flatnonzero(members)
-        for number, pair in enumerate(random.permutation(found)[:count], start=1):
-            rows += [
-                {
-                    "outcome": outcome,
-                    "pair": number,
-                    "side": ("left", "right")[side],
-                    "label": float(labels[pair, side]),
-                    "score": float(scores[pair, side]),
-                    "image": _png(images[pair, side]),
-                }
-                for side in (0, 1)
-            ]
-    if not rows:
-        raise DataError("there are no pairs of images")
-    return pl.DataFrame(rows)
-
-
-def _png(grey: NDArray[np.generic]) -> str:
-    """A grey image as a PNG in a data URL: header, one deflated block of rows, end."""
-    pixels = np.clip(grey, 0, 255).astype(np.uint8)
-    height, width = pixels.shape
-    rows = np.hstack([np.zeros((height, 1), np.uint8), pixels])  # each row begins with its filter, 0 for none
-
-    def chunk(kind: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    parts = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows.tobytes(), 9)) + chunk(b"IEND", b"")
-    return "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + parts).decode()

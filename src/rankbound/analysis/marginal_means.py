@@ -15,7 +15,8 @@ import numpy as np
 import polars as pl
 
 from rankbound.analysis.runs import is_lower_better
-from rankbound.analysis.score_tables import place
+from rankbound.analysis.score_tables import check_frame, place
+from rankbound.arrays import floats, is_between
 from rankbound.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
@@ -52,8 +53,11 @@ class LinearFit:
         """The same for linear combinations of the coefficients, one for each row of ``weights``."""
         from scipy.special import stdtrit
 
-        if not 0 < confidence < 1:
+        if not is_between(confidence, 0, 1):
             raise ArgumentError(f"confidence must lie between 0 and 1, got {confidence}")
+        weights = floats("weights", weights, ndim=2, most=1e90)  # they are squared
+        if weights.shape[1] != len(self.coefficients):
+            raise DataError(f"weights must have {len(self.coefficients)} columns, got {weights.shape[1]}")
         mean = weights @ self.coefficients
         variance = self.error_variance * ((weights @ self.spread) * weights).sum(axis=1)
         width = stdtrit(self.degrees_of_freedom, 0.5 + confidence / 2)
@@ -80,15 +84,14 @@ def fit_linear_model(
     >>> fit_linear_model(table, "y", ["loss"]).predict(table)["mean"].round(9).to_list()
     [2.0, 2.0, 5.0, 5.0]
     """
+    check_frame("a table", table)
     missing = [name for name in (response, *factors) if name not in table.columns]
     if missing:
         raise ArgumentError(f"the table has no column {', '.join(missing)}; its columns are {', '.join(table.columns)}")
     for pair in interactions:
         if len(set(pair) & set(factors)) != 2:
             raise ArgumentError(f"an interaction must be of two different factors, got {pair}")
-    y = table[response].to_numpy().astype(np.float64)
-    if not np.isfinite(y).all():
-        raise DataError(f"column {response!r} must be finite")
+    y = floats(f"column {response!r}", table[response])
     levels = {name: tuple(table[name].unique(maintain_order=True)) for name in factors}
     terms = (*((name,) for name in factors), *(tuple(pair) for pair in interactions))
     design = _design(table, levels, terms)

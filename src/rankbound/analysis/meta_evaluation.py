@@ -18,7 +18,8 @@ import polars as pl
 from rankbound.analysis import significance
 from rankbound.analysis.query_sets import QUERY_SETS, in_query_set, type_queries
 from rankbound.analysis.runs import is_lower_better
-from rankbound.analysis.score_tables import QUERY, PairedScores, measures_of, score_cube
+from rankbound.analysis.score_tables import QUERY, PairedScores, check_scores, measures_of, score_cube
+from rankbound.arrays import floats
 from rankbound.errors import ArgumentError, DataError
 from rankbound.measures import parse_measure
 
@@ -54,7 +55,7 @@ def kendall_tau(first: ArrayLike, second: ArrayLike) -> float:
     a, b = _signs(first), _signs(second)
     _same_systems(a, b)
     if not a.any() or not b.any():
-        raise DataError("Kendall's tau needs systems that differ; all means are equal")
+        raise DataError("Kendall's tau needs systems that differ; all means are equal in one of the rankings we got")
     return float((a * b).sum() / np.sqrt(float((a**2).sum()) * float((b**2).sum())))
 
 
@@ -80,16 +81,18 @@ def percentage_absolute_difference(means: ArrayLike) -> float:
     larger = np.abs(np.maximum(values[first], values[second]))
     counted = larger > 0
     if not counted.any():
-        raise DataError("a percentage absolute difference needs a mean other than 0; all means are 0")
-    return float(100 * (np.abs(values[first] - values[second])[counted] / larger[counted]).mean())
+        raise DataError("a percentage absolute difference needs a mean other than 0, got others: all means are 0")
+    with np.errstate(over="ignore"):
+        found = float(100 * (np.abs(values[first] - values[second])[counted] / larger[counted]).mean())
+    if not np.isfinite(found):
+        raise DataError(f"means must not lie so far apart that their share is infinite, got {values.tolist()}")
+    return found
 
 
 def _means(values: ArrayLike) -> NDArray[np.float64]:
-    array = np.asarray(values, dtype=np.float64)
+    array = floats("means", values, ndim=None)
     if array.ndim != 1 or len(array) < 2:
         raise DataError(f"a comparison needs the means of at least 2 systems, got shape {array.shape}")
-    if not np.isfinite(array).all():
-        raise DataError("means must be finite")
     return array
 
 
@@ -102,7 +105,7 @@ def _signs(values: ArrayLike) -> NDArray[np.float64]:
 
 def _same_systems(a: NDArray[np.float64], b: NDArray[np.float64]) -> None:
     if len(a) != len(b):
-        raise DataError("both rankings must be of the same systems")
+        raise DataError(f"both means must be of the same systems, got {len(a)} and {len(b)} pairs")
 
 
 # ---- on scores per query ---------------------------------------------------------------------------------------------
@@ -199,6 +202,7 @@ def meta_evaluation(
     base = next(iter(families)) if base is None else base
     if base not in families:
         raise ArgumentError(f"base must be one of {', '.join(families)}, got {base!r}")
+    check_scores(table, [name for members in families.values() for name in members])
     names = list(table["data"].unique(maintain_order=True))
     rows: list[dict[str, Any]] = []
     means: dict[tuple[str, str, str], NDArray[np.float64]] = {}

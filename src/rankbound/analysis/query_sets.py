@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from rankbound.analysis.runs import types_of
 from rankbound.analysis.score_tables import QUERY, check_scores, measures_of
-from rankbound.difficulty import bounds_of, query_types
+from rankbound.difficulty import bounds_of
+from rankbound.difficulty.bounds import MOST_ITEMS
 from rankbound.errors import DataError
 from rankbound.measures import LabelCounts, Measure, parse_measure
 
@@ -19,17 +21,33 @@ if TYPE_CHECKING:
 __all__ = ["QUERY_SETS", "expected_scores", "in_query_set", "query_map", "type_queries"]
 
 QUERY_SETS = ("all", "uninformative", "ideal")
+BOUNDS = ("worst", "expected", "best")
 _NEAR = 1e-6  # so near its ends UL2 says nothing of E but rounding
 _DULL = ("uninformative", "hard", "easy")
+
+
+def bound_column(bound: str, measure: str) -> str:
+    """Name of the column, beside that of a measure, with its worst, expected or best value on each query."""
+    return f"{bound} {measure}"
+
+
+def is_bound_column(name: str) -> bool:
+    """Whether a column holds bounds of a measure.
+
+    >>> is_bound_column("expected nDCG@10"), is_bound_column("nDCG@10")
+    (True, False)
+    """
+    return name.partition(" ")[0] in BOUNDS and " " in name
 
 
 def expected_scores(table: pl.DataFrame, measure: str) -> pl.DataFrame:
     """What a random order scores on each query: the query's columns, items, relevant, value, expected, best, worst.
 
-    ``value`` is the mean over the systems. For binary labels the bounds follow from the numbers of items and relevant
-    items. With graded labels nDCG depends on all labels, which a score table does not hold; there ``expected`` is
-    recovered from a bounded column of the same measure, if the table has one: EB gives x / E, UL1 and UL2 of a measure
-    whose best is 1 can be solved for E too. ``worst`` is then still that of binary labels.
+    ``value`` is the mean over the systems. Bounds are those of the table's own columns (`bound_column`), if it has
+    them. For binary labels they follow from the numbers of items and relevant items. With graded labels nDCG depends
+    on all labels, which a score table does not hold; there ``expected`` is recovered from a bounded column of the same
+    measure, if the table has one: EB gives x / E, UL1 and UL2 of a measure whose best is 1 can be solved for E too.
+    ``worst`` is then still that of binary labels.
     """
     check_scores(table)
     plain = parse_measure(measure).plain
@@ -39,22 +57,21 @@ def expected_scores(table: pl.DataFrame, measure: str) -> pl.DataFrame:
         raise DataError(f"query types need the plain measure {plain}; the table has {', '.join(measures_of(table))}")
     # solved row by row: UL1 and UL2 are not linear, so their means over seeds would not do
     solved = [_solved(parse_measure(name), pl.col(own), pl.col(name)) for name in known]
-    rows = table.with_columns(pl.coalesce(*solved, pl.lit(None, dtype=pl.Float64)).alias("expected"))
+    nothing = pl.lit(None, dtype=pl.Float64)
+    told = {part: pl.col(name) if (name := bound_column(part, own)) in table.columns else nothing for part in BOUNDS}
+    told["expected"] = pl.coalesce(told["expected"], *solved, nothing)
+    rows = table.with_columns(**told)
     rows = rows.filter(pl.col(own).is_finite())
     if rows.is_empty():
         raise DataError(f"no query counts for {own}")
     queries = (
         rows.group_by(*QUERY, "system", maintain_order=True)
-        .agg(pl.col("items", "relevant").max(), pl.col(own).mean().alias("value"), pl.col("expected").mean())
+        .agg(pl.col("items", "relevant").max(), pl.col(own).mean().alias("value"), pl.col(*BOUNDS).mean())
         .group_by(*QUERY, maintain_order=True)
-        .agg(pl.col("items", "relevant").max(), pl.col("value", "expected").mean())
+        .agg(pl.col("items", "relevant").max(), pl.col("value", *BOUNDS).mean())
     )
-    three = _bounds(plain, queries)
-    return queries.with_columns(
-        pl.col("expected").fill_null(pl.Series(three[1])).alias("expected"),
-        pl.Series("best", three[2]),
-        pl.Series("worst", three[0]),
-    )
+    binary = zip(BOUNDS, _bounds(plain, queries), strict=True)
+    return queries.with_columns(pl.col(part).fill_null(pl.Series(values)) for part, values in binary)
 
 
 def query_map(table: pl.DataFrame, measure: str, *, share: float = 0.1) -> pl.DataFrame:
@@ -88,12 +105,8 @@ def in_query_set(types: pl.Series, query_set: str) -> NDArray[np.bool_]:
 def _typed(scores: pl.DataFrame, measure: Measure, share: float) -> pl.DataFrame:
     parts = []
     for _, part in scores.group_by("data", "variant", maintain_order=True):
-        value, expected, best, worst = (part[name].to_numpy() for name in ("value", "expected", "best", "worst"))
-        if measure.info.lower_is_better:
-            value, expected, best = worst - value, worst - expected, worst - best
-        else:
-            value, expected, best = (each - measure.info.floor for each in (value, expected, best))
-        parts.append(part.with_columns(pl.Series("type", query_types(value, expected, best, share=share))))
+        values = (part[name].to_numpy() for name in ("value", "expected", "best", "worst"))
+        parts.append(part.with_columns(pl.Series("type", types_of(measure, *values, share=share))))
     return pl.concat(parts)
 
 
@@ -121,6 +134,8 @@ def _solved(measure: Measure, x: pl.Expr, bounded: pl.Expr) -> pl.Expr:
 def _bounds(measure: Measure, queries: pl.DataFrame) -> tuple[NDArray[np.float64], ...]:
     """Worst, expected, best of binary queries; many share (items, relevant), so each case is computed once."""
     sizes = np.stack([queries["items"].to_numpy(), queries["relevant"].to_numpy()])
+    if (sizes < 0).any() or (sizes[1] > sizes[0]).any() or (sizes > MOST_ITEMS).any():
+        raise DataError(f"relevant must lie between 0 and items, which are at most {MOST_ITEMS:,}; got others")
     cases, back = np.unique(sizes, axis=1, return_inverse=True)
     three = bounds_of(measure, LabelCounts.binary(cases[0], cases[1], label=max(1, int(np.ceil(measure.rel)))))
     return tuple(np.asarray(part)[back.ravel()] for part in (three.worst, three.expected, three.best))

@@ -40,6 +40,23 @@ def is_lower_better(measure: str | Measure) -> bool:
     return measure.info.lower_is_better and measure.bounding in ("none", "expectation")
 
 
+def types_of(
+    measure: Measure,
+    value: NDArray[np.float64],
+    expected: NDArray[np.float64],
+    best: NDArray[np.float64],
+    worst: NDArray[np.float64],
+    *,
+    share: float = 0.1,
+) -> NDArray[Any]:
+    """`query_types` by values of a plain measure, turned so that 0 is nothing and higher is better."""
+    if measure.info.lower_is_better:
+        value, expected, best = worst - value, worst - expected, worst - best
+    else:
+        value, expected, best = (part - measure.info.floor for part in (value, expected, best))
+    return query_types(value, expected, best, share=share)
+
+
 @dataclass(frozen=True, eq=False)
 class SharedQueries:
     """Values of several runs on the queries that all of them have.
@@ -204,14 +221,10 @@ def _types(
     best: NDArray[np.float64],
     worst: NDArray[np.float64],
 ) -> NDArray[np.str_]:
-    """Types of the counted queries, "" elsewhere; values are turned so that 0 is nothing and higher is better."""
+    """Types of the counted queries, "" elsewhere."""
     result = np.full(len(value), "", dtype="<U13")
     if counted.any():
-        if measure.info.lower_is_better:
-            value, expected, best = worst - value, worst - expected, worst - best
-        else:
-            value, expected, best = (part - measure.info.floor for part in (value, expected, best))
-        result[counted] = query_types(value[counted], expected[counted], best[counted])
+        result[counted] = types_of(measure, *(part[counted] for part in (value, expected, best, worst)))
     return result
 
 

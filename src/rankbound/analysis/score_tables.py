@@ -27,6 +27,7 @@ __all__ = [
     "Contrast",
     "PairedScores",
     "ScoreCube",
+    "check_frame",
     "check_scores",
     "contrasts",
     "mean_scores",
@@ -45,7 +46,18 @@ _REQUIRED = ("data", "variant", "system", "fold", "seed", "qid", "items", "relev
 
 def measures_of(table: pl.DataFrame) -> list[str]:
     """Names of the table's measures, in the order of its columns."""
+    check_frame("a score table", table)
     return [name for name, kind in table.schema.items() if kind.is_float() and _is_measure(name)]
+
+
+def without_unmeasured(table: pl.DataFrame) -> pl.DataFrame:
+    """The table without data sets on which no measure has a value, such as pairs of images; as it is if none has."""
+    measures = measures_of(table)
+    if not measures:
+        return table
+    has_a_value = pl.any_horizontal(pl.col(*measures).is_finite().fill_null(value=False))
+    kept = table.filter(has_a_value.any().over("data", "variant"))
+    return kept if kept.height else table
 
 
 def systems_of(table: pl.DataFrame) -> list[str]:
@@ -242,6 +254,7 @@ def _is_measure(name: str) -> bool:
 
 def check_scores(table: pl.DataFrame, measures: Iterable[str] = ()) -> None:
     """Refuse a table that lacks columns of a score table, or these measures, or any rows."""
+    check_frame("a score table", table)
     missing = [name for name in _REQUIRED if name not in table.columns]
     if missing:
         raise DataError(f"a score table needs the columns {', '.join(_REQUIRED)}; missing: {', '.join(missing)}")
@@ -250,3 +263,17 @@ def check_scores(table: pl.DataFrame, measures: Iterable[str] = ()) -> None:
         raise ArgumentError(f"the score table has no {', '.join(unknown)}; its measures are {measures_of(table)}")
     if table.is_empty():
         raise DataError("the score table has no rows")
+    for name in measures:
+        if not table[name].dtype.is_numeric():
+            raise DataError(f"column {name!r} of a score table must hold numbers, got {table[name].dtype}")
+    for name in _REQUIRED:
+        if table[name].null_count():
+            raise DataError(f"column {name!r} of a score table must be filled in every row, got an empty one")
+        if name in ("items", "relevant") and not table[name].dtype.is_integer():
+            raise DataError(f"column {name!r} of a score table must hold integers, got {table[name].dtype}")
+
+
+def check_frame(what: str, table: pl.DataFrame) -> None:
+    """Refuse what is no polars frame."""
+    if not isinstance(table, pl.DataFrame):
+        raise DataError(f"{what} must be a polars DataFrame, got {type(table).__name__}")

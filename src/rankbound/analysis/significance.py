@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rankbound.arrays import floats, is_between
 from rankbound.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ __all__ = [
 EXACT_RANDOMIZATION = 18  # up to this many non-zero differences all 2^n sign patterns are gone through
 EXACT_WILCOXON = 50  # up to this many the law of the rank sum is computed exactly
 _CHUNK = 1 << 17  # random numbers drawn at a time: few enough to stay in the cache
+_LARGEST = 1e90  # cubes of differences, and their sums, are numbers
 _ROUNDING = 1e-12  # sums that differ by less than this share are equal
 
 
@@ -318,27 +320,30 @@ def win_tie_loss(differences: ArrayLike) -> WinTieLoss:
 
 
 def _differences(values: ArrayLike, ndim: int = 1) -> NDArray[np.float64]:
-    d = np.asarray(values, dtype=np.float64)
+    d = floats("differences", values, ndim=None)
     if d.ndim != ndim or len(d) == 0:
         raise DataError(f"differences must hold one number per query, got shape {d.shape}")
-    if not np.isfinite(d).all():
-        raise DataError("differences must be finite; leave out queries that do not count for both systems")
+    largest = np.abs(d).max(axis=0, initial=0.0)
+    if ((largest != 0) & ~((largest > 1 / _LARGEST) & (largest < _LARGEST))).any():
+        raise DataError(
+            f"the largest of the differences must be 0 or lie between {1 / _LARGEST:g} and {_LARGEST:g}, got {largest}"
+        )
     return d
 
 
 def _check_resamples(resamples: int) -> None:
-    if resamples < 1:
+    if not isinstance(resamples, (int, np.integer)) or resamples < 1:
         raise ArgumentError(f"resamples must be a positive integer, got {resamples}")
 
 
 def _check_confidence(confidence: float) -> None:
-    if not 0 < confidence < 1:
+    if not is_between(confidence, 0, 1):
         raise ArgumentError(f"confidence must lie between 0 and 1, got {confidence}")
 
 
 def _p_values(values: ArrayLike) -> NDArray[np.float64]:
-    p = np.asarray(values, dtype=np.float64)
-    if p.ndim != 1 or ((p < 0) | (p > 1) | np.isnan(p)).any():
+    p = floats("p_values", values)
+    if ((p < 0) | (p > 1)).any():
         raise ArgumentError(f"p_values must be numbers between 0 and 1 in one dimension, got {values!r}")
     return p
 

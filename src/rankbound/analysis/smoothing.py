@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rankbound.arrays import floats
 from rankbound.errors import DataError
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ __all__ = ["penalised_spline"]
 _SEGMENTS = 20  # stretches of the cubic; the penalty, not their number, decides how smooth the curve is
 _PENALTIES = np.logspace(-6, 6, 61)  # relative to the data's weight
 _FEWEST = 4  # distinct x that a cubic needs
+_LARGEST = 1e90  # cubes, and their sums, are numbers
 
 
 def penalised_spline(
@@ -29,11 +31,13 @@ def penalised_spline(
     """
     from scipy.special import stdtrit
 
-    x, y, at = (np.asarray(each, dtype=np.float64) for each in (x, y, at))
+    x, y, at = (floats(name, each, most=_LARGEST) for name, each in (("x", x), ("y", y), ("at", at)))
+    if len(x) != len(y):
+        raise DataError(f"x and y must have one entry per point, got {len(x)} and {len(y)}")
     distinct = len(np.unique(x))
     if distinct < _FEWEST or len(x) < 2 * _FEWEST:
         raise DataError(
-            f"a smooth fit needs {2 * _FEWEST} points at {_FEWEST} or more places, got {len(x)} at {distinct}"
+            f"a smooth fit needs {2 * _FEWEST} points at {_FEWEST} or more places x, got {len(x)} at {distinct}"
         )
     low, high = float(x.min()), float(x.max())
     segments = min(_SEGMENTS, distinct - 1)

@@ -12,7 +12,7 @@ from rankbound.cli.report import check_page_path
 from rankbound.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from rankbound.analysis.comparison import Comparison, Difference, TypeDifference
+    from rankbound.analysis.comparison import Comparison
 
 __all__ = ["compare", "print_comparison"]
 
@@ -79,18 +79,19 @@ def compare(
     if per_query is not None:
         output.write_table(comparison.per_query, per_query)
     if page is not None:
+        from rankbound.analysis.comparison import run_names
         from rankbound.report.page import write_page
-        from rankbound.report.run_scores import candidate_counts, run_names, score_table
+        from rankbound.report.run_scores import candidate_counts, score_table
 
-        shared, names = comparison.shared, run_names(runs)
+        shared, titles = comparison.shared, run_names(runs)
         with output.working("writing the page ..."):
             counts = candidate_counts(judged, returned, shared.query_ids, judged_only=judged_only, depth=depth)
             write_page(
                 page,
-                scores=score_table(shared, names, counts, Path(qrels).name),
+                scores=score_table(shared, titles, counts, Path(qrels).name),
                 title="Comparison of runs",
                 about={"Judgements": qrels, "Runs": ", ".join(runs)},
-                baseline=None if all_pairs else names[0],
+                baseline=None if all_pairs else titles[0],
             )
     if as_json:
         output.print_json(comparison.to_dict() | ({} if page is None else {"page": page}))
@@ -120,7 +121,7 @@ def print_comparison(comparison: Comparison) -> None:
                 row.measure,
                 *([row.run, row.baseline] if pair else []),
                 output.show_number(row.difference, sign=True),
-                _interval(row),
+                output.show_interval(row.ci_low, row.ci_high, sign=True),
                 output.show_number(row.effect_size, digits=2, sign=True),
                 output.show_p(row.p_t_holm),
                 output.show_p(row.p_wilcoxon_holm),
@@ -144,7 +145,7 @@ def print_comparison(comparison: Comparison) -> None:
                     row.type,
                     str(row.queries),
                     output.show_number(row.difference, sign=True),
-                    _interval(row),
+                    output.show_interval(row.ci_low, row.ci_high, sign=True),
                     f"{row.wins} / {row.ties} / {row.losses}",
                 ]
                 for row in comparison.by_type
@@ -158,9 +159,3 @@ def print_comparison(comparison: Comparison) -> None:
         f"{comparison.queries} shared queries; {comparison.empty_queries} empty for some measure; "
         f"{comparison.left_out} left out because a run lacks them"
     )
-
-
-def _interval(row: Difference | TypeDifference) -> str:
-    if row.ci_low is None:
-        return "–"
-    return f"{output.show_number(row.ci_low, sign=True)} to {output.show_number(row.ci_high, sign=True)}"

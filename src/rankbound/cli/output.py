@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import sys
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from rankbound.errors import ArgumentError
+from rankbound.report.numbers import say_p, show_interval, show_number, show_p
 
 if TYPE_CHECKING:
     import polars as pl
@@ -24,6 +26,8 @@ __all__ = [
     "print_json",
     "print_note",
     "print_table",
+    "say_p",
+    "show_interval",
     "show_number",
     "show_p",
     "working",
@@ -80,27 +84,6 @@ def print_note(text: str) -> None:
     _console(None if sys.stdout.isatty() else _WIDE).print(Text(text))
 
 
-def show_number(value: float | None, digits: int = 4, sign: bool = False) -> str:
-    """A number for a table; a dash where there is none.
-
-    >>> show_number(0.25), show_number(0.25, sign=True), show_number(-1e-9), show_number(None)
-    ('0.2500', '+0.2500', '0.0000', '–')
-    """
-    if value is None or math.isnan(value):
-        return "–"
-    rounded = round(value, digits) + 0.0  # -0.0 + 0.0 is 0.0
-    return f"{rounded:+.{digits}f}" if sign else f"{rounded:.{digits}f}"
-
-
-def show_p(value: float) -> str:
-    """A p-value for a table.
-
-    >>> show_p(0.0312), show_p(0.00002)
-    ('0.0312', '<0.0001')
-    """
-    return "<0.0001" if value < 0.0001 else f"{value:.4f}"
-
-
 @contextmanager
 def working(what: str) -> Iterator[None]:
     """A spinner on stderr while the block runs, where a person looks at it."""
@@ -128,13 +111,15 @@ def write_table(frame: pl.DataFrame, path: str) -> None:
     from rankbound.data.files import atomic_write
 
     check_table_path(path)
+    content = io.BytesIO()  # not the file itself: polars has its own ways to tell of a full disk
+    if path.endswith(".parquet"):
+        frame.write_parquet(content)
+    elif path.endswith(".csv"):
+        frame.write_csv(content)
+    else:
+        frame.write_json(content)
     with atomic_write(path) as temporary:
-        if path.endswith(".parquet"):
-            frame.write_parquet(temporary)
-        elif path.endswith(".csv"):
-            frame.write_csv(temporary)
-        else:
-            frame.write_json(temporary)
+        temporary.write_bytes(content.getbuffer())
 
 
 def _console(width: int | None) -> Console:

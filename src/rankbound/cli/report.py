@@ -91,11 +91,12 @@ def check_page_path(path: str | None) -> None:
 
 
 class _Tables(NamedTuple):
-    """Scores of queries, results beside published numbers, and how training went."""
+    """Scores of queries, results beside published numbers, how training went, and pairs of images."""
 
     scores: pl.DataFrame
     results: pl.DataFrame | None = None
     history: pl.DataFrame | None = None
+    examples: pl.DataFrame | None = None
 
 
 class _Found(NamedTuple):
@@ -133,9 +134,8 @@ def _of_study(store: Store, study: str, measures: list[str] | None) -> _Tables:
         return _Tables(scores)
     if measures:
         scores = _only(scores, measures)
-    return _Tables(
-        scores, store.results(study, _published(store, study)).drop_nulls("ours"), store.history_table(study)
-    )
+    results = store.results(study, _published(store, study)).drop_nulls("ours")
+    return _Tables(scores, results, store.history_table(study), store.examples_table(study))
 
 
 def _published(store: Store, study: str) -> pl.DataFrame | None:
@@ -162,10 +162,11 @@ def _only(scores: pl.DataFrame, measures: list[str]) -> pl.DataFrame:
 
 
 def _from_runs(paths: list[str], measures: list[str], **policy: Any) -> _Found:
+    from rankbound.analysis.comparison import run_names
     from rankbound.analysis.runs import share_runs
     from rankbound.evaluation import to_frame
     from rankbound.measures.names import parse_measure
-    from rankbound.report.run_scores import candidate_counts, run_names, score_table
+    from rankbound.report.run_scores import candidate_counts, score_table
 
     options.check_inputs(*paths)
     for name in measures:

@@ -152,14 +152,14 @@ def _run_trials(
 def _write_page(page: Path, study: Study, store: Store, placed: list[Placed], table: pl.DataFrame) -> Path | None:
     """The page about these trials; None, and a word why, if there is too little for one."""
     from rankbound.errors import DataError
-    from rankbound.experiments.results import history_table, score_table
+    from rankbound.experiments.results import examples_table, history_table, score_table
     from rankbound.report.page import write_page
 
     about = {"Study": study.title, "Results from": str(store.folder), "Chosen on": " and ".join(selections(table))}
     try:
         return write_page(
             page, scores=score_table(store, placed), results=table.drop_nulls("ours"),
-            history=history_table(store, placed), title=study.name, about=about,
+            history=history_table(store, placed), examples=examples_table(store, placed), title=study.name, about=about,
         )  # fmt: skip
     except DataError as error:
         typer.echo(f"no page was written: {error}", err=True)
@@ -269,7 +269,7 @@ def _print_results(
     against = "versus" in table.columns
     rows = []
     for row in table.iter_rows(named=True):
-        spread = f"{output.show_number(row['ci_low'])} {output.show_number(row['ci_high'])}"
+        spread = output.show_interval(row["ci_low"], row["ci_high"])
         cells = [str(row[name]) for name in wide] + [
             output.show_number(row["published"]),
             output.show_number(row["ours"]),
@@ -277,7 +277,7 @@ def _print_results(
         cells += [output.show_number(row["difference"], sign=True), spread]
         if against:
             test = (
-                f"{output.show_number(row['versus_difference'], sign=True)}, p {output.show_p(row['p_value'])}"
+                f"{output.show_number(row['versus_difference'], sign=True)}, {output.say_p(row['p_value'])}"
                 if row["versus"]
                 else ""
             )

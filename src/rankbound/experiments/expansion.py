@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from rankbound.errors import ArgumentError, DataError
-from rankbound.models.by_name import check_ranker, make_loss
 from rankbound.experiments.sources import Source, fold_count, fold_numbers, source_of, split_of
 from rankbound.experiments.spec import PAIRWISE_ACCURACY, Bounded, LossChoice, ModelChoice, OwnData, Quick, Study, Table
 from rankbound.experiments.store import Placed, Rule
 from rankbound.experiments.trial import FAMILIES, RECORDERS, Trial
 from rankbound.measures.names import parse_measure
+from rankbound.models.by_name import check_ranker, make_loss
 
 __all__ = ["Planned", "check_table", "expand", "quickened", "select", "with_files"]
 
@@ -326,7 +326,9 @@ def _check_nsr(table: Table) -> None:
 def _check_size(table: Table) -> None:
     """Refuse what would take for ever to write down, let alone to run."""
     folds = table.folds if isinstance(table.folds, int) else len(table.folds or [])
-    settings = len(table.bounding) * len(table.nsr or [0]) * len(table.test_nsr or [0]) * len(table.seeds) * max(folds, 1)
+    settings = (
+        len(table.bounding) * len(table.nsr or [0]) * len(table.test_nsr or [0]) * len(table.seeds) * max(folds, 1)
+    )
     for choice in table.model_choices:
         points = math.prod(len(values) for values in (*choice.grid.values(), *table.vary.values()))
         if settings * points * len(choice.loss or [0]) > _MOST_TRIALS:

@@ -16,6 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from rankbound.analysis.image_pairs import COLUMNS as EXAMPLE_COLUMNS
+from rankbound.analysis.query_sets import is_bound_column
+from rankbound.data.frames import polars_explained
 from rankbound.errors import DataError
 from rankbound.experiments.spec import PAIRWISE_ACCURACY
 from rankbound.experiments.store import Placed, Store
@@ -24,6 +27,7 @@ __all__ = [
     "Estimate",
     "chosen",
     "estimate",
+    "examples_table",
     "history_table",
     "published_number",
     "read_published",
@@ -155,7 +159,10 @@ def results_table(store: Store, placed: Sequence[Placed], published: pl.DataFram
 
 
 def score_table(store: Store, placed: Sequence[Placed]) -> pl.DataFrame:
-    """A row per chosen trial x query: data, variant, system, fold, seed, qid, items, relevant, settings, measures."""
+    """A row per chosen trial x query: data, variant, system, fold, seed, qid, items, relevant, settings, measures.
+
+    Bounds of measures that the trials have kept stand behind these.
+    """
     facts, reader = store.facts(), _Reader(store)
     frames = []
     for setting, group in _by_setting(placed).items():
@@ -167,9 +174,9 @@ def score_table(store: Store, placed: Sequence[Placed]) -> pl.DataFrame:
             labels = _labels(one) + [
                 pl.lit(value).alias(name) for name, value in setting if name not in ("data", "table") and value
             ]
-            frames.append(
-                reader.scores(one.id).select(*_FACTS).with_columns(values).select(*labels, *_FACTS, *measures)
-            )
+            scores = reader.scores(one.id)
+            bounds = [name for name in scores.columns if is_bound_column(name)]
+            frames.append(scores.with_columns(values).select(*labels, *_FACTS, *measures, *bounds))
     return pl.concat(frames, how="diagonal") if frames else pl.DataFrame()
 
 
@@ -180,6 +187,19 @@ def history_table(store: Store, placed: Sequence[Placed]) -> pl.DataFrame:
     for group in _by_setting(placed).values():
         picked = chosen(group, facts, group[0].rule.select_by)
         frames += [store.history(one.id).select(*_labels(one), "epoch", "quantity", "value") for one in picked.values()]
+    return pl.concat(frames) if frames else pl.DataFrame()
+
+
+def examples_table(store: Store, placed: Sequence[Placed]) -> pl.DataFrame:
+    """Pairs of images of each setting's first chosen trial that kept some: labels, table, and a row per image."""
+    facts = store.facts()
+    frames = []
+    for setting, group in _by_setting(placed).items():
+        picked = chosen(group, facts, group[0].rule.select_by)
+        one = next((one for one in picked.values() if facts[one.id].get("examples")), None)
+        if one is not None:
+            table = pl.lit(dict(setting)["table"]).alias("table")
+            frames.append(store.examples(one.id).select(*_labels(one), table, *EXAMPLE_COLUMNS))
     return pl.concat(frames) if frames else pl.DataFrame()
 
 
@@ -272,7 +292,8 @@ def read_published(path: Path, settings: Iterable[str]) -> pl.DataFrame | None:
     """The numbers to compare with: columns of settings (an empty cell fits all), fold if any, measure and published."""
     if not path.is_file():
         return None
-    table = pl.read_csv(path, infer_schema=False).fill_null("")
+    with polars_explained(path):
+        table = pl.read_csv(path, infer_schema=False).fill_null("")
     known = {*settings, "fold", "measure", "published", "note"}
     unknown = [name for name in table.columns if name not in known]
     if unknown or not {"measure", "published"} <= set(table.columns):
@@ -280,7 +301,8 @@ def read_published(path: Path, settings: Iterable[str]) -> pl.DataFrame | None:
             f"{path}: columns must be measure, published and settings of the study ({', '.join(sorted(known))}), "
             f"got {', '.join(table.columns)}"
         )
-    return table.with_columns(pl.col("published").cast(pl.Float64))
+    with polars_explained(path):
+        return table.with_columns(pl.col("published").cast(pl.Float64))
 
 
 def published_number(table: pl.DataFrame, setting: Mapping[str, str], measure: str, folds: set[int]) -> float | None:

@@ -24,7 +24,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from rankbound.data.files import read_bytes
 from rankbound.errors import ArgumentError, DataError, RankboundError
@@ -56,6 +56,13 @@ def _listed(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
 
+def _path(value: str) -> str:
+    if "\0" in value or len(value) > 4000 or any(len(part.encode()) > 255 for part in value.split("/")):
+        raise ValueError(f"must be a path, got {value[:60]!r}")
+    return value
+
+
+FilePath = Annotated[str, AfterValidator(_path)]
 Several = Annotated[list[Value], BeforeValidator(_listed), Field(min_length=1)]
 
 
@@ -66,12 +73,12 @@ class _Checked(BaseModel):
 class OwnData(_Checked):
     """Data that are in no catalogue; paths are relative to the study's file."""
 
-    letor: str | list[str] | None = Field(
+    letor: FilePath | list[FilePath] | None = Field(
         default=None,
         description="A folder with train, vali and test (or Fold1, Fold2, ... of these), one file, or several.",
     )
-    ratings: str | None = Field(default=None, description="A file of users and items, with ratings or without.")
-    faces: str | None = Field(default=None, description="An npz, a folder or a tar of images named after the age.")
+    ratings: FilePath | None = Field(default=None, description="A file of users and items, with ratings or without.")
+    faces: FilePath | None = Field(default=None, description="An npz, a folder or a tar of images named after the age.")
     form: str = Field(default="auto", description="Form of the ratings file, as rankbound.data.read_ratings has it.")
 
     @model_validator(mode="after")
@@ -104,7 +111,7 @@ class Prepare(_Checked):
         default="rated",
         description="Negatives come from all items of the file, or from those that a user kept has chosen.",
     )
-    backbone: str | None = Field(
+    backbone: FilePath | None = Field(
         default=None,
         description="Images: a network's file, in the folder of the data set or beside one's own; rankers then learn "
         "from what it makes of images of 224 x 224, see rankbound.models.backbone_features.",
@@ -173,7 +180,7 @@ class Table(_Checked):
     split: Literal["given", "user-folds", "monte-carlo", "query-folds"] | None = Field(
         default=None, description="given: the folds that the data come with. Unless said: given if there are any."
     )
-    folds: int | list[int] | None = Field(
+    folds: Annotated[int, Field(ge=1)] | list[Annotated[int, Field(ge=0)]] | None = Field(
         default=None, description="How many, or which numbers; unless said all, or 5."
     )
     test_share: float = Field(default=0.2, gt=0, lt=1, description="Of a user's choices, for monte-carlo.")
@@ -211,6 +218,12 @@ class Table(_Checked):
     record: list[str] = Field(default_factory=list, description="Registered functions that add to a trial's history.")
     pairs: int = Field(default=10_000, ge=1, description="Images: pairs to test on.")
     min_gap: int = Field(default=5, ge=0, description="Images: pairs have ages more than this apart.")
+    examples: int = Field(
+        default=0,
+        ge=0,
+        le=20,
+        description="Images: pairs of each kind (right order, wrong order, ...) that a trial keeps, to be looked at.",
+    )
     seconds: float = Field(default=10.0, gt=0, description="What a trial takes, until the store knows better.")
 
     @model_validator(mode="after")
@@ -350,8 +363,13 @@ def load_study(study: str) -> Study:
 def _sharing(path: Path, given: dict[str, Any]) -> Study:
     if given["tables"]:
         raise ArgumentError(f"{path}: tables: a study with trials_of has no tables of its own")
-    own = path.with_name(f"{given['trials_of']}.toml")
-    other = load_study(str(own) if own.is_file() else given["trials_of"])
+    name = given["trials_of"]
+    if not re.fullmatch(r"[\w.-]{1,100}", name):
+        raise ArgumentError(f"{path}: trials_of: must be the name of a study, got {name!r}")
+    own = path.with_name(f"{name}.toml")
+    if "trials_of" in _toml(own if own.is_file() else study_path(name)):  # a study and itself, or two in a circle
+        raise ArgumentError(f"{path}: trials_of: must be a study with tables of its own, got {name!r}")
+    other = load_study(str(own) if own.is_file() else name)
     study = _validated(path, given | {"store_name": other.store_name})
     report = {} if study.report is None else {"report": study.report}
     tables = [table.model_copy(update=report) for table in other.tables]
@@ -362,9 +380,10 @@ def _sharing(path: Path, given: dict[str, Any]) -> Study:
 
 
 def _toml(path: Path) -> dict[str, Any]:
+    content = read_bytes(path)
     try:
-        return tomllib.loads(read_bytes(path).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(content.decode())
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: is no TOML: {error}") from error
 
 

@@ -1,4 +1,6 @@
-"""Where results are kept: a folder with trials.sqlite and a Parquet file of scores and of history for every trial.
+"""Where results are kept: a folder with trials.sqlite, and Parquet files of scores and of history for every trial.
+
+A trial of images may have a third file, of examples to be looked at.
 
 A trial counts as done when its row is committed, and its files are on disk before that: whoever is killed at any
 moment loses the trial at hand and nothing else. One runner may write at a time, which a lock of the operating system
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["SCHEMA", "Placed", "Rule", "Store", "open_store"]
 
 SCHEMA = 1
+_PARTS = ("scores", "history", "examples")  # folders of a file per trial
 _TABLES = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE trials (
@@ -86,9 +89,10 @@ def open_store(path: str | os.PathLike[str], *, create: bool = False) -> Store:
         if not file.exists() and folder.is_dir() and any(folder.iterdir()) and not _begun(folder):
             raise ArgumentError(f"{folder}: holds other files and no store; name an empty or new folder")
     with _explained(file):
-        for part in ("scores", "history") if create else ():
+        for part in _PARTS if create else ():
             (folder / part).mkdir(parents=True, exist_ok=True)
-        return Store(folder, _connected(file))
+        writable = os.access(folder, os.W_OK) and os.access(file, os.W_OK)
+        return Store(folder, _connected(file) if create or writable else _connected_to_read(file))
 
 
 _SAFE = "(nothing was changed: bring back a copy, or move the folder away to begin anew)"
@@ -96,22 +100,27 @@ _SAFE = "(nothing was changed: bring back a copy, or move the folder away to beg
 
 def _begun(folder: Path) -> bool:
     """Whether a folder is what a runner leaves that was killed before its first commit."""
-    return {file.name for file in folder.iterdir()} <= {
-        "scores",
-        "history",
-        "lock",
-        "trials.sqlite-wal",
-        "trials.sqlite-shm",
-    }
+    return {file.name for file in folder.iterdir()} <= {*_PARTS, "lock", "trials.sqlite-wal", "trials.sqlite-shm"}
 
 
 def _connected(file: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(file, timeout=30, isolation_level=None)
+    return _checked(sqlite3.connect(file, timeout=30, isolation_level=None), file)
+
+
+def _connected_to_read(file: Path) -> sqlite3.Connection:
+    """A store in a folder that may not be written to: nothing changes there unless a runner left its log behind."""
+    unchanging = not file.with_name(f"{file.name}-wal").exists()
+    address = f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if unchanging else ''}"
+    return _checked(sqlite3.connect(address, timeout=30, isolation_level=None, uri=True), file, reading=True)
+
+
+def _checked(connection: sqlite3.Connection, file: Path, reading: bool = False) -> sqlite3.Connection:
     try:
         names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        if not names:
+        if not reading:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+        if not names and not reading:
             connection.executescript(
                 f"BEGIN IMMEDIATE;{_TABLES}INSERT INTO about VALUES ('schema', '{SCHEMA}');COMMIT;"  # noqa: S608
             )
@@ -138,6 +147,8 @@ def _explained(file: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         if "full" in str(error):
             raise _no_space(file) from error
+        if "readonly" in str(error):
+            raise DataError(f"{file}: cannot be written: the file or its folder is read-only") from error
         raise DataError(f"{file}: is damaged or cannot be used: {error} {_SAFE}") from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
@@ -174,8 +185,12 @@ class Store:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Be the one who writes; DataError at once if another process is."""
-        import fcntl
-
+        try:
+            import fcntl
+        except ImportError as error:
+            raise ArgumentError(
+                "studies are run on Linux and macOS: this system has not the locks (fcntl) that keep a store whole"
+            ) from error
         path = self.folder / "lock"
         with _explained(path), path.open("a+") as stream:
             try:
@@ -196,7 +211,7 @@ class Store:
 
     def _sweep(self) -> None:
         """Remove what a killed writer left half-written."""
-        for part in ("scores", "history"):
+        for part in _PARTS:
             for file in (self.folder / part).glob(".*"):
                 file.unlink()
 
@@ -213,16 +228,30 @@ class Store:
 
     def put(self, trial: Trial, outcome: Outcome) -> None:
         """Keep what a trial gave."""
+        from rankbound.analysis.query_sets import is_bound_column
+
+        self._must_be_there()
         self._write(f"scores/{trial.id}.parquet", outcome.scores)
         self._write(f"history/{trial.id}.parquet", outcome.history)
-        names = [name for name in outcome.scores.columns if name not in ("qid", "items", "relevant")]
+        facts_of_queries = ("qid", "items", "relevant")
+        names = [name for name in outcome.scores.columns if name not in facts_of_queries and not is_bound_column(name)]
         means = {name: outcome.scores[name].mean() for name in names}
         facts = outcome.facts | {"queries": outcome.scores.height, "mean": means}
+        if outcome.examples is not None:
+            self._write(f"examples/{trial.id}.parquet", outcome.examples)
+            facts["examples"] = outcome.examples.height
         self._note(trial, "done", facts, None, outcome.seconds)
 
     def put_failure(self, trial: Trial, error: str, seconds: float = 0.0) -> None:
         """Keep why a trial failed."""
+        self._must_be_there()
         self._note(trial, "failed", {}, error, seconds)
+
+    def _must_be_there(self) -> None:
+        """The database would go on writing to a file that has no name any more, and all would be lost in the end."""
+        file = self.folder / "trials.sqlite"
+        if not file.exists():
+            raise DataError(f"{file}: was taken away while trials were running; what they give cannot be kept")
 
     def _write(self, name: str, frame: pl.DataFrame) -> None:
         path, content = self.folder / name, io.BytesIO()
@@ -305,6 +334,18 @@ class Store:
         """How the training of a trial went."""
         return self._read(f"history/{trial}.parquet")
 
+    def examples(self, trial: str) -> pl.DataFrame:
+        """Pairs of images of a trial whose facts have ``examples``."""
+        from rankbound.analysis.image_pairs import check_examples
+
+        name = f"examples/{trial}.parquet"
+        found = self._read(name)
+        try:
+            check_examples(found)
+        except DataError as error:
+            raise DataError(f"{self.folder / name}: is damaged: {error} {_SAFE}") from error
+        return found
+
     def trials(self) -> pl.DataFrame:
         """A row per trial that was run: id, status, model, data, seconds, error, finished, version."""
         import polars as pl
@@ -325,6 +366,12 @@ class Store:
         from rankbound.experiments.results import history_table
 
         return history_table(self, self.placed(study))
+
+    def examples_table(self, study: str | None = None) -> pl.DataFrame:
+        """Pairs of images that trials of a study kept; no rows if none did."""
+        from rankbound.experiments.results import examples_table
+
+        return examples_table(self, self.placed(study))
 
     def results(self, study: str, published: pl.DataFrame | None = None) -> pl.DataFrame:
         """The results table of a study, beside published numbers if they are given."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rankbound.analysis.image_pairs import example_pairs
 from rankbound.data.faces import Faces
 from rankbound.data.sampling import age_pairs
 from rankbound.data.splits import deal
@@ -72,7 +73,10 @@ def run(spec: Mapping[str, Any], source: Source) -> Outcome:
     history = history_frame(list(getattr(ranker, "history_", [])), "validation", recorded)
     facts: dict[str, Any] = {"eval_score": float(ranker.eval_score_), "faces": len(train)}
     facts |= {"kept_epoch": int(ranker.kept_epoch_)} if hasattr(ranker, "kept_epoch_") else {}
-    return Outcome(table, history, facts)
+    examples = None
+    if spec.get("examples"):
+        examples = example_pairs(faces.images[test], ages[test], scores, pairs, spec["examples"])
+    return Outcome(table, history, facts, examples=examples)
 
 
 def _inputs(source: Source, spec: Mapping[str, Any], faces: Faces) -> NDArray[np.float32]:

@@ -11,7 +11,7 @@ import numpy as np
 from rankbound.analysis.runs import is_lower_better
 from rankbound.difficulty import QUERY_TYPES
 from rankbound.measures import parse_measure
-from rankbound.report.numbers import in_interval, show_interval, show_number, show_p
+from rankbound.report.numbers import in_interval, say_p, show_interval, show_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,7 +130,7 @@ def _on_one_set(scores: LinedUp, verdict: Verdict) -> list[str]:
 def _on_chance(pair: SystemTest) -> str:
     if pair.shared < 2 or pair.p_value is None:
         return "One query cannot tell a difference from chance: no interval and no test."
-    numbers = f"p {show_p(pair.p_value)}, paired t test, Holm-corrected"
+    numbers = f"{say_p(pair.p_value)}, paired t test, Holm-corrected"
     if pair.p_value < SIGNIFICANT:
         return f"The difference is significant after correction ({numbers})."
     return f"The difference is not significant after correction ({numbers}): it may be chance."

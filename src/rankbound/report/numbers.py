@@ -1,10 +1,10 @@
-"""How numbers are written on the page and in tables."""
+"""How numbers are written for people: on the page, in tables, in a terminal."""
 
 from __future__ import annotations
 
 import math
 
-__all__ = ["in_interval", "show_interval", "show_number", "show_p"]
+__all__ = ["in_interval", "say_p", "show_interval", "show_number", "show_p"]
 
 
 def show_number(value: float | None, digits: int = 4, sign: bool = False) -> str:
@@ -32,16 +32,22 @@ def show_interval(low: float | None, high: float | None, sign: bool = False) -> 
 
 
 def show_p(value: float | None) -> str:
-    """A p-value as it follows the letter p.
+    """A p-value for a table.
 
     >>> show_p(0.0312), show_p(0.00002), show_p(1.0), show_p(None)
-    ('= 0.0312', '< 0.0001', '= 1', '–')
+    ('0.0312', '< 0.0001', '1.0000', '–')
     """
-    if value is None or math.isnan(value):
-        return "–"
-    if value < 0.0001:
-        return "< 0.0001"
-    return "= 1" if value == 1 else f"= {value:.4f}"
+    return "< 0.0001" if value is not None and value < 0.0001 else show_number(value)
+
+
+def say_p(value: float) -> str:
+    """A p-value in a sentence.
+
+    >>> say_p(0.0312), say_p(0.00002)
+    ('p = 0.0312', 'p < 0.0001')
+    """
+    text = show_p(value)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
 
 
 def in_interval(value: float, low: float | None, high: float | None) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankbound import __version__
-from rankbound.analysis.score_tables import measures_of
+from rankbound.analysis.score_tables import measures_of, without_unmeasured
 from rankbound.data.files import atomic_write
 from rankbound.errors import ArgumentError, DataError
 from rankbound.measures import parse_measure
@@ -55,13 +55,15 @@ def make_report(
     Systems are compared with ``baseline``, or with the best one of each data set.
     """
     published = (published_table(results),) if results is not None and results.height else ()
-    if scores is None or scores.height == 0:
+    if scores is None or scores.height == 0 or (published and not measures_of(scores)):  # such as pairs of images only
         if not published:
             raise DataError("there is nothing to report: no score of any query, and no results")
         return Report(None, (), published_words(results), published)
+    scores = without_unmeasured(scores)
     lined_up = line_up(_reported_first(scores, results))
     verdicts = judge_systems(lined_up, baseline)
-    compared = (means_table(verdicts),) if verdicts else ()
+    repeated = bool(published) and scores.select("fold", "seed").n_unique() > 1
+    compared = (means_table(verdicts, repeated=repeated),) if verdicts else ()
     differences = differences_table(verdicts)
     tables = (*published, *compared, *((differences,) if differences.rows else ()))
     return Report(lined_up, verdicts, find_words(lined_up, verdicts, results), tables)
@@ -82,17 +84,19 @@ def write_page(
     scores: pl.DataFrame | None,
     results: pl.DataFrame | None = None,
     history: pl.DataFrame | None = None,
+    examples: pl.DataFrame | None = None,
     title: str = "Ranking report",
     about: Mapping[str, str] | None = None,
     baseline: str | None = None,
 ) -> Path:
-    """Write the page of a score table (and results, history) to one HTML file; give back where it is.
+    """Write the page of a score table (and results, history, examples) to one HTML file; give back where it is.
 
     ``about`` are facts for the end of the page: data and checksums, seed, protocol. The same input gives the same file,
     byte for byte.
     """
     report = make_report(scores, results, baseline=baseline)
-    return write_report(path, report, figures=draw_figures(scores, results, history), title=title, about=about)
+    figures = draw_figures(scores, results, history, examples)
+    return write_report(path, report, figures=figures, title=title, about=about)
 
 
 def write_report(
@@ -114,6 +118,7 @@ def draw_figures(
     scores: pl.DataFrame | None,
     results: pl.DataFrame | None = None,
     history: pl.DataFrame | None = None,
+    examples: pl.DataFrame | None = None,
     *,
     required: bool = False,
 ) -> Mapping[str, FigureOutcome]:
@@ -126,7 +131,7 @@ def draw_figures(
         return {}
     from rankbound.report.figures import all_figures
 
-    return all_figures(scores, results, history)
+    return all_figures(scores, results, history, examples)
 
 
 def _can_draw() -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
     from rankbound.analysis.runs import SharedQueries
 
-__all__ = ["candidate_counts", "run_names", "score_table"]
+__all__ = ["candidate_counts", "score_table"]
 
 
 def score_table(shared: SharedQueries, names: Sequence[str], counts: LabelCounts, data: str) -> pl.DataFrame:
@@ -72,13 +71,3 @@ def candidate_counts(
     offsets = np.concatenate(([0], np.cumsum(sizes)))
     depths = None if depth is None else np.minimum(sizes, depth)
     return LabelCounts.from_labels(candidates["label"].to_numpy(), offsets, depths)
-
-
-def run_names(paths: Sequence[str]) -> list[str]:
-    """File names where they tell the runs apart, else the paths.
-
-    >>> run_names(["runs/a.txt", "runs/b.txt"]), run_names(["x/run.txt", "y/run.txt"])
-    (['a.txt', 'b.txt'], ['x/run.txt', 'y/run.txt'])
-    """
-    short = [Path(path).name for path in paths]
-    return short if len(set(short)) == len(short) else list(paths)

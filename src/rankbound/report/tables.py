@@ -27,6 +27,10 @@ __all__ = ["Cell", "Table", "differences_table", "means_table", "published_table
 
 MARK = "†"  # significantly different from what the table's note names
 OUTSIDE = "∗"
+_ANOTHER_ORDER = (
+    "Repeats of a query (folds, seeds) are averaged first here; what stands beside published numbers is the mean of "
+    "the folds' and seeds' means, and may differ in the last digits."
+)
 _NOT_SETTINGS = (
     "measure", "published", "ours", "difference", "ci_low", "ci_high", "p_value", "versus", "versus_difference",
     "versus_low", "versus_high", "chosen", "note",
@@ -125,8 +129,11 @@ def write_tables(tables: Sequence[Table], folder: str | PathLike[str]) -> list[P
 # ---- the three tables ------------------------------------------------------------------------------------------------
 
 
-def means_table(verdicts: Sequence[Verdict]) -> Table:
-    """A row per system and data set, a column per measure; the best in bold, marked where it differs from `versus`."""
+def means_table(verdicts: Sequence[Verdict], *, repeated: bool = False) -> Table:
+    """A row per system and data set, a column per measure; the best in bold, marked where it differs from `versus`.
+
+    ``repeated``: results of folds or seeds stand beside, whose means are taken in another order; the note says so.
+    """
     import polars as pl
 
     measures = list(dict.fromkeys(verdict.measure for verdict in verdicts))
@@ -160,7 +167,7 @@ def means_table(verdicts: Sequence[Verdict]) -> Table:
         (*(["data set"] if several else []), "system", *measures),
         1 + several,
         tuple(rows),
-        _note_on_marks(verdicts),
+        " ".join(filter(None, (_note_on_marks(verdicts), _ANOTHER_ORDER if repeated else ""))),
         pl.DataFrame(data, schema={"data": pl.String, "system": pl.String} | dict.fromkeys(measures, pl.Float64)),
         tuple(sets),
     )
@@ -185,7 +192,7 @@ def differences_table(verdicts: Sequence[Verdict]) -> Table:
                     Cell(v.versus),
                     Cell(show_number(test.difference, sign=True), clear, MARK if clear else ""),
                     Cell(show_interval(test.difference_low, test.difference_high, sign=True)),
-                    Cell(show_p(test.p_value).removeprefix("= ")),
+                    Cell(show_p(test.p_value)),
                     Cell(f"{test.wins} / {test.ties} / {test.losses}"),
                 )
             )
@@ -252,12 +259,14 @@ def published_table(results: pl.DataFrame) -> Table:
         if tested:
             clear = p is not None and p < SIGNIFICANT
             ahead = Cell(show_number(row.get("versus_difference"), sign=True), clear, MARK if clear else "")
-            cells += [Cell(str(row.get("versus") or "–")), ahead, Cell(show_p(p).removeprefix("= "))]
+            cells += [Cell(str(row.get("versus") or "–")), ahead, Cell(show_p(p))]
         rows.append((*cells, *([Cell(str(row["note"] or ""))] if noted else [])))
     note = f"Difference: ours minus published. {OUTSIDE} the published number lies outside our 95 % interval."
     if tested:
         tests = sum(p is not None for p in corrected)
-        note += f" {MARK} p < {SIGNIFICANT}, Holm-corrected over the {tests} tests made."
+        note += (
+            f" {MARK} p < {SIGNIFICANT}, Holm-corrected over {'the test' if tests == 1 else f'the {tests} tests'} made."
+        )
     columns = [name.replace("_", " ") for name in (*settings, "measure", "published", "ours")]
     columns += ["95 % interval", "difference"]
     columns += (["against", "ahead by", "p"] if tested else []) + (["note"] if noted else [])

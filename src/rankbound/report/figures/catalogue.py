@@ -216,9 +216,18 @@ _ALL = (
         "Learned coefficients",
         "Coefficients of linear models, laid out as the images they weigh, over the largest of each model "
         "(neural ranking "
-        f"paper, figure 3). Images are shrunk to {LIMIT:,} pixels together; at most four models.",
+        f"paper, figure 3). Images are shrunk to {LIMIT:,} pixels together; at most {recipes.LEARNED} models.",
         ("history",),
         recipes.learned_coefficients,
+    ),
+    Figure(
+        "example-pairs",
+        "Pairs of images as a model orders them",
+        "The left one of a pair is the one that the model puts first, with their labels (ages) and scores: some that "
+        "it has right and some that it has wrong, those it is surest of, and those it can hardly tell apart (neural "
+        f"ranking paper, figures 2, 6, 7). Test images of the first fold; at most {recipes.LEARNED} models.",
+        ("examples",),
+        recipes.example_pairs,
     ),
 )
 FIGURES: Mapping[str, Figure] = MappingProxyType({figure.name: figure for figure in _ALL})

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rankbound.analysis.score_tables import without_unmeasured
 from rankbound.errors import RankboundError
 from rankbound.report.figures.catalogue import FIGURES, Figure
 from rankbound.report.figures.recipes import Tables
@@ -28,13 +29,16 @@ class FigureOutcome:
 
 
 def all_figures(
-    scores: pl.DataFrame, results: pl.DataFrame | None = None, history: pl.DataFrame | None = None
+    scores: pl.DataFrame,
+    results: pl.DataFrame | None = None,
+    history: pl.DataFrame | None = None,
+    examples: pl.DataFrame | None = None,
 ) -> dict[str, FigureOutcome]:
     """Draw every figure that the tables allow; a figure with several cases (one for each loss) gives several outcomes.
 
     Names are fit for files: ``gain-by-activity-ndcg``.
     """
-    tables = Tables(scores, results, history)
+    tables = Tables(without_unmeasured(scores), results, history, examples)
     outcomes = {}
     for figure in FIGURES.values():
         for outcome in _draw(figure, tables):
@@ -62,7 +66,12 @@ def _draw(figure: Figure, tables: Tables) -> list[FigureOutcome]:
     ]
 
 
-_SPOKEN = {"scores": "score per query", "results": "table of results", "history": "history of training"}
+_SPOKEN = {
+    "scores": "score per query",
+    "results": "table of results",
+    "history": "history of training",
+    "examples": "pair of images",
+}
 
 
 def _is_empty(table: pl.DataFrame | None) -> bool:

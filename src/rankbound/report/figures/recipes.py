@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from rankbound.analysis import curves, instances, learning, query_sets
+from rankbound.analysis import curves, image_pairs, instances, learning, query_sets
 from rankbound.analysis import marginal_means as marginal
 from rankbound.analysis import meta_evaluation as meta
 from rankbound.analysis.score_tables import (
@@ -38,16 +38,18 @@ Charts = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """What figures are drawn from: scores per query, results per setting, histories of training."""
+    """What figures are drawn from: scores per query, results per setting, histories of training, pairs of images."""
 
     scores: pl.DataFrame
     results: pl.DataFrame | None = None
     history: pl.DataFrame | None = None
+    examples: pl.DataFrame | None = None
 
 
 # ---- what is drawn of large tables -----------------------------------------------------------------------------------
 
 PLACES, SYSTEMS, MEASURES, QUANTITIES = 6, 6, 6, 4  # rows and columns of panels that a page or a sheet can hold
+LEARNED = 4  # models whose coefficients and pairs of images are shown
 BOOTSTRAPPED = 2000  # queries up to which significance levels are bootstrapped
 
 
@@ -212,8 +214,21 @@ def learned_coefficients(tables: Tables) -> Charts:
     """Neural ranking paper, figure 3."""
     assert tables.history is not None
     images, shape = learning.coefficients_of_history(tables.history)
-    first = dict(list(images.items())[:4])
+    first = dict(list(images.items())[:LEARNED])
     return {"": training_figures.learned_coefficients(learning.coefficient_images(first, shape, limit=LIMIT))}
+
+
+def example_pairs(tables: Tables) -> Charts:
+    """Neural ranking paper, figures 2, 6, 7: a figure for each model."""
+    assert tables.examples is not None
+    parts = tables.examples.partition_by("table", "data", "system", maintain_order=True)[:LEARNED]
+    systems = [part["system"][0] for part in parts]
+    return {
+        system if systems.count(system) == 1 else f"{system}, {part['table'][0] or part['data'][0]}": (
+            training_figures.example_pairs(image_pairs.pictures_of(part))
+        )
+        for system, part in zip(systems, parts, strict=True)
+    }
 
 
 score_distributions = _each_contrast(_score_distributions)

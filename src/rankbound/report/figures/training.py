@@ -9,7 +9,7 @@ import polars as pl
 from rankbound.report.figures.panels import colour, grid, highlight, placed, tips
 from rankbound.report.figures.theme import DIVERGING, alt
 
-__all__ = ["approximation_error", "image_pairs", "learned_coefficients", "training_paths"]
+__all__ = ["approximation_error", "example_pairs", "learned_coefficients", "training_paths"]
 
 
 def training_paths(table: pl.DataFrame) -> Any:
@@ -47,16 +47,20 @@ def learned_coefficients(table: pl.DataFrame) -> Any:
     return grid([pixel], table, column="model", wrap=4, size=(side, round(side * row / column)))
 
 
-def image_pairs(table: pl.DataFrame) -> Any:
-    """Pairs of images in the right and in the wrong order: takes `analysis.learning.image_pairs`."""
-    table = table.with_columns(pl.col("label").round(0).cast(pl.Int64).cast(pl.String).alias("text"))
+def example_pairs(table: pl.DataFrame) -> Any:
+    """Pairs of images as a model orders them: takes `analysis.image_pairs.pictures_of`."""
+    table = table.with_columns(
+        pl.col("label").round(0).cast(pl.Int64, strict=False).cast(pl.String).alias("label_text"),
+        pl.format("score {}", pl.col("score").round_sig_figs(3)).alias("score_text"),
+    )
     base = alt.Chart().encode(
         x=alt.X("side:N", axis=None, sort=["left", "right"]),
-        tooltip=tips(side="side *", label="label", score="score"),
+        tooltip=tips(kind="pair *", label="label", score="score"),
     )
     picture = base.mark_image(width=62, height=62, baseline="top", aria=False).encode(url="image:N", y=alt.value(0))
-    text = base.mark_text(fontSize=11).encode(text="text:N", y=alt.value(73))
-    return grid([picture, text], table, row="outcome", column="pair", size=(132, 84))
+    label = base.mark_text(fontSize=12).encode(text="label_text:N", y=alt.value(72))
+    score = base.mark_text(fontSize=10, opacity=0.75).encode(text="score_text:N", y=alt.value(86))
+    return grid([picture, label, score], table, row="kind", column="pair", size=(140, 94))
 
 
 def _paths(table: pl.DataFrame, title: str | None, row: str | None) -> Any:

@@ -1,0 +1,116 @@
+"""Pairs of images of a trial: kept beside its scores, read back, and drawn by one command."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from rankbound.cli.main import run
+from rankbound.data.synthetic import synthetic_images
+from rankbound.errors import ArgumentError, DataError
+from rankbound.experiments.runner import run_trials
+from rankbound.experiments.store import open_store
+from rankbound.experiments.trial import run_trial
+
+FACES = """
+title = "Faces"
+[[tables]]
+name = "pixels"
+data = { faces = "faces.npz" }
+models = [
+    { model = "RegressionRanker", name = "Reg LR" },
+    { model = "LogisticRanker", name = "Class LR" },
+]
+folds = [0, 1]
+pairs = 300
+measures = "pairwise accuracy"
+examples = 2
+"""
+
+
+@pytest.fixture
+def planned(plan, folder):
+    found = synthetic_images(count=150, size=12, seed=2)
+    np.savez(folder / "faces.npz", images=found.images, age=found.ages)
+    return plan(FACES)
+
+
+def run_all(planned, folder, jobs):
+    with open_store(folder, create=True) as store, store.locked():
+        store.register("mine", [one.placed for one in planned])
+        assert run_trials(planned, store, jobs=jobs).failed == 0
+    return folder
+
+
+def test_examples_agree_with_the_scores_and_not_with_who_ran_the_trial(planned, tmp_path):
+    together, apart = (run_all(planned, tmp_path / f"{jobs}", jobs) for jobs in (2, 1))
+    with open_store(together) as store, open_store(apart) as alone:
+        for one in planned:
+            examples = store.examples(one.trial.id)
+            assert examples.equals(alone.examples(one.trial.id))
+            assert examples.height == 2 * 2 * 5
+            left, right = examples.filter(pl.col("side") == "left"), examples.filter(pl.col("side") == "right")
+            in_order = dict(zip(left["kind"], left["label"] > right["label"], strict=True))
+            assert [in_order[kind] for kind in ("right order", "surest right")] == [True, True]
+            assert [in_order[kind] for kind in ("wrong order", "surest wrong")] == [False, False]
+        table = store.examples_table("mine")
+    assert table.select("table", "system", "fold").unique(maintain_order=True).rows() == [
+        ("pixels", "Reg LR", 0),
+        ("pixels", "Class LR", 0),
+    ]
+
+
+def test_only_trials_that_keep_examples_have_another_name(plan, planned):
+    without = plan(FACES.replace("examples = 2\n", ""))
+    zero = plan(FACES.replace("examples = 2", "examples = 0"))
+    assert [one.trial.id for one in zero] == [one.trial.id for one in without]
+    assert {one.trial.id for one in without}.isdisjoint(one.trial.id for one in planned)
+    assert run_trial(without[0].trial).examples is None
+    assert run_trial(without[0].trial).scores.equals(run_trial(planned[0].trial).scores)
+
+
+def test_a_store_without_examples_gives_none(plan, planned, tmp_path):
+    (one, *_) = plan(FACES.replace("examples = 2\n", ""))
+    with open_store(tmp_path / "store", create=True) as store:
+        store.register("mine", [one.placed])
+        store.put(one.trial, run_trial(one.trial))
+        (tmp_path / "store" / "examples").rmdir()  # as older versions left it
+    with open_store(tmp_path / "store") as store:
+        assert store.examples_table("mine").is_empty()
+
+
+def test_report_draws_the_pairs_of_a_store(planned, tmp_path, capsys):
+    pytest.importorskip("altair", reason="figures need altair")
+    (one, *_) = planned
+    with open_store(tmp_path / "store", create=True) as store:
+        store.register("mine", [one.placed])
+        store.put(one.trial, run_trial(one.trial))
+    page, figures = tmp_path / "page.html", tmp_path / "figures"
+    assert run(["report", str(tmp_path / "store"), "-o", str(page), "--figures", str(figures)]) == 0
+    assert "Pairs of images" not in capsys.readouterr().out  # not among those that were not drawn
+    assert (figures / "example-pairs-reg-lr.svg").read_text().count("data:image/png;base64,") == 2 * 2 * 5
+    assert 'id="figure-example-pairs-reg-lr"' in page.read_text()
+
+
+def test_damaged_examples_are_told(planned, tmp_path):
+    (one, *_) = planned
+    file = tmp_path / "store" / "examples" / f"{one.trial.id}.parquet"
+    with open_store(tmp_path / "store", create=True) as store:
+        store.register("mine", [one.placed])
+        store.put(one.trial, run_trial(one.trial))
+        whole = pl.read_parquet(file)
+        whole.with_columns(pl.lit("<script>").alias("kind")).write_parquet(file)
+        with pytest.raises(DataError, match=r"parquet: is damaged: pairs of images: kind must be one of"):
+            store.examples_table("mine")
+        whole.drop("pixels").write_parquet(file)
+        with pytest.raises(DataError, match=r"parquet: is damaged: pairs of images need a column pixels"):
+            store.examples_table("mine")
+        file.unlink()
+        with pytest.raises(DataError, match=r"parquet: is missing, yet its trial is noted as done"):
+            store.examples_table("mine")
+
+
+def test_examples_are_for_images_only(study, folder):
+    with pytest.raises(ArgumentError, match=r"tables\[0\].examples: is for images only, not for letor data"):
+        study("title = 'x'\n[[tables]]\ndata = { letor = 'letor' }\nmodel = 'AdaRank'\nmeasures = 'AP'\nexamples = 1\n")
