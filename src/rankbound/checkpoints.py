@@ -15,6 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rankbound.data.files import locked_folder
 from rankbound.errors import DataError
 
 if TYPE_CHECKING:
@@ -50,44 +51,63 @@ class Checkpoints:
         from safetensors import SafetensorError
         from safetensors.numpy import load
 
-        newest = max(self._steps(), default=None)
-        if newest is None:
-            return None
+        with locked_folder(self.folder, shared=True):
+            newest = max(self._steps(), default=None)
+            if newest is None:
+                return None
+            try:
+                text, content = (newest / _FACTS).read_bytes(), (newest / _ARRAYS).read_bytes()
+            except OSError as error:
+                raise DataError(f"{newest}: this checkpoint cannot be read: {error.strerror}") from error
         try:
-            record = json.loads((newest / _FACTS).read_bytes())
-            content = (newest / _ARRAYS).read_bytes()
-            if hashlib.sha256(content).hexdigest() != record["sha256"]:
-                raise ValueError("the sha256 of its arrays is another one")
+            record = json.loads(text)
+            if record.pop("sha256", None) != _digest(record, content):
+                raise ValueError("the sha256 of its content is another one")
             arrays = load(content)
-        except (OSError, ValueError, KeyError, SafetensorError) as error:
+            training, facts = dict(record["training"]), dict(record["facts"])
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, SafetensorError) as error:
             raise DataError(f"{newest}: this checkpoint cannot be read: {error}; remove it to begin anew") from error
         changed = sorted(
             name
-            for name in record["training"].keys() | self.training.keys()
-            if record["training"].get(name) != json.loads(json.dumps(self.training.get(name)))
+            for name in training.keys() | self.training.keys()
+            if training.get(name) != json.loads(json.dumps(self.training.get(name)))
         )
         if changed:
             raise DataError(
                 f"{self.folder}: holds the checkpoint of another training, other in {', '.join(changed)}; "
                 "choose another folder or remove this one"
             )
-        return arrays, record["facts"]
+        return arrays, facts
 
     def save(self, epoch: int, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
         """Make this the newest step."""
         from safetensors.numpy import save
 
         content = save(dict(arrays))
-        record = {"training": self.training, "facts": facts, "sha256": hashlib.sha256(content).hexdigest()}
-        self.folder.mkdir(parents=True, exist_ok=True)
-        partial = self.folder / f".epoch-{epoch:06d}.partial"
-        shutil.rmtree(partial, ignore_errors=True)
+        record = {"training": self.training, "facts": facts}
+        sealed = record | {"sha256": _digest(record, content)}
+        files = {_ARRAYS: content, _FACTS: json.dumps(sealed, allow_nan=False).encode()}
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with locked_folder(self.folder):
+                self._replace(f"epoch-{epoch:06d}", files)
+        except OSError as error:
+            raise DataError(
+                f"{self.folder}: the checkpoint of epoch {epoch} cannot be written: {error.strerror or error}"
+            ) from error
+
+    def _replace(self, name: str, files: Mapping[str, bytes]) -> None:
+        for leftover in self.folder.glob(".*.partial"):  # of a process that was killed: we are alone here
+            shutil.rmtree(leftover, ignore_errors=True)
+        step, partial = self.folder / name, self.folder / f".{name}.partial"
         partial.mkdir()
-        _write(partial / _ARRAYS, content)
-        _write(partial / _FACTS, json.dumps(record, allow_nan=False).encode())
-        step = self.folder / f"epoch-{epoch:06d}"
-        shutil.rmtree(step, ignore_errors=True)
-        partial.rename(step)
+        try:
+            for file, content in files.items():
+                _write(partial / file, content)
+            shutil.rmtree(step, ignore_errors=True)
+            partial.rename(step)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
         for older in self._steps():
             if older != step:
                 shutil.rmtree(older, ignore_errors=True)
@@ -96,6 +116,10 @@ class Checkpoints:
         if not self.folder.is_dir():
             return []
         return [path for path in self.folder.iterdir() if _STEP.match(path.name) and (path / _FACTS).is_file()]
+
+
+def _digest(record: Mapping[str, Any], content: bytes) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode() + content).hexdigest()
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -14,8 +14,18 @@ from os import PathLike
 __all__ = ["ArgumentError", "DataError", "FileFormatError", "MeasureError", "RankboundError"]
 
 
+_LONGEST = 2_000  # characters of a message
+
+
 class RankboundError(Exception):
-    """Base of all errors that rankbound raises on purpose."""
+    """Base of all errors that rankbound raises on purpose; a message that repeats endless input is cut.
+
+    >>> len(str(RankboundError("got " + "x" * 1_000_000)))
+    2000
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message if len(message) <= _LONGEST else f"{message[: _LONGEST - 304]} ... {message[-299:]}")
 
 
 class ArgumentError(RankboundError, ValueError):

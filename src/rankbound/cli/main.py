@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
@@ -47,13 +51,19 @@ _UsageProblem: type[Exception] = typer.BadParameter.__mro__[2]
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code: 0, 2 for bad input or usage, 130 when interrupted.
+    """Run the command line and return the exit code: 0, 2 for bad input or usage, 130 when interrupted, 143 when ended.
 
     >>> run(["bounds", "AP", "--n", "2", "--relevant", "1", "--json"])
     {"worst": 0.5, "expected": 0.75, "best": 1.0}
     0
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    _ready_streams()
+    with _tidy_when_ended() as signals:
+        code = _run(list(sys.argv[1:] if arguments is None else arguments))
+    return 128 + signals[0] if signals else code
+
+
+def _run(given: list[str]) -> int:
     try:
         result = get_command(app).main(given or ["--help"], prog_name="rankbound", standalone_mode=False)
         sys.stdout.flush()  # a reader that has gone away is noticed here, not at exit
@@ -75,8 +85,45 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _refuse(message: str) -> int:
-    typer.echo(f"rankbound: {' '.join(message.split())}", err=True)
+    with contextlib.suppress(OSError):  # nobody can be told where stderr cannot be written
+        typer.echo(f"rankbound: {' '.join(message.split())}", err=True)
     return BAD_INPUT
+
+
+@contextlib.contextmanager
+def _tidy_when_ended() -> Iterator[list[int]]:
+    """SIGTERM and SIGHUP, from batch systems and closed terminals, lead out the same tidy way as Ctrl-C.
+
+    Gives those that came.
+    """
+    came: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        came.append(number)
+        raise KeyboardInterrupt
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        wanted = (getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP"))
+        numbers = [number for number in wanted if number and signal.getsignal(number) is signal.SIG_DFL]
+        before = {number: signal.signal(number, stop) for number in numbers}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ready_streams() -> None:
+    """Put nothing in the place of closed streams, and let any text be printed in any locale.
+
+    A file that is opened later would otherwise take the place of standard output, and be printed into.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - open to the end
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a lone half of a character, as of a file name, stays legal JSON
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def _usage_message(error: Exception) -> str:

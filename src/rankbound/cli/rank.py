@@ -128,4 +128,4 @@ def _write(path: str, file_format: Format, lists: Lists, names: NDArray[Any], sc
         fields = zip(qid[order].tolist(), names[order].tolist(), place.tolist(), scores[order].tolist(), strict=True)
         lines = [f"{query} Q0 {name} {at} {score!r} {tag}\n" for query, name, at, score in fields]
     with atomic_write(path) as temporary:
-        temporary.write_text("".join(lines))
+        temporary.write_text("".join(lines), encoding="utf-8")

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import bz2
-import lzma
 import shutil
 import tarfile
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any
 
 from rankbound.errors import DataError
 
 __all__ = ["is_archive", "unpack"]
 
-_DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError)
+_ROOM, _RATIO = 1 << 30, 200  # bytes that any archive may unpack to; beyond that, so many times its own size
 
 
 def is_archive(name: str) -> bool:
@@ -32,30 +30,55 @@ def is_archive(name: str) -> bool:
 def unpack(archive: Path, target: Path) -> list[Path]:
     """Unpack all files into ``target``, without the one folder that holds them all, if there is one.
 
-    An archive with a member outside the folder (``../``, absolute) or with a link is refused. Either all files arrive
-    or none.
+    An archive with a member outside the folder (``../``, absolute) or with a link is refused, and one that would fill
+    the disk: more than 1 GiB and more than 200 times its own size. Either all files arrive or none.
     """
     name = archive.name
     target.mkdir(parents=True, exist_ok=True)
     workshop = Path(tempfile.mkdtemp(prefix=".unpack.", dir=target))
     try:
-        written = []
+        written: dict[Path, None] = {}  # a member that comes twice is one file, the last
+        meter = _Meter(archive)
         for member, stream in _members(archive, name):
             path = workshop / _safe(archive, member)
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("wb") as out:
-                shutil.copyfileobj(stream, out, 1 << 20)
-            written.append(path)
+                shutil.copyfileobj(meter.watched(stream), out, 1 << 20)
+            written[path] = None
         inner = workshop
         while len(found := list(inner.iterdir())) == 1 and found[0].is_dir():
             inner = found[0]
         return [_moved(path, target / path.relative_to(inner)) for path in written]
-    except _DAMAGE as error:
-        raise DataError(f"{name}: is damaged: {error}") from error
+    except DataError:
+        raise
     except OSError as error:
         raise DataError(f"{name}: cannot be unpacked into {target}: {error.strerror or error}") from error
+    except Exception as error:  # zipfile and tarfile raise errors of a dozen types over damaged files
+        raise DataError(f"{name}: is damaged: {error or type(error).__name__}") from error
     finally:
         shutil.rmtree(workshop, ignore_errors=True)
+
+
+class _Meter:
+    """Counts what an archive unpacks to, and stops where no data set would have come to."""
+
+    def __init__(self, archive: Path) -> None:
+        self._name = archive.name
+        self._room = max(_ROOM, _RATIO * archive.stat().st_size)
+        self._stream: Any = None
+
+    def watched(self, stream: Any) -> _Meter:
+        """This meter as the stream of a member."""
+        self._stream = stream
+        return self
+
+    def read(self, size: int = -1, /) -> bytes:
+        """The next bytes of the member."""
+        block: bytes = self._stream.read(size)
+        self._room -= len(block)
+        if self._room < 0:
+            raise DataError(f"{self._name}: unpacks to more than {_RATIO} times its size, which no data set does")
+        return block
 
 
 def _members(archive: Path, name: str) -> Iterator[tuple[str, IO[bytes] | bz2.BZ2File]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+import numpy as np
 import polars as pl
 
 from rankbound.data.chunks import StrPath, line_chunks
@@ -64,7 +65,8 @@ def _read_qrels(path: Path) -> Lists:
             documents.append(fields[1])
     if not labels:
         raise DataError(f"{path}: holds no judgement")
-    return Lists.from_qid(labels, queries, ids=documents)
+    # as objects: arrays of text are as wide as their longest entry
+    return Lists.from_qid(labels, np.array(queries, dtype=object), ids=np.array(documents, dtype=object))
 
 
 def _read_texts(path: Path, fields: tuple[str, ...]) -> pl.DataFrame:
@@ -77,7 +79,9 @@ def _read_texts(path: Path, fields: tuple[str, ...]) -> pl.DataFrame:
                 entry = json.loads(row)
                 if not isinstance(entry, dict) or "_id" not in entry:
                     raise ValueError("no _id")
-            except ValueError as error:
+                found = tuple(str(entry.get(field, "")) for field in fields)
+                "".join(found).encode()  # escapes can give half of a character, which is no text
+            except (ValueError, RecursionError) as error:
                 raise FileFormatError(path, number, "a line must be a JSON object with _id", f"got {error}") from None
-            rows.append(tuple(str(entry.get(field, "")) for field in fields))
+            rows.append(found)
     return pl.DataFrame(rows, schema=[(field.removeprefix("_"), pl.String) for field in fields], orient="row")

@@ -7,10 +7,13 @@ from os import PathLike
 from typing import TypeAlias
 
 from rankbound.data.files import open_bytes
+from rankbound.errors import FileFormatError
 
 __all__ = ["StrPath", "line_chunks"]
 
 StrPath: TypeAlias = str | PathLike[str]
+
+_LONGEST = 64 << 20  # bytes of a line: what goes on without end is no table, and would have to be held whole
 
 
 def line_chunks(path: StrPath, size: int = 2 << 20) -> Iterator[tuple[int, bytes]]:
@@ -22,6 +25,9 @@ def line_chunks(path: StrPath, size: int = 2 << 20) -> Iterator[tuple[int, bytes
             text = rest + came
             cut = text.rfind(b"\n") + 1 if came else len(text)
             whole, rest = text[:cut], text[cut:]
+            if len(rest) > _LONGEST:
+                rule = f"a line must be shorter than {_LONGEST >> 20} MiB"
+                raise FileFormatError(path, line + whole.count(b"\n"), rule, f"got {rest[:40]!r}...")
             if whole:
                 yield line, whole.removeprefix(b"\xef\xbb\xbf") if line == 1 else whole
             line += whole.count(b"\n")

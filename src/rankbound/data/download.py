@@ -86,7 +86,7 @@ def _copy(response: Any, out: IO[bytes], have: int, total: int | None, progress:
 def _state(mark: Path) -> dict[str, str]:
     try:
         return dict(json.loads(mark.read_text()))
-    except (OSError, ValueError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return {}
 
 

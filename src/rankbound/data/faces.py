@@ -19,9 +19,10 @@ from rankbound.errors import ArgumentError, DataError, FileFormatError
 
 __all__ = ["Faces", "read_faces"]
 
-_AAF = re.compile(r"(?P<id>\d{5,})A(?P<age>\d{2,3})$")  # 00010A02: person, age
+_AAF = re.compile(r"(?P<id>\d{5,18})A(?P<age>\d{2,3})$")  # 00010A02: person, age
 _UTK = re.compile(r"(?P<age>\d{1,3})_\d_.*$")  # 26_1_0_20170116...: age, gender, race, date
 _IMAGES = (".jpg", ".jpeg", ".png")
+_LARGEST = 64 << 20  # bytes of a file and pixels of an image
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +70,9 @@ def read_faces(path: StrPath, size: int = 48, train_list: StrPath | None = None)
     ids = np.array([person for person, _ in parsed], dtype=np.int64 if whole else np.str_)
     train = None
     if train_list is not None:
-        chosen = {line.split()[0].decode() for line in read_bytes(train_list).splitlines() if line.strip()}
+        chosen = {
+            line.split()[0].decode("utf-8", "replace") for line in read_bytes(train_list).splitlines() if line.strip()
+        }
         train = np.array([name in chosen for name, _ in named])
     return Faces(pixels, np.array([age for _, age in parsed], np.int16), ids, train)
 
@@ -80,33 +83,41 @@ def _read_npz(path: StrPath) -> Faces:
             missing = [name for name in ("images", "age") if name not in arrays]
             if missing:
                 raise DataError(f"{path}: expected the arrays images and age, got {', '.join(arrays.files)}")
-            images, ages = arrays["images"], arrays["age"].astype(np.int16)
+            images, ages = arrays["images"], arrays["age"]
             ids = arrays["person_id"] if "person_id" in arrays else np.arange(len(images))
             train = arrays["train_split"].astype(bool) if "train_split" in arrays else None
     except DataError:
         raise
-    except (OSError, ValueError, EOFError) as error:  # zipfile's errors are among these or say BadZipFile
-        raise DataError(f"{path}: cannot be read: {error}") from error
+    except Exception as error:  # NumPy and zipfile raise errors of a dozen types over damaged files
+        raise DataError(f"{path}: cannot be read: {error or type(error).__name__}") from error
     if images.ndim != 3 or images.dtype != np.uint8:
         raise DataError(f"{path}: images must be uint8 of three dimensions, got {images.dtype} {images.shape}")
-    return Faces(images, ages, ids, train)
+    if ages.ndim != 1 or ages.dtype.kind not in "iuf" or not ((ages >= 0) & (ages < 1000)).all():
+        raise DataError(f"{path}: age must be numbers from 0 to 999 in one dimension, got {ages.dtype} {ages.shape}")
+    if ids.ndim != 1 or (train is not None and train.ndim != 1):
+        raise DataError(f"{path}: person_id and train_split must have one dimension")
+    return Faces(images, ages.astype(np.int16), ids, train)
 
 
 def _images(path: StrPath) -> Iterator[tuple[str, bytes]]:
     folder = Path(path)
     if folder.is_dir():
         for file in sorted(folder.rglob("*")):
-            if file.suffix.lower() in _IMAGES:
-                yield file.name, file.read_bytes()
+            if file.suffix.lower() in _IMAGES and file.is_file():
+                yield file.name, read_bytes(file)
         return
     try:
         with tarfile.open(path) as archive:
             for member in archive:
                 content = archive.extractfile(member) if member.name.lower().endswith(_IMAGES) else None
                 if content is not None:
+                    if member.size > _LARGEST:
+                        raise DataError(f"{path}: an image has at most {_LARGEST >> 20} MiB, got {member.name!r}")
                     yield Path(member.name).name, content.read()
-    except (OSError, tarfile.TarError, EOFError) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from error
+    except DataError:
+        raise
+    except Exception as error:  # tarfile raises errors of a dozen types over damaged files
+        raise DataError(f"{path}: cannot be read: {error or type(error).__name__}") from error
 
 
 def _parsed(path: StrPath, name: str) -> tuple[int | str, int]:
@@ -121,14 +132,16 @@ def _parsed(path: StrPath, name: str) -> tuple[int | str, int]:
 
 def _grey(path: StrPath, name: str, content: bytes, size: int) -> NDArray[np.uint8]:
     try:
-        from PIL import Image, UnidentifiedImageError
+        from PIL import Image
     except ImportError as error:
         raise DataError("reading JPEGs needs the package pillow, which is not installed") from error
     try:
-        with Image.open(io.BytesIO(content)) as image:
+        with Image.open(io.BytesIO(content), formats=("JPEG", "PNG")) as image:
+            if image.width * image.height > _LARGEST:
+                raise ValueError(f"{image.width} x {image.height} pixels are too many")
             side = min(image.size)
             left, top = (image.width - side) // 2, (image.height - side) // 2
             square = image.convert("L").crop((left, top, left + side, top + side))
             return np.asarray(square.resize((size, size), Image.Resampling.LANCZOS))
-    except (OSError, UnidentifiedImageError) as error:
+    except Exception as error:  # pillow raises errors of a dozen types over damaged files
         raise DataError(f"{path}: {name} is not an image that can be read: {error}") from error

@@ -9,13 +9,13 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from rankbound.errors import DataError
 
-__all__ = ["atomic_write", "open_bytes", "read_bytes"]
+__all__ = ["atomic_write", "locked_folder", "open_bytes", "read_bytes"]
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
@@ -26,6 +26,8 @@ def open_bytes(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
     Whatever goes wrong while reading (missing file, damaged archive) comes out as a DataError that names the file.
     """
+    if "\0" in str(path):
+        raise DataError(f"{str(path)!r}: cannot be read: a file name has no NUL character")
     try:
         raw: BinaryIO = sys.stdin.buffer if str(path) == "-" else Path(path).open("rb")  # noqa: SIM115 - closed below
         with io.BufferedReader(raw, 1 << 20) as stream:  # type: ignore[type-var]
@@ -53,7 +55,7 @@ class _Zstandard(io.RawIOBase):
         import zstandard
 
         self._new = zstandard.ZstdDecompressor().decompressobj
-        self._source, self._frame, self._inside, self._ready = source, self._new(), False, b""
+        self._source, self._frame, self._inside, self._ready = source, self._new(), False, memoryview(b"")
 
     def readable(self) -> bool:
         return True
@@ -63,12 +65,12 @@ class _Zstandard(io.RawIOBase):
             chunk = self._frame.unused_data if self._frame.eof else b""
             if self._frame.eof:
                 self._frame, self._inside = self._new(), False
-            chunk = chunk or self._source.read(1 << 17)
+            chunk = chunk or self._source.read(1 << 14)  # little: it may unpack to thirty thousand times its size
             if not chunk:
                 if self._inside:
                     raise EOFError("the file ends before its last frame does")
                 return 0
-            self._ready, self._inside = self._frame.decompress(chunk), True
+            self._ready, self._inside = memoryview(self._frame.decompress(chunk)), True
         size = min(len(buffer), len(self._ready))
         buffer[:size], self._ready = self._ready[:size], self._ready[size:]
         return size
@@ -96,8 +98,32 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.umask(umask)
         temporary.chmod(0o666 & ~umask)  # mkstemp is private; a result is an ordinary file
         yield temporary
+        with temporary.open("r+b") as written:
+            os.fsync(written.fileno())  # before the rename: a power cut must not leave an empty file of that name
         temporary.replace(target)
     except OSError as error:
         raise DataError(f"{path}: cannot be written: {error.strerror or error}") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked_folder(folder: str | os.PathLike[str], *, shared: bool = False) -> Iterator[None]:
+    """Hold a folder for the block: other processes that ask for it wait, with ``shared`` only those that write.
+
+    The lock is the operating system's and goes with the process, however that ends; it leaves no file behind. Where
+    there are no such locks (Windows, some network disks, a folder that cannot be made) the block runs without.
+    """
+    handle = None
+    with suppress(OSError, ImportError):
+        import fcntl
+
+        if not shared:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+        fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)

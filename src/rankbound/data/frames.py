@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +14,16 @@ from rankbound.lists import Lists
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["COLUMN_NAMES", "as_polars", "find_columns", "lists_from_frame", "read_frame", "rename_columns"]
+__all__ = [
+    "COLUMN_NAMES",
+    "as_polars",
+    "find_columns",
+    "lists_from_frame",
+    "plain_type",
+    "polars_explained",
+    "read_frame",
+    "rename_columns",
+]
 
 # what a column may be called: ours, ir_measures', ranx', LETOR habit
 COLUMN_NAMES = {
@@ -21,6 +32,18 @@ COLUMN_NAMES = {
     "label": ("label", "relevance", "rel", "score_label", "rating"),
     "score": ("score", "prediction", "sim"),
 }
+
+
+@contextmanager
+def polars_explained(path: str | PathLike[str]) -> Iterator[None]:
+    """Errors of polars over a damaged file as ours, with the file's name; some come as panics of its native code."""
+    import polars as pl
+
+    try:
+        yield
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise DataError(f"{path}: cannot be read: {reason}") from error
 
 
 def as_polars(frame: Any) -> pl.DataFrame:
@@ -45,20 +68,33 @@ def read_frame(path: str | PathLike[str]) -> pl.DataFrame:
     suffixes = Path(path).suffixes
     if not Path(path).is_file():
         raise DataError(f"{path}: no such file")
-    try:
+    with polars_explained(path):
         if ".parquet" in suffixes:
             return pl.read_parquet(Path(path))
         if ".csv" in suffixes or ".tsv" in suffixes:
             return pl.read_csv(Path(path), separator="\t" if ".tsv" in suffixes else ",")
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise DataError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from error
     raise DataError(f"{path}: expected a .parquet, .csv or .tsv file")
 
 
 def rename_columns(frame: pl.DataFrame, names: dict[str, str | None], required: tuple[str, ...]) -> pl.DataFrame:
     """The frame's columns under our names; ``names`` says which is which where the usual names do not fit."""
     found = find_columns(frame.columns, names, required)
-    return frame.select([frame[theirs].alias(ours) for ours, theirs in found.items()])
+    return frame.select(
+        [frame[theirs].cast(plain_type(ours, frame.schema[theirs])).alias(ours) for ours, theirs in found.items()]
+    )
+
+
+def plain_type(name: str, kind: pl.DataType) -> pl.DataType | type[pl.DataType]:
+    """What one of our columns is read as: what NumPy knows or text, and numbers where labels and scores have others."""
+    import polars as pl
+
+    if kind.is_nested() or kind in (pl.Binary, pl.Object):
+        raise DataError(f"column {name!r} must hold numbers or text, got {kind}")
+    if kind.is_float() or kind in (pl.String, pl.Null) or (kind.is_integer() and kind not in (pl.Int128, pl.UInt128)):
+        return kind
+    if name in ("label", "score"):
+        return pl.Float64 if kind.is_numeric() or kind == pl.Boolean else kind
+    return pl.String
 
 
 def find_columns(given: list[str], names: dict[str, str | None], required: tuple[str, ...]) -> dict[str, str]:
@@ -95,7 +131,7 @@ def lists_from_frame(
     for name in ("label", "score"):
         if name in columns.columns:
             column = columns[name]
-            if not column.dtype.is_numeric() and not column.dtype == bool:
+            if not column.dtype.is_numeric():
                 raise DataError(f"column {name!r} must hold numbers, got {column.dtype}")
     for column in columns:
         if column.null_count():

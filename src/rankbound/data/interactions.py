@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from rankbound.data.growing import GrowingTable
 from rankbound.errors import DataError
 
-__all__ = ["Interactions", "NameCoder"]
+__all__ = ["LONGEST_NAME", "Interactions", "NameCoder"]
 
+LONGEST_NAME = 255  # bytes: arrays of text are as wide as their longest entry
 _STEP = 1 << 20
 
 
@@ -48,10 +49,13 @@ class Interactions:
         >>> table.user_names[table.users].tolist(), table.item_names[table.items].tolist()
         (['al', 'bo', 'bo'], [3, 5, 7])
         """
-        user_names, users = _coded("user", user)
-        item_names, items = _coded("item", item)
-        ratings = None if rating is None else pl.Series(rating).cast(pl.Float32).to_numpy()
-        timestamps = None if timestamp is None else pl.Series(timestamp).cast(pl.Int64).to_numpy()
+        try:
+            user_names, users = _coded("user", user)
+            item_names, items = _coded("item", item)
+            ratings = None if rating is None else _filled("rating", pl.Series(rating).cast(pl.Float32))
+            timestamps = None if timestamp is None else _filled("timestamp", pl.Series(timestamp).cast(pl.Int64))
+        except (pl.exceptions.PolarsError, TypeError) as error:
+            raise DataError(f"interactions are made of names and numbers: {error}") from error
         for name, column in (("item", items), ("rating", ratings), ("timestamp", timestamps)):
             if column is not None and len(column) != len(users):
                 raise DataError(f"{name} must have one entry per user, {len(users)}, got {len(column)}")
@@ -118,6 +122,13 @@ class Interactions:
         )
 
 
+def _filled(role: str, column: pl.Series) -> NDArray[Any]:
+    """Numbers, none of them missing."""
+    if column.null_count() or not column.is_finite().all():
+        raise DataError(f"every {role} must be a finite number, got others")
+    return column.to_numpy()
+
+
 class NameCoder:
     """Gives names codes, chunk by chunk; the final codes are places among all names, sorted.
 
@@ -136,6 +147,9 @@ class NameCoder:
 
     def add(self, names: pl.Series) -> None:
         """Code some more names."""
+        if (names.str.len_bytes() > LONGEST_NAME).any():
+            long = names.filter(names.str.len_bytes() > LONGEST_NAME)[0]
+            raise DataError(f"a name must have at most {LONGEST_NAME} bytes, got {long[:40]!r}...")
         chunk = names.cast(pl.Categorical)
         self._known = pl.concat([self._known, chunk.unique()]).unique()
         self._codes.append(chunk.to_physical().to_numpy())

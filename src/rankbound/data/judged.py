@@ -184,6 +184,8 @@ def _codes(left: pl.Series, right: pl.Series) -> tuple[NDArray[Any], NDArray[Any
     """Integer codes for the values of two columns, alike in both, and what the codes stand for."""
     import polars as pl
 
+    if left.null_count() or right.null_count():
+        raise DataError(f"column {left.name!r} must have no empty entries")
     if left.dtype.is_integer() and right.dtype.is_integer():
         a, b = left.to_numpy(), right.to_numpy()
         parts = [part for part in (a, b) if len(part)]
@@ -196,8 +198,6 @@ def _codes(left: pl.Series, right: pl.Series) -> tuple[NDArray[Any], NDArray[Any
     if left.dtype != right.dtype:
         left, right = left.cast(pl.String), right.cast(pl.String)
     both = pl.concat([left, right])
-    if both.null_count():
-        raise DataError(f"column {left.name!r} must have no empty entries")
     run = both.rle_id()  # neighbours that agree; for query ids that leaves little to look up
     if len(both) and run[-1] + 1 < len(both) // 2:
         first = np.flatnonzero(np.diff(run.to_numpy(), prepend=np.uint32(2**32 - 1)))

@@ -119,7 +119,7 @@ def read_groups(path: StrPath) -> NDArray[np.int64]:
         field = line.strip().decode("utf-8", "replace")
         if not field:
             continue
-        if not field.isdecimal() or int(field) == 0:
+        if not field.isdecimal() or len(field) > 18 or int(field) == 0:
             raise FileFormatError(path, number, "a group size must be a positive whole number", f"got {field!r}")
         sizes.append(int(field))
     return np.array(sizes, dtype=np.int64)

@@ -24,6 +24,7 @@ WIDEST = 65_536  # features are dense: one stray index of 10^9 must not ask for 
 _NEWLINE, _SPACE, _COLON = 10, 32, 58
 _QID = np.frombuffer(b"qid:", np.uint8)
 _DOCUMENT = re.compile(r"docid\s*=\s*(\S+)")
+_LONGEST_ID = 255  # characters: an array of text is as wide as its longest entry
 _LARGEST = float(np.finfo(np.float32).max)
 _EXACT = 2.0**53  # whole numbers up to here survive a float64
 
@@ -55,7 +56,10 @@ class BlockParser:
             parts = [line.partition(b"#") for line in text.split(b"\n")]
             parts = [part for part in parts if part[0].strip()]
             body = b"\n".join(part[0].rstrip() for part in parts)
-            ids = np.array([_document(part[2]) for part in parts], dtype=np.str_)
+            documents = [_document(part[2]) for part in parts]
+            if max(map(len, documents), default=0) > _LONGEST_ID:
+                raise self._long_id(text, first_line)
+            ids = np.array(documents, dtype=np.str_)
         body = _tidy_ends(body)
         if body.isspace():
             return None
@@ -153,7 +157,7 @@ class BlockParser:
         name, _, value = field.partition(":")
         if name != "qid":
             raise self._error(line, "qid is missing: the second field must be qid:number", f"got {_short(field)}")
-        if not re.fullmatch(r"[+-]?\d+", value) or abs(int(value)) >= 2**63:
+        if not re.fullmatch(r"[+-]?\d{1,19}", value) or abs(int(value)) >= 2**63:
             raise self._error(line, "qid must be a whole number below 2^63", f"got {_short(field)}")
         return int(value)
 
@@ -164,7 +168,7 @@ class BlockParser:
             index, colon, value = field.partition(":")
             if not colon or not index or not value:
                 raise self._error(line, "a feature is written index:value", f"got {_short(field)} (line cut short?)")
-            if not index.isdecimal() or not 1 <= int(index) <= WIDEST:
+            if not index.isdecimal() or len(index) > 9 or not 1 <= int(index) <= WIDEST:
                 rule = f"a feature index must be a whole number from 1 to {WIDEST}"
                 raise self._error(line, rule, f"got {_short(field)}")
             if indices and int(index) <= indices[-1]:
@@ -175,6 +179,11 @@ class BlockParser:
             indices.append(int(index))
             values.append(number)
         return indices, values
+
+    def _long_id(self, text: bytes, first_line: int) -> FileFormatError:
+        comments = ((number, line.partition(b"#")[2]) for number, line in enumerate(text.split(b"\n"), first_line))
+        number, name = next((at, name) for at, line in comments if len(name := _document(line)) > _LONGEST_ID)
+        return self._error(number, f"a document's id must have at most {_LONGEST_ID} characters", f"got {_short(name)}")
 
     def _error(self, line: int, rule: str, came: str) -> FileFormatError:
         return FileFormatError(self.path, line, rule, came)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -12,7 +13,7 @@ from urllib.parse import urlsplit
 from rankbound.data.archives import is_archive, unpack
 from rankbound.data.catalogue import Entry
 from rankbound.data.download import Progress, fetch
-from rankbound.data.files import atomic_write, open_bytes
+from rankbound.data.files import atomic_write, locked_folder, open_bytes
 from rankbound.data.places import cache_folder, locate, set_folders
 from rankbound.errors import DataError
 
@@ -49,6 +50,17 @@ def obtain(entry: Entry, progress: Callable[[str], Progress] | None = None) -> l
     if not entry.download:
         raise DataError(f"{entry.name} is not here and cannot be fetched by a program.\n{_what_to_do(entry)}")
     folder = cache_folder() / "data" / entry.folder
+    with locked_folder(folder):
+        if present_files(entry) is None:  # nobody fetched it while we waited
+            for leftover in folder.glob(".unpack.*"):  # of a process that was killed: we are alone here
+                shutil.rmtree(leftover, ignore_errors=True)
+            _download(entry, folder, progress)
+    if (here := present_files(entry)) is None:
+        raise DataError(f"{entry.name}: what was downloaded lacks some of its files.\n{_what_to_do(entry)}")
+    return here
+
+
+def _download(entry: Entry, folder: Path, progress: Callable[[str], Progress] | None) -> None:
     for url in entry.download:
         name = PurePosixPath(urlsplit(url).path).name
         target = folder / name
@@ -62,9 +74,6 @@ def obtain(entry: Entry, progress: Callable[[str], Progress] | None = None) -> l
             finally:
                 target.unlink(missing_ok=True)
     _check_downloaded(entry, folder)
-    if (here := present_files(entry)) is None:
-        raise DataError(f"{entry.name}: what was downloaded lacks some of its files.\n{_what_to_do(entry)}")
-    return here
 
 
 def check(entry: Entry) -> list[FileState]:
@@ -96,7 +105,7 @@ def content_sha256(path: Path) -> str:
 
 def _check_downloaded(entry: Entry, folder: Path) -> None:
     """Remove and refuse what has not the published checksum; note the checksums of what has none published."""
-    noted = _noted()
+    digests = {}
     for file in (*entry.files, *entry.otherwise):
         path = folder / file.path
         if not path.is_file():
@@ -105,9 +114,9 @@ def _check_downloaded(entry: Entry, folder: Path) -> None:
         if file.sha256 not in (None, digest):
             path.unlink()
             raise DataError(f"{path}: wrong checksum, expected sha256 {file.sha256}, got {digest}; it was removed")
-        noted.setdefault(f"{entry.name}/{file.path}", digest)
-    with atomic_write(_notes_file()) as temporary:
-        temporary.write_text(json.dumps(noted, indent=1, sort_keys=True))
+        digests[f"{entry.name}/{file.path}"] = digest
+    with locked_folder(cache_folder()), atomic_write(_notes_file()) as temporary:
+        temporary.write_text(json.dumps(digests | _noted(), indent=1, sort_keys=True))
 
 
 def _notes_file() -> Path:
@@ -117,7 +126,7 @@ def _notes_file() -> Path:
 def _noted() -> dict[str, str]:
     try:
         return dict(json.loads(_notes_file().read_text()))
-    except (OSError, ValueError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return {}
 
 

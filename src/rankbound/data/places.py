@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from rankbound.data.catalogue import DataFile, Entry
+from rankbound.errors import ArgumentError
 
 __all__ = ["cache_folder", "locate", "set_folders"]
 
@@ -17,11 +18,14 @@ def cache_folder() -> Path:
     """``RANKBOUND_CACHE``, or the place where this platform keeps caches."""
     if chosen := os.environ.get("RANKBOUND_CACHE"):
         return Path(chosen)
-    if sys.platform == "win32":  # pragma: no cover
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "rankbound" / "Cache"
-    if sys.platform == "darwin":  # pragma: no cover
-        return Path.home() / "Library" / "Caches" / "rankbound"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rankbound"
+    try:
+        if sys.platform == "win32":  # pragma: no cover
+            return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "rankbound" / "Cache"
+        if sys.platform == "darwin":  # pragma: no cover
+            return Path.home() / "Library" / "Caches" / "rankbound"
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rankbound"
+    except RuntimeError as error:  # this user has no home
+        raise ArgumentError("there is no home folder to keep a cache in; name a folder in RANKBOUND_CACHE") from error
 
 
 def set_folders(entry: Entry) -> list[Path]:

@@ -12,8 +12,9 @@ import numpy as np
 import polars as pl
 
 from rankbound.data.chunks import StrPath, line_chunks
+from rankbound.data.frames import polars_explained
 from rankbound.data.growing import GrowingTable
-from rankbound.data.interactions import Interactions, NameCoder
+from rankbound.data.interactions import LONGEST_NAME, Interactions, NameCoder
 from rankbound.errors import ArgumentError, DataError, FileFormatError
 
 __all__ = ["FORMATS", "read_ratings"]
@@ -38,6 +39,7 @@ _NAMES = {
 }
 _TYPES = {"user": pl.String, "item": pl.String, "rating": pl.Float64, "timestamp": pl.Float64}  # as they are parsed
 _NUMBERS = {"rating": np.float32, "timestamp": np.int64}  # as they are kept
+_TOO_LARGE = {"rating": float(np.finfo(np.float32).max), "timestamp": 2.0**63}
 _BLANK_LINE = re.compile(rb"(^|\n)[ \t\r]*\n")
 _ASIN = 10  # characters of an Amazon product id; ids of reviewers are longer
 
@@ -124,10 +126,10 @@ def _layout(path: StrPath, form: str, first: str, asked: Mapping[str, str | None
     if form == "trust":
         return _Layout(separator, {"user": 0, "item": 1}, 0, comment=True)
     fields = first.split("::" if form == "::" else separator)
-    order = ["item", "user"] if form == "amazon" and len(fields[0]) == _ASIN != len(fields[1]) else ["user", "item"]
-    columns = {name: at for at, name in enumerate([*order, "rating", "timestamp"][: len(fields)])}
     if len(fields) < 3:
         raise FileFormatError(path, 1, "expected user, item, rating and maybe a timestamp", f"got {first[:60]!r}")
+    order = ["item", "user"] if form == "amazon" and len(fields[0]) == _ASIN != len(fields[1]) else ["user", "item"]
+    columns = {name: at for at, name in enumerate([*order, "rating", "timestamp"][: len(fields)])}
     return _Layout(separator, columns, len(fields))
 
 
@@ -200,7 +202,9 @@ def _parse(path: StrPath, line: int, text: bytes, layout: _Layout) -> pl.DataFra
     except (pl.exceptions.PolarsError, OSError) as error:
         raise _explained(path, line, text, layout, str(error)) from error
     numbers = [name for name in _NUMBERS if name in layout.columns]
-    if any(frame.null_count().row(0)) or not all(frame[name].is_finite().all() for name in numbers):
+    if any((frame[name].str.len_bytes() > LONGEST_NAME).any() for name in ("user", "item")):
+        raise _explained(path, line, text, layout, "a name is too long")
+    if any(frame.null_count().row(0)) or not all((frame[name].abs() < _TOO_LARGE[name]).all() for name in numbers):
         raise _explained(path, line, text, layout, "a field is empty")
     return frame
 
@@ -221,14 +225,20 @@ def _explained(path: StrPath, first: int, text: bytes, layout: _Layout, error: s
         for name, at in layout.columns.items():
             if not fields[at].strip():
                 return FileFormatError(path, number, f"the {name} must not be empty", f"got {row[:60]!r}")
-            if name in ("rating", "timestamp") and not _is_number(fields[at]):
+            if name not in _NUMBERS and len(fields[at].encode()) > LONGEST_NAME:
+                rule = f"the {name} must have at most {LONGEST_NAME} bytes"
+                return FileFormatError(path, number, rule, f"got {fields[at][:40]!r}...")
+            if name in _NUMBERS and not _is_number(fields[at], np.inf):
                 return FileFormatError(path, number, f"the {name} must be a finite number", f"got {fields[at]!r}")
+            if name in _NUMBERS and not _is_number(fields[at], _TOO_LARGE[name]):
+                rule = f"the {name} must be below {_TOO_LARGE[name]:.3g}"
+                return FileFormatError(path, number, rule, f"got {fields[at]!r}")
     return FileFormatError(path, first, "the table cannot be read", error.splitlines()[0])
 
 
-def _is_number(field: str) -> bool:
+def _is_number(field: str, too_large: float) -> bool:
     try:
-        return bool(np.isfinite(float(field)))
+        return abs(float(field)) < too_large
     except ValueError:
         return False
 
@@ -267,12 +277,10 @@ def _read_sequences(path: StrPath, *, counted: bool) -> Interactions:
 
 
 def _read_parquet(path: StrPath, asked: Mapping[str, str | None]) -> Interactions:
-    try:
+    with polars_explained(path):
         header = list(pl.read_parquet_schema(Path(path)))
         columns = {role: header[at] for role, at in _named(path, header, asked).items()}
-        frame = pl.read_parquet(Path(path), columns=list(columns.values()))
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from error
+        frame = pl.read_parquet(Path(path), columns=list(dict.fromkeys(columns.values())))
     if frame.is_empty():
         raise DataError(f"{path}: holds no interaction")
     return Interactions.from_columns(*(frame[columns[role]] if role in columns else None for role in _NAMES))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rankbound.data.frames import find_columns, lists_from_frame
+from rankbound.data.frames import find_columns, lists_from_frame, plain_type, polars_explained
 from rankbound.data.judged import from_frames
 from rankbound.errors import DataError
 from rankbound.lists import Lists
@@ -58,7 +58,8 @@ def run_chunks(
 
 def queries_of(path: str | PathLike[str]) -> pl.Series:
     """The queries of a file."""
-    return _columns(path, ("qid",)).unique().collect()["qid"]
+    with polars_explained(path):
+        return _columns(path, ("qid",)).unique().collect()["qid"]
 
 
 def _whole_queries(
@@ -68,12 +69,16 @@ def _whole_queries(
     import polars as pl
 
     rows = rows or ROWS
-    try:
+    with polars_explained(path):
         table = _columns(path, columns)
         total = int(table.select(pl.len()).collect().item())
         left, before = None, np.zeros(0, np.uint64)
         for start in range(0, max(total, 1), rows):
             frame = table.slice(start, rows).collect()
+            if frame["qid"].null_count():
+                raise DataError(
+                    f"{path}: column 'qid' must be filled in every row, got {frame['qid'].null_count()} empty"
+                )
             frame = frame if left is None else pl.concat((left, frame))
             is_last = start + rows >= total
             cut = len(frame) if is_last else _last_start(frame["qid"])
@@ -81,8 +86,6 @@ def _whole_queries(
             if len(frame) or is_last:
                 before = _not_again(path, frame["qid"], before)
                 yield frame, is_last
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise DataError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from error
 
 
 def _columns(path: str | PathLike[str], columns: tuple[str, ...]) -> pl.LazyFrame:
@@ -92,8 +95,11 @@ def _columns(path: str | PathLike[str], columns: tuple[str, ...]) -> pl.LazyFram
     if not Path(path).is_file():
         raise DataError(f"{path}: no such file")
     table = pl.scan_parquet(Path(path))
-    theirs = find_columns(table.collect_schema().names(), {}, required=columns)
-    return table.select([pl.col(theirs[name]).alias(name) for name in columns])
+    schema = table.collect_schema()
+    theirs = find_columns(schema.names(), {}, required=columns)
+    return table.select(
+        [pl.col(theirs[name]).cast(plain_type(name, schema[theirs[name]])).alias(name) for name in columns]
+    )
 
 
 def _last_start(qid: pl.Series) -> int:

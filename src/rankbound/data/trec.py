@@ -104,8 +104,9 @@ class _File:
             except ValueError:
                 rule = f"{number} must be {'an integer' if convert is int else 'a number'}"
                 raise self._error(line_number, rule, f"got {value!r}") from None
-            if not abs(converted) < float("inf"):
-                raise self._error(line_number, f"{number} must be finite", f"got {value!r}")
+            if not abs(converted) < (2**63 if convert is int else float("inf")):
+                rule = f"{number} must be {'below 2^63' if convert is int else 'finite'}"
+                raise self._error(line_number, rule, f"got {value!r}")
             key = (parts[0], parts[2])
             if key in rows:
                 came = f"got {key[1]!r} again in query {key[0]!r}"

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from rankbound.arrays import floats
 from rankbound.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -108,8 +109,9 @@ class Bounding:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Bounded value and slope; ``smooth`` asks for the differentiable law (losses) in place of the exact one."""
         defined = self.defined(difficulty)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            value, slope = self._apply(np.asarray(x, dtype=np.float64), difficulty, smooth)
+        x = floats("x", x, length=len(defined), finite=False)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            value, slope = self._apply(x, difficulty, smooth)
         return np.where(defined, value, 0.0), np.where(defined, slope, 0.0)
 
     def weight(self, difficulty: Difficulty) -> NDArray[np.float64]:
@@ -131,7 +133,7 @@ def get_bounding(name: str | Bounding) -> Bounding:
     """
     if isinstance(name, Bounding):
         return name
-    if name not in _BOUNDINGS:
+    if not isinstance(name, str) or name not in _BOUNDINGS:
         raise ArgumentError(f"bounding must be one of {', '.join(_BOUNDINGS)}, got {name!r}")
     return _BOUNDINGS[name]
 

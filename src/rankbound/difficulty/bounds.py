@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rankbound.arrays import labels_of, numbers
 from rankbound.difficulty.bounding import Bounds
-from rankbound.errors import ArgumentError, MeasureError
+from rankbound.errors import ArgumentError, DataError, MeasureError
 from rankbound.measures import LabelCounts, Measure, gains, pairs, parse_measure, precision
 from rankbound.measures.precision import ratio
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["bounds", "bounds_of"]
 
 Three = tuple[Any, Any, Any]  # worst, expected, best
+MOST_ITEMS = 100_000_000  # of one query: sums over ranks take memory for each
 
 
 def bounds(
@@ -54,9 +56,12 @@ def bounds(
         shape: tuple[int, ...] = ()
     else:
         sizes, hits = counts_of("n", n), counts_of("relevant", relevant)
+        try:
+            shape = np.broadcast_shapes(sizes.shape, hits.shape)
+        except ValueError:
+            raise ArgumentError(f"n and relevant must be of one shape, got {sizes.shape} and {hits.shape}") from None
         if (hits > sizes).any():
-            raise ArgumentError("relevant must not exceed n")
-        shape = np.broadcast_shapes(sizes.shape, hits.shape)
+            raise ArgumentError(f"relevant must not exceed n, got {hits.max()} at most, of {sizes.max()}")
         counts = LabelCounts.binary(sizes, hits, label=max(1, int(np.ceil(measure.rel))))
     three = bounds_of(measure, counts)
     parts = [np.reshape(part, shape) for part in (three.worst, three.expected, three.best)]
@@ -73,17 +78,22 @@ def plain_measure(measure: str | Measure) -> Measure:
 
 def one_query(labels: ArrayLike) -> tuple[NDArray[Any], list[int]]:
     """Labels of one query, checked, with their offsets."""
-    array = np.asarray(labels)
-    if array.ndim != 1 or len(array) == 0 or array.dtype.kind not in "iufb" or not np.isfinite(array).all():
+    try:
+        array = labels_of(labels)
+    except DataError as error:
+        raise ArgumentError(f"labels must be the finite numbers of one query: {error}") from error
+    if len(array) == 0:
         raise ArgumentError(f"labels must be the finite numbers of one query, got {labels!r}")
-    return (array.astype(np.int64) if array.dtype.kind == "b" else array), [0, len(array)]
+    return array, [0, len(array)]
 
 
 def counts_of(name: str, value: ArrayLike | None) -> NDArray[np.int64]:
-    """Non-negative integers, checked."""
-    array = np.asarray(value)
-    if value is None or array.dtype.kind not in "iu" or (array < 0).any():
+    """Non-negative integers of any shape, checked."""
+    array = np.zeros(1) if value is None else numbers(name, value, ndim=None)
+    if array.dtype.kind not in "iu" or (array < 0).any():
         raise ArgumentError(f"{name} must be non-negative integers, got {value!r}")
+    if (array > MOST_ITEMS).any():
+        raise ArgumentError(f"{name} must be at most {MOST_ITEMS:,}, got {array.max()}")
     return array.astype(np.int64)
 
 

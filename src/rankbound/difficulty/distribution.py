@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rankbound.difficulty.bounds import one_query, plain_measure
+from rankbound.arrays import floats
+from rankbound.difficulty.bounds import MOST_ITEMS, one_query, plain_measure
 from rankbound.difficulty.law_arrangements import tolerance
 from rankbound.difficulty.law_case import case_of, labels_that_matter
 from rankbound.difficulty.law_smooth import SmoothTable, look_up, smooth_table
@@ -61,20 +62,20 @@ class Distribution:
         return math.sqrt(math.fsum((self.scores - self.mean) ** 2 * self.probabilities))
 
     def cdf(self, x: ArrayLike) -> Any:
-        """F(x) = P(score <= x). Thesis algorithm 1."""
-        x = np.asarray(x, dtype=np.float64)
+        """F(x) = P(score <= x), NaN of NaN. Thesis algorithm 1."""
+        x = _points(x)
         at = np.searchsorted(self.scores, x + tolerance(self.scores), side="right")
         return _plain(np.where(np.isnan(x), np.nan, self._below[at]))
 
     def survival(self, x: ArrayLike) -> Any:
         """P(score >= x): the p-value of "no better than a random order". For an x that is a score, 1 - F(x) + P(x)."""
-        x = np.asarray(x, dtype=np.float64)
+        x = _points(x)
         at = np.searchsorted(self.scores, x - tolerance(self.scores), side="left")
         return _plain(np.where(np.isnan(x), np.nan, self._above[at]))
 
     def quantile(self, q: ArrayLike) -> Any:
         """The least score x with F(x) >= q."""
-        q = np.asarray(q, dtype=np.float64)
+        q = floats("q", q, ndim=None)
         if not ((q >= 0) & (q <= 1)).all():
             raise ArgumentError(f"q must lie between 0 and 1, got {q}")
         at = np.searchsorted(self._below[1:], q - 1e-12, side="left")
@@ -86,8 +87,7 @@ class Distribution:
 
     def _smooth(self, x: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         t = self._table
-        x = np.asarray(x, dtype=np.float64)
-        return look_up(x, t.start, t.spacing, t.gain, 0, len(t.values), t.values, t.slopes)
+        return look_up(_points(x), t.start, t.spacing, t.gain, 0, len(t.values), t.values, t.slopes)
 
     def smooth_cdf(self, x: ArrayLike) -> Any:
         """F~(x) = sum_k p_k sigma(a (x - x_k)), a = number of scores / (greatest - least).
@@ -100,6 +100,10 @@ class Distribution:
     def smooth_slope(self, x: ArrayLike) -> Any:
         """The derivative of `smooth_cdf`."""
         return _plain(self._smooth(x)[1])
+
+
+def _points(x: ArrayLike) -> NDArray[np.float64]:
+    return floats("x", x, ndim=None, finite=False)
 
 
 def _plain(array: NDArray[np.float64]) -> Any:
@@ -174,6 +178,8 @@ def distribution(
         _whole("relevant", relevant, 0)
         assert n is not None
         assert relevant is not None
+        if n > MOST_ITEMS:
+            raise ArgumentError(f"n must be at most {MOST_ITEMS:,}, got {n}")
         if relevant > n:
             raise ArgumentError(f"relevant must not exceed n, {n}, got {relevant}")
         values, counts = np.array([max(1, math.ceil(measure.rel)), 0]), np.array([relevant, n - relevant])

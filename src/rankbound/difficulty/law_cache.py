@@ -11,8 +11,6 @@ import hashlib
 import os
 import sys
 import tempfile
-import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +53,7 @@ def load(key: object) -> StoredLaw | None:
     try:
         with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
             scores, probabilities, method = file["scores"], file["probabilities"], str(file["method"])
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError):
+    except Exception:  # absent or damaged, and a file can be damaged in many ways
         return None
     return (scores, probabilities, method) if _is_law(scores, probabilities) else None
 
@@ -88,7 +86,7 @@ def store(key: object, law: StoredLaw) -> None:
 
 def _prune(folder: Path) -> None:
     """Drop the oldest quarter when there are too many."""
-    files = list(folder.glob("*.npz"))
+    files = list(folder.iterdir())  # also what killed processes left half-written
     if len(files) > _MOST_FILES:
         for old in sorted(files, key=lambda file: file.stat().st_mtime)[: len(files) // 4]:
             old.unlink(missing_ok=True)

@@ -119,8 +119,8 @@ def look_up(
     Between nodes the cubic through both values and slopes; beyond the ends the exponential tails of the logistic.
     """
     last = size - 1
-    t = (x - start) / spacing
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
+        t = (x - start) / spacing
         node = np.clip(np.nan_to_num(t), 0, last - 1).astype(np.int64)
     s = np.clip(t - node, 0.0, 1.0)
     at = first + node

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rankbound.arrays import floats, is_between, names_of
 from rankbound.difficulty.bounding import Difficulty, LawsOfQueries, get_bounding
 from rankbound.difficulty.bounds import bounds_of, plain_measure
 from rankbound.errors import ArgumentError
@@ -59,7 +60,7 @@ def difficulty_weights(
     """
     if per not in ("query", "row"):
         raise ArgumentError(f"per must be 'query' or 'row', got {per!r}")
-    qid = np.asarray(qid)
+    qid = names_of("qid", qid)
     lists = Lists.from_qid(labels, qid)
     difficulty = difficulty_of(plain_measure(measure), LabelCounts.from_lists(lists))
     weights = get_bounding(bounding).weight(difficulty)
@@ -94,13 +95,17 @@ def query_types(
     >>> query_types([0.9, 0.5, 0.1, 0.95], [0.2, 0.3, 0.1, 0.9], share=0.25).tolist()
     ['ideal', 'informative', 'hard', 'informative']
     """
-    if not 0 < share <= 0.5:
+    if not is_between(share, 0, 1) or share > 0.5:
         raise ArgumentError(f"share must lie above 0 and at most at 0.5, got {share}")
-    value, expected, best = np.broadcast_arrays(
-        *(np.asarray(part, dtype=np.float64) for part in (value, expected, best))
-    )
+    given = {"value": value, "expected": expected, "best": best}
+    arrays = [floats(name, part, ndim=None) for name, part in given.items()]
+    try:
+        value, expected, best = np.broadcast_arrays(*arrays)
+    except ValueError:
+        shapes = [part.shape for part in arrays]
+        raise ArgumentError(f"value, expected and best must have one entry per query, got shapes {shapes}") from None
     if value.ndim != 1:
-        raise ArgumentError(f"value must hold one number per query, got shape {value.shape}")
+        raise ArgumentError(f"value, expected and best must have one number per query, got shape {value.shape}")
     gap = value - expected
     order = np.argsort(gap, kind="stable")
     few = round(share * len(gap))

@@ -302,7 +302,10 @@ def read_published(path: Path, settings: Iterable[str]) -> pl.DataFrame | None:
             f"got {', '.join(table.columns)}"
         )
     with polars_explained(path):
-        return table.with_columns(pl.col("published").cast(pl.Float64))
+        table = table.with_columns(pl.col("published").cast(pl.Float64))
+    if not table["published"].is_finite().all():
+        raise DataError(f"{path}: published must be finite numbers, got {table['published'].to_list()[:5]}")
+    return table
 
 
 def published_number(table: pl.DataFrame, setting: Mapping[str, str], measure: str, folds: set[int]) -> float | None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankbound.data.files import atomic_write
-from rankbound.errors import ArgumentError, DataError
+from rankbound.errors import ArgumentError, DataError, RankboundError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -144,7 +144,7 @@ def _explained(file: Path) -> Iterator[None]:
     """Errors of the database and the disk as ours, with the file's name."""
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         if "full" in str(error):
             raise _no_space(file) from error
         if "readonly" in str(error):
@@ -302,10 +302,13 @@ class Store:
         """The trials of a study in its order, done or not; of all studies if none is named."""
         columns = "trial, fold, seed, setting, system, variant, rule, point"
         query = f"SELECT {columns} FROM plans WHERE study = ? OR ? IS NULL ORDER BY study, place"  # noqa: S608 - ours
-        found = [
-            Placed(trial, fold, seed, json.loads(setting), system, variant, _rule(json.loads(rule)), json.loads(point))
-            for trial, fold, seed, setting, system, variant, rule, point in self._rows(query, (study, study))
-        ]
+        with self._sound():
+            found = [
+                Placed(
+                    trial, fold, seed, json.loads(setting), system, variant, _rule(json.loads(rule)), json.loads(point)
+                )
+                for trial, fold, seed, setting, system, variant, rule, point in self._rows(query, (study, study))
+            ]
         if not found and study is not None:
             raise ArgumentError(
                 f"{self.folder}: holds no study {study!r}; it has {', '.join(self.studies()) or 'none'}"
@@ -314,9 +317,9 @@ class Store:
 
     def facts(self) -> dict[str, dict[str, Any]]:
         """Facts of every trial that is done: eval_score, mean of each measure, kept_epoch, ..."""
-        return {
-            name: json.loads(facts) for name, facts in self._rows("SELECT id, facts FROM trials WHERE status='done'")
-        }
+        rows = self._rows("SELECT id, facts FROM trials WHERE status='done'")
+        with self._sound():
+            return {name: json.loads(facts) for name, facts in rows}
 
     def failures(self) -> dict[str, str]:
         """Id -> error of every trial that failed."""
@@ -353,31 +356,48 @@ class Store:
         names = ("id", "status", "family", "model", "data", "digest", "seconds", "error", "finished", "version")
         rows = self._rows(f"SELECT {', '.join(names)} FROM trials ORDER BY finished, id")  # noqa: S608 - our own names
         types = {name: pl.Float64 if name == "seconds" else pl.String for name in names}
-        return pl.DataFrame(rows, schema=types, orient="row")
+        with self._sound():
+            return pl.DataFrame(rows, schema=types, orient="row")
 
     def score_table(self, study: str | None = None) -> pl.DataFrame:
         """The score table of a study: a row per chosen trial x query, see `rankbound.experiments.results`."""
         from rankbound.experiments.results import score_table
 
-        return score_table(self, self.placed(study))
+        with self._sound():
+            return score_table(self, self.placed(study))
 
     def history_table(self, study: str | None = None) -> pl.DataFrame:
         """The history table of a study's chosen trials."""
         from rankbound.experiments.results import history_table
 
-        return history_table(self, self.placed(study))
+        with self._sound():
+            return history_table(self, self.placed(study))
 
     def examples_table(self, study: str | None = None) -> pl.DataFrame:
         """Pairs of images that trials of a study kept; no rows if none did."""
         from rankbound.experiments.results import examples_table
 
-        return examples_table(self, self.placed(study))
+        with self._sound():
+            return examples_table(self, self.placed(study))
 
     def results(self, study: str, published: pl.DataFrame | None = None) -> pl.DataFrame:
         """The results table of a study, beside published numbers if they are given."""
         from rankbound.experiments.results import results_table
 
-        return results_table(self, self.placed(study), published)
+        with self._sound():
+            return results_table(self, self.placed(study), published)
+
+    @contextlib.contextmanager
+    def _sound(self) -> Iterator[None]:
+        """Refuse rows and files that are not as we wrote them, whatever goes wrong when they are brought together."""
+        import polars as pl
+
+        try:
+            yield
+        except RankboundError:
+            raise
+        except (Exception, pl.exceptions.PanicException) as error:
+            raise DataError(f"{self.folder}: is damaged: {type(error).__name__}: {error} {_SAFE}") from error
 
     def _rows(self, query: str, values: tuple[Any, ...] = ()) -> list[Any]:
         with _explained(self.folder / "trials.sqlite"):
@@ -393,7 +413,7 @@ class Store:
             raise DataError(
                 f"{path}: is missing, yet its trial is noted as done; the store is damaged {_SAFE}"
             ) from None
-        except (OSError, pl.exceptions.PolarsError) as error:
+        except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             raise DataError(f"{path}: is damaged: {error} {_SAFE}") from error
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from rankbound.arrays import array_of, for_kernel, integers, labels_of, mask_of, numbers, weights_of
 from rankbound.difficulty.bounding import get_bounding
 from rankbound.difficulty.queries import difficulty_of
 from rankbound.errors import ArgumentError, DataError
@@ -20,10 +21,11 @@ if TYPE_CHECKING:
     from rankbound.losses.plans import Plan
     from rankbound.measures.names import Measure
 
-__all__ = ["LOSS_BOUNDINGS", "MeasureLoss", "Pass", "RankingLoss", "checked_labels", "checked_offsets", "positive"]
+__all__ = ["LOSS_BOUNDINGS", "MeasureLoss", "Pass", "RankingLoss", "positive"]
 
 LOSS_BOUNDINGS = ("none", "min-max", "expectation", "expectation-max", "distribution", "log-distribution")
 _REDUCTIONS = ("mean", "sum", "none")
+_MOST_IN_32_BITS, _MOST = 1e38, 1e300  # a larger loss, or a sum of some, is no number of the scores' type
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,52 +61,44 @@ class RankingLoss(ABC):
 
     def __call__(self, scores: Any, labels: Any, offsets: Any, weights: Any = None) -> Any:
         """The loss of scores (1-D torch tensor) for labels and offsets (tensors or arrays); one weight per query."""
-        if not isinstance(scores, torch.Tensor):
-            raise ArgumentError(f"scores must be a torch tensor, got {type(scores).__name__}")
-        if scores.dtype not in (torch.float32, torch.float64):
-            scores = scores.float()
+        scores = _checked_scores(scores)
         plan = self.plan(labels, offsets, tuple(scores.shape))
         if scores.device.type == "cpu":
             losses = _Fused.apply(scores, self, plan)
         else:
             losses = self.plain(scores, plan)
         if weights is not None:
-            weights = torch.as_tensor(weights, dtype=losses.dtype, device=losses.device)
-            if weights.shape != losses.shape:
-                raise DataError(
-                    f"weights must have one entry per query, {tuple(losses.shape)}, got {tuple(weights.shape)}"
-                )
-            losses = losses * weights
+            losses = losses * _weight_tensor(weights, losses)
         if self.reduction == "none":
             return losses
         return losses.sum() / (max(int(plan.active.sum()), 1) if self.reduction == "mean" else 1)
 
     def padded(self, scores: Any, labels: Any, mask: Any, weights: Any = None) -> Any:
         """The loss of 2-D scores and labels (queries x longest list) where mask is true; the rest is not looked at."""
-        mask = torch.as_tensor(mask, dtype=torch.bool, device=scores.device)
-        labels = torch.as_tensor(labels, device=scores.device)
+        scores, labels, mask = _checked_scores(scores), array_of("labels", labels), mask_of("mask", mask, None)
         if scores.ndim != 2 or scores.shape != mask.shape or labels.shape != mask.shape:
             raise DataError(
                 "scores, labels and mask must be 2-D of one shape, got "
                 f"{tuple(scores.shape)}, {tuple(labels.shape)} and {tuple(mask.shape)}"
             )
-        sizes = mask.sum(dim=1).cpu().numpy()
-        offsets = np.concatenate(([0], np.cumsum(sizes)))
-        return self(scores[mask], labels[mask], offsets, weights)
+        offsets = np.concatenate(([0], np.cumsum(mask.sum(axis=1))))
+        return self(scores[torch.from_numpy(for_kernel(mask)).to(scores.device)], labels[mask], offsets, weights)
 
     # ---- for those who need the parts --------------------------------------------------------------------------------
 
     def plan(self, labels: Any, offsets: Any, shape: tuple[int, ...] | None = None) -> Plan:
         """What the loss makes of labels before it sees a score; the last one is kept."""
-        labels, offsets = _as_array(labels), _as_array(offsets)
+        labels, offsets = numbers("labels", labels), integers("offsets", offsets)
         plan = None
         if self._last:
             known_labels, known_offsets, known = self._last[0]
             if np.array_equal(known_offsets, offsets) and np.array_equal(known_labels, labels):
                 plan = known
         if plan is None:
-            checked = checked_offsets(offsets)
-            plan = self._plan(np.maximum(checked_labels(labels, checked), 0), checked)
+            cuts, known_labels = for_kernel(_checked_offsets(offsets)), labels_of(labels)
+            if len(known_labels) != cuts[-1]:
+                raise DataError(f"labels must be 1-D with offsets[-1] = {cuts[-1]} entries, got {len(known_labels)}")
+            plan = self._plan(np.maximum(known_labels, 0), cuts)
             self._last[:] = [(labels.copy(), offsets.copy(), plan)]
         if shape is not None and shape != plan.labels.shape:
             raise DataError(f"scores must be 1-D with one entry per label, {plan.labels.shape}, got {shape}")
@@ -124,8 +118,10 @@ class RankingLoss(ABC):
         if not np.isfinite(scores).all():
             at = int(np.flatnonzero(~np.isfinite(scores))[0])
             raise DataError(f"scores must be finite, got {scores[at]} at position {at}")
-        done = self._run(np.ascontiguousarray(scores), plan, hessian)
+        done = self._run(for_kernel(scores), plan, hessian)
         losses, slopes = self._outer(done.values, done.slope_at, plan)
+        if not np.abs(losses).max(initial=0) < (_MOST_IN_32_BITS if scores.dtype.itemsize == 4 else _MOST):  # or NaN
+            raise DataError(f"scores must not be so large that their loss overflows, got {np.abs(scores).max()}")
         return done, losses, slopes.astype(scores.dtype)
 
     def plain(self, scores: Any, plan: Plan) -> Any:
@@ -224,7 +220,7 @@ class _Fused(torch.autograd.Function):  # type: ignore[misc]  # torch ships no t
 
     @staticmethod
     def forward(ctx: Any, scores: Any, loss: RankingLoss, plan: Plan) -> Any:
-        done, losses, slopes = loss._bounded(scores.detach().numpy(), plan)
+        done, losses, slopes = loss._bounded(scores.numpy(force=True), plan)
         ctx.gradient, ctx.slopes, ctx.plan = done.gradient, slopes, plan
         return torch.from_numpy(losses).to(scores.dtype)
 
@@ -239,33 +235,33 @@ class _Fused(torch.autograd.Function):  # type: ignore[misc]  # torch ships no t
 # ---- checks ----------------------------------------------------------------------------------------------------------
 
 
-def _as_array(values: Any) -> NDArray[Any]:
-    return values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
-
-
-def checked_offsets(offsets: NDArray[Any]) -> NDArray[np.int64]:
-    """Offsets as int64, or DataError."""
-    if offsets.ndim != 1 or offsets.dtype.kind not in "iu" or len(offsets) == 0 or offsets[0] != 0:
+def _checked_offsets(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    if len(offsets) == 0 or offsets[0] != 0:
         raise DataError(f"offsets must be 1-D integers that begin with 0, got {offsets[:3]!r}")
-    if (np.diff(offsets.astype(np.int64)) < 0).any():
-        raise DataError("offsets must not decrease")
-    return np.asarray(offsets, dtype=np.int64)
+    if (offsets[1:] < offsets[:-1]).any():
+        raise DataError(f"offsets must not decrease, got {offsets!r}")
+    return offsets
 
 
-def checked_labels(labels: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[Any]:
-    """Labels as signed integers or floats, one per item, or DataError."""
-    if labels.shape != (int(offsets[-1]),):
-        raise DataError(f"labels must be 1-D with offsets[-1] = {int(offsets[-1])} entries, got shape {labels.shape}")
-    if labels.dtype.kind in "bu":
-        labels = labels.astype(np.int64)
-    if labels.dtype.kind not in "if":
-        raise DataError(f"labels must be numbers, got {labels.dtype}")
-    if labels.dtype.kind == "f":
-        if not np.isfinite(labels).all():
-            raise DataError("labels must be finite")
-        whole = labels.astype(np.int64)
-        labels = whole if (whole == labels).all() else labels.astype(np.float64)
-    return np.asarray(labels)
+def _checked_scores(scores: Any) -> Any:
+    """A dense tensor of float32 or float64, or ArgumentError."""
+    if not isinstance(scores, torch.Tensor):
+        raise ArgumentError(f"scores must be a torch tensor, got {type(scores).__name__}")
+    ready = scores.dtype in (torch.float32, torch.float64)
+    if (not ready and scores.is_complex()) or scores.layout is not torch.strided or scores.is_meta:
+        what = f"{scores.dtype} with layout {scores.layout} on {scores.device}"
+        raise ArgumentError(f"scores must be a dense tensor of real numbers, got {what}")
+    return scores if ready else scores.float()
+
+
+def _weight_tensor(weights: Any, losses: Any) -> Any:
+    """One weight per query, as a tensor beside the losses; a tensor of floats may be learned itself."""
+    checked = weights_of("weights", weights)
+    if not isinstance(weights, torch.Tensor) or not weights.requires_grad:
+        weights = torch.from_numpy(for_kernel(checked))
+    if weights.shape != losses.shape:
+        raise DataError(f"weights must have one entry per query, {tuple(losses.shape)}, got {tuple(weights.shape)}")
+    return weights.to(dtype=losses.dtype, device=losses.device)
 
 
 def positive(name: str, value: float | None, whole: bool = False) -> None:

@@ -46,6 +46,8 @@ def get_loss(name: str | RankingLoss, **options: Any) -> RankingLoss:
         if options:
             raise ArgumentError(f"options go with a loss's name, got a {type(name).__name__} and {', '.join(options)}")
         return name
+    if not isinstance(name, str):
+        raise ArgumentError(f"loss must be one of {', '.join(LOSS_NAMES)}, got {name!r}")
     if name in _PLAIN:
         loss, preset = _PLAIN[name]
         return _make(loss, name, preset | options)

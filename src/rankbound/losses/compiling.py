@@ -11,17 +11,19 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
 import numba
 
 from rankbound.errors import ArgumentError
+from rankbound.losses.kernel_cache import KernelCache
 
 __all__ = ["cache_folder", "helper", "kernel", "running", "set_threads", "threads"]
 
@@ -53,8 +55,8 @@ def set_threads(count: int | None) -> None:
     """
     global _budget
     most = int(numba.config.NUMBA_NUM_THREADS)
-    if count is not None and not 1 <= count <= most:
-        raise ArgumentError(f"threads must be between 1 and {most}, got {count}")
+    if count is not None and not (isinstance(count, int) and 1 <= count <= most):
+        raise ArgumentError(f"threads must be between 1 and {most}, got {count!r}")
     _budget = count
 
 
@@ -89,7 +91,9 @@ def cache_folder(package: Path | None = None) -> Path | None:
     if chosen := os.environ.get("NUMBA_CACHE_DIR"):
         folders = [Path(chosen) / "rankbound" / name]
     else:
-        folders = [here / "__pycache__" / name, _user_cache() / name]
+        folders = [here / "__pycache__" / name]
+        with suppress(RuntimeError):  # this user has no home
+            folders.append(_user_cache() / name)
         if hasattr(os, "getuid"):
             folders.append(Path(tempfile.gettempdir()) / f"rankbound-{os.getuid()}" / name)
     return next((folder for folder in folders if _writable(folder)), None)
@@ -108,12 +112,20 @@ def _user_cache() -> Path:
 def _writable(folder: Path) -> bool:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if hasattr(os, "getuid") and folder.stat().st_uid != os.getuid():
-            return False  # compiled code is loaded from here: it must be ours
+        if not (_is_ours(folder) and _is_ours(folder.parent)):
+            return False
         with tempfile.TemporaryFile(dir=folder):
             return True
-    except (OSError, RuntimeError):
+    except OSError:
         return False
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether nobody else can put files here: compiled code is loaded from this folder and run."""
+    about = folder.lstat()  # of a link itself: whoever made it decides where it leads
+    if not hasattr(os, "getuid"):
+        return True
+    return stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and not about.st_mode & stat.S_IWOTH
 
 
 _folder = cache_folder()
@@ -125,12 +137,13 @@ def kernel(function: Function) -> Function:
     # numba asks for the folder when it decorates; set for that moment only, the user's own kernels stay where they are
     numba.config.CACHE_DIR = "" if _folder is None else str(_folder)
     try:
-        compiled: Function = numba.njit(
-            parallel=True, fastmath=True, error_model="numpy", nogil=True, cache=_folder is not None
-        )(function)
+        compiled = numba.njit(parallel=True, fastmath=True, error_model="numpy", nogil=True)(function)
+        if _folder is not None:
+            compiled._cache = KernelCache(function)
     finally:
         numba.config.CACHE_DIR = before
-    return compiled
+    result: Function = compiled
+    return result
 
 
 def helper(function: Function) -> Function:

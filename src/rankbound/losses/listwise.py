@@ -112,8 +112,9 @@ class PointwiseLoss(RankingLoss):
     def _run(self, scores: NDArray[Any], plan: Plan, hessian: bool) -> Pass:  # noqa: ARG002
         f, share = scores.astype(np.float64), plan.per_item(1 / np.maximum(plan.sizes, 1))
         if self.kind == "regression":
-            miss = f - plan.labels
-            loss, gradient, bent = miss**2, 2 * miss, np.full_like(f, 2.0)
+            with np.errstate(over="ignore"):  # a loss that is no number is refused with its scores
+                miss = f - plan.labels
+                loss, gradient, bent = miss**2, 2 * miss, np.full_like(f, 2.0)
         else:
             relevant = plan.labels >= self.rel
             loss = np.logaddexp(0, np.where(relevant, -f, f))

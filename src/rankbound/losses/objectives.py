@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
+from rankbound.arrays import floats, integers, numbers, weights_of
 from rankbound.errors import ArgumentError, DataError
 from rankbound.losses.base import RankingLoss
 from rankbound.losses.catalogue import get_loss
@@ -34,19 +34,18 @@ def gradient_and_hessian(
     >>> gradient.tolist(), hessian.tolist()
     ([-0.5, 0.5], [0.25, 0.25])
     """
-    if isinstance(scores, torch.Tensor):
-        scores = scores.detach().cpu().numpy()
-    scores = np.asarray(scores)
-    if scores.dtype not in (np.float32, np.float64):
-        scores = scores.astype(np.float64)
+    scores = numbers("scores", scores)
+    if scores.dtype != np.float32:
+        scores = floats("scores", scores, finite=False)
     plan = loss.plan(labels, offsets, scores.shape)
     done = loss.fused(scores, plan, hessian=True)
     gradient, hessian = done.gradient.astype(np.float64), done.hessian.astype(np.float64)
     if weights is not None:
-        weights = np.asarray(weights, dtype=np.float64)
-        if weights.shape != (len(plan.rows),):
-            raise DataError(f"weights must have one entry per query, {len(plan.rows)}, got shape {weights.shape}")
-        gradient, hessian = gradient * plan.per_item(weights), hessian * plan.per_item(weights)
+        checked = weights_of("weights", weights)
+        if len(checked) != len(plan.rows):
+            raise DataError(f"weights must have one entry per query, {len(plan.rows)}, got {len(checked)}")
+        per_item = plan.per_item(checked)
+        gradient, hessian = gradient * per_item, hessian * per_item
     return gradient, np.maximum(hessian, _LEAST_HESSIAN)
 
 
@@ -57,8 +56,12 @@ class _Objective:
     loss: RankingLoss
 
     def _both(self, scores: Any, labels: Any, offsets: Any, weight: Any) -> tuple[Any, Any]:
-        gradient, hessian = gradient_and_hessian(self.loss, np.asarray(scores, dtype=np.float32), labels, offsets)
-        if weight is not None and len(weight):
+        with np.errstate(over="ignore"):  # an infinity is refused with the others
+            fast = floats("scores", scores).astype(np.float32)
+        gradient, hessian = gradient_and_hessian(self.loss, fast, labels, offsets)
+        if weight is not None and len(weight := weights_of("weight", weight)):
+            if len(weight) != len(gradient):
+                raise DataError(f"weight must have one entry per item, {len(gradient)}, got {len(weight)}")
             gradient, hessian = gradient * weight, hessian * weight
         return gradient, hessian
 
@@ -73,8 +76,11 @@ class LightGBMObjective(_Objective):
         else:
             labels, scores = first, second
         if group is None:
-            raise ArgumentError("the objective needs the group sizes of the training data: pass group=")
-        return self._both(scores, labels, np.concatenate(([0], np.cumsum(group))).astype(np.int64), weight)
+            raise ArgumentError("the objective needs the group sizes of the training data: pass group=, got None")
+        scores, sizes = numbers("scores", scores), integers("group", group, least=0)
+        if sizes.sum(dtype=np.float64) != len(scores):
+            raise DataError(f"group must add up to the number of scores, {len(scores)}, got {sizes.tolist()}")
+        return self._both(scores, labels, np.concatenate(([0], np.cumsum(sizes))), weight)
 
 
 class XGBoostObjective(_Objective):
@@ -85,11 +91,10 @@ class XGBoostObjective(_Objective):
         offsets = np.asarray(matrix.get_uint_info("group_ptr"), dtype=np.int64)
         if len(offsets) == 0:
             raise ArgumentError("the objective needs a DMatrix with group= or qid=")
-        gradient, hessian = self._both(scores, matrix.get_label(), offsets, None)
-        weight = matrix.get_weight()
+        weight = floats("weight", matrix.get_weight())
         if len(weight) == len(offsets) - 1:  # XGBoost weighs whole groups in ranking
             weight = np.repeat(weight, np.diff(offsets))
-        return (gradient * weight, hessian * weight) if len(weight) == len(gradient) else (gradient, hessian)
+        return self._both(scores, matrix.get_label(), offsets, weight)
 
 
 def lightgbm_objective(loss: str | RankingLoss = "nDCG", **options: Any) -> LightGBMObjective:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from rankbound.arrays import is_between
 from rankbound.errors import ArgumentError, DataError
 from rankbound.losses import long_lists, reference, smooth_kernel
 from rankbound.losses.base import MeasureLoss, Pass, positive
@@ -233,7 +234,7 @@ class NRBPLoss(BinaryLoss):
     def __post_init__(self) -> None:
         if self.p is None and self.k is not None:
             raise ArgumentError(f"U looks at the whole list: a cutoff needs a persistence p, got k={self.k} and p=None")
-        if self.p is not None and not 0 < self.p < 1:
+        if self.p is not None and not is_between(self.p, 0, 1):
             raise ArgumentError(f"p must lie between 0 and 1, got {self.p}")
         super().__post_init__()
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from rankbound.arrays import array_of, weights_of
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Lists
 from rankbound.models.measuring import mean_measure, score_measure
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["FittedState", "Queries", "Ranker"]
+
+_LEAST_WEIGHT = 1e-30  # what is less everywhere is nothing
+
+
+class _FeatureTypeError(DataError, TypeError):
+    """Features that are no numbers at all; scikit-learn's own checks ask for a TypeError there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,14 +211,12 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
         if y is None:
             raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         labels = _column("y", y, len(features))
-        if labels.dtype == object:
-            labels = labels.astype(np.float64)
         if qid is None:
             lists = Lists(labels, np.array([0, len(labels)]))
             order = None
         else:
             # item ids are row numbers here: they tell where each row went
-            lists = Lists.from_qid(labels, _query_column(qid, len(features)), ids=np.arange(len(labels)))
+            lists = Lists.from_qid(labels, _column("qid", qid, len(features)), ids=np.arange(len(labels)))
             order = None if (lists.ids[1:] > lists.ids[:-1]).all() else lists.ids
         weights = None
         if sample_weight is not None:
@@ -221,16 +226,24 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
         return Queries(features, lists, weights)
 
     def _features(self, X: Any, *, reset: bool) -> NDArray[Any]:
+        if not hasattr(X, "columns") and not hasattr(X, "tocsr"):  # frames have names; sparse is refused below
+            X = array_of("X", X)
+            if X.dtype.kind in "mMV":
+                raise DataError(f"X must be numbers, got {X.dtype}")
         try:
-            features: NDArray[Any] = validate_data(
-                self, X, reset=reset, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False
-            )
+            with np.errstate(over="ignore"):  # of a longdouble: an infinity is refused below
+                features: NDArray[Any] = validate_data(
+                    self, X, reset=reset, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False
+                )
+        except TypeError as error:
+            raise _FeatureTypeError(f"X: {error}") from error
         except ValueError as error:
-            raise DataError(str(error)) from error
-        # one sum finds out whether anything is not finite, without a mask of the whole matrix
-        with np.errstate(over="ignore", invalid="ignore"):
-            sound = np.isfinite(features.sum())
-        if not sound and not (finite := np.isfinite(features)).all():
+            raise DataError(f"X: {error}") from error
+        # one sum of squares finds out whether anything is not finite or huge, without a mask of the whole matrix
+        flat = features.ravel()
+        if np.isfinite(np.vdot(flat, flat)):
+            return features
+        if not (finite := np.isfinite(features)).all():
             row, column = (int(at[0]) for at in np.nonzero(~finite))
             value = "NaN" if np.isnan(features[row, column]) else str(features[row, column])
             name = f" ({self.feature_names_in_[column]})" if hasattr(self, "feature_names_in_") else ""
@@ -238,6 +251,8 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
                 f"features must be finite, got {value} at row {row}, column {column}{name}; "
                 "fill what is missing before fitting"
             )
+        if features.dtype == np.float64:  # in 32 bits nothing is that large
+            raise DataError(f"features must be below 1e150 in magnitude, got {features.min()} to {features.max()}")
         return features
 
     def _check_labels(self, queries: Queries) -> None:
@@ -261,7 +276,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
 
 
 def _column(name: str, values: Any, rows: int) -> NDArray[Any]:
-    column = np.asarray(values)
+    column = array_of(name, values)
     if column.ndim == 2 and column.shape[1] == 1:
         column = column[:, 0]
     if column.shape != (rows,):
@@ -269,22 +284,8 @@ def _column(name: str, values: Any, rows: int) -> NDArray[Any]:
     return column
 
 
-def _query_column(values: Any, rows: int) -> NDArray[Any]:
-    column = _column("qid", values, rows)
-    if column.dtype.kind == "f" and np.isnan(column).any():
-        raise DataError(f"qid must be known for every row, got NaN at row {int(np.flatnonzero(np.isnan(column))[0])}")
-    if column.dtype.kind == "O":
-        missing = [row for row, value in enumerate(column) if value is None or value != value]
-        if missing:
-            raise DataError(f"qid must be known for every row, got {column[missing[0]]} at row {missing[0]}")
-        column = column.astype(np.str_)
-    return column
-
-
 def _weights(values: Any, rows: int) -> NDArray[np.float64]:
-    weights = _column("sample_weight", values, rows).astype(np.float64)
-    if not np.isfinite(weights).all() or weights.min(initial=0) < 0:
-        raise DataError("sample_weight must be finite and not negative")
-    if rows and not weights.any():
-        raise DataError("sample_weight must not be zero for every row")
+    weights = weights_of("sample_weight", _column("sample_weight", values, rows))
+    if rows and weights.max() < _LEAST_WEIGHT:
+        raise DataError(f"sample_weight must not be zero for every row, got {weights.max()} at most")
     return weights

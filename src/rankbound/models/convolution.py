@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from rankbound.arrays import array_of
 from rankbound.errors import ArgumentError, DataError
 from rankbound.models.network_ranker import NeuralRanker, keep_parameters
 from rankbound.models.networks import dense_layers, new_layer, positive_integers
@@ -96,7 +98,7 @@ class RankCNN(NeuralRanker):
         keep_parameters(self, locals())
 
     def _features(self, X: Any, *, reset: bool) -> NDArray[Any]:
-        pixels = X if hasattr(X, "columns") else np.asarray(X)
+        pixels = X if hasattr(X, "columns") else array_of("X", X)
         if getattr(pixels, "ndim", 2) == 3:
             if reset:
                 self.image_shape_ = pixels.shape[1], pixels.shape[2]
@@ -148,6 +150,8 @@ class RankCNN(NeuralRanker):
 
     def _restore_state(self, state: Any) -> None:
         self.image_shape_ = tuple(state.facts["image_shape"])
+        if math.prod(self.image_shape_) != self.n_features_in_:
+            raise DataError(f"images of {self.image_shape_} pixels do not have {self.n_features_in_}")
         super()._restore_state(state)
 
     def _fitted_state(self) -> Any:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from rankbound.data.files import atomic_write
 from rankbound.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -145,8 +145,5 @@ def _next_above(threshold: float) -> float:
 
 
 def _write(path: str | PathLike[str], text: str) -> None:
-    """A file that is there as a whole or not at all."""
-    target = Path(path)
-    partial = target.with_name(f".{target.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(target)
+    with atomic_write(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")

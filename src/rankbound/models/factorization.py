@@ -319,6 +319,11 @@ class MatrixFactorization(Ranker):
             raise ArgumentError(f"a loss object carries its own bounding, got bounding={self.bounding!r} beside it")
         return self.loss
 
+    def _scores(self, features: NDArray[Any]) -> NDArray[np.float64]:
+        """Of rows of a user and an item."""
+        codes = features.astype(np.int64)
+        return _scores_of(self.user_vectors_, self.item_vectors_, codes[:, 0], codes[:, 1])
+
     # ---- saving ------------------------------------------------------------------------------------------------------
 
     def _fitted_state(self) -> FittedState:
@@ -327,7 +332,12 @@ class MatrixFactorization(Ranker):
 
     def _restore_state(self, state: FittedState) -> None:
         # copies: what a file gives may be read-only, for which the kernel would be compiled once more
-        self.user_vectors_, self.item_vectors_ = state.arrays["users"].copy(), state.arrays["items"].copy()
+        users, items = state.arrays["users"].copy(), state.arrays["items"].copy()
+        if not (users.dtype == items.dtype == np.float32 and users.ndim == items.ndim == 2):
+            raise DataError("vectors of users and items must be float32 of two dimensions")
+        if users.shape[1] != items.shape[1] or not (np.isfinite(users).all() and np.isfinite(items).all()):
+            raise DataError(f"vectors must be finite and of one length, got {users.shape} and {items.shape}")
+        self.user_vectors_, self.item_vectors_ = users, items
         self.history_, self.kept_epoch_ = state.facts["history"], state.facts["kept_epoch"]
         self.selection_ = state.facts["selection"]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from rankbound.arrays import integers, labels_of, numbers
 from rankbound.errors import DataError
 from rankbound.lists import Lists
 from rankbound.models.factorization_kernel import Batch, Vectors
@@ -33,10 +34,10 @@ def codes_of(name: str, values: ArrayLike) -> NDArray[np.int64]:
     Traceback (most recent call last):
     rankbound.errors.DataError: users must be codes from 0 on, got -1 at position 1
     """
-    codes = np.asarray(values)
-    if codes.ndim > 1 or (codes.dtype.kind not in "iu" and codes.size):
-        raise DataError(f"{name} must be whole numbers in one dimension, got {codes.dtype} of shape {codes.shape}")
-    codes = np.atleast_1d(codes).astype(np.int64)
+    found = numbers(name, values, ndim=None)
+    if found.ndim > 1 or (found.dtype.kind not in "iu" and found.size):
+        raise DataError(f"{name} must be whole numbers in one dimension, got {found.dtype} of shape {found.shape}")
+    codes = np.atleast_1d(integers(name, found, ndim=None))
     if codes.size and codes.min() < 0:
         at = int(np.flatnonzero(codes < 0)[0])
         raise DataError(f"{name} must be codes from 0 on, got {codes[at]} at position {at}")
@@ -54,7 +55,7 @@ class Pairs:
     @classmethod
     def of(cls, users: ArrayLike, items: ArrayLike, labels: ArrayLike, name: str = "") -> Self:
         """From rows in any order; a pair that occurs twice is refused, because its labels may disagree."""
-        user, item, label = codes_of(f"{name}users", users), codes_of(f"{name}items", items), np.asarray(labels)
+        user, item, label = codes_of(f"{name}users", users), codes_of(f"{name}items", items), labels_of(labels)
         if not len(user) == len(item) or label.shape != user.shape:
             raise DataError(
                 f"{name}users, items and labels must have one entry per row, "

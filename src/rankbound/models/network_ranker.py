@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from scipy.special import expit
 
-from rankbound.errors import ArgumentError
+from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation import evaluate_lists
 from rankbound.models.base import FittedState, Queries, Ranker
 from rankbound.models.measuring import mean_measure, score_measure
@@ -210,6 +210,10 @@ class NeuralRanker(Ranker):
         self.history_, self.kept_epoch_ = facts["history"], facts["kept_epoch"]
         loss = get_loss(self.loss, **({} if self.bounding == "none" else {"bounding": self.bounding}))
         self.objective_ = Objective((loss,) * facts["outputs"], arrays.get("levels"), facts["spread"], facts["centre"])
+        layers = (facts["outputs"], *getattr(self, "hidden", ()), *getattr(self, "channels", ()))
+        layers += (getattr(self, "kernel_size", 1),)
+        if max(layers) > (widest := max(max(array.shape, default=0) for array in arrays.values())):
+            raise DataError(f"layers of {max(layers)} units do not fit arrays of at most {widest}")  # not made first
         self.network_ = self._network(torch.Generator())
         weights = {name.removeprefix("network."): array for name, array in arrays.items() if "." in name}
         self.network_.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in weights.items()})

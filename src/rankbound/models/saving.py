@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound import __version__
-from rankbound.errors import ArgumentError, DataError
+from rankbound.data.files import locked_folder
+from rankbound.errors import ArgumentError, DataError, RankboundError
 from rankbound.models import RANKERS
 from rankbound.models.base import FittedState, Ranker
 
@@ -37,6 +38,7 @@ __all__ = ["FORMAT_VERSION", "load_ranker", "save_ranker"]
 
 FORMAT_VERSION = 1
 _FORMAT = "rankbound-model"
+_WIDEST = 1 << 24  # features
 _INDEX, _WEIGHTS = "model.json", "weights.safetensors"
 
 
@@ -45,7 +47,7 @@ def save_ranker(ranker: Ranker, path: str | PathLike[str]) -> None:
     name = type(ranker).__name__
     if name not in RANKERS or _class_of(name) is not type(ranker):
         raise ArgumentError(f"only rankbound's own rankers can be saved ({', '.join(RANKERS)}), got {name}")
-    target = Path(path).resolve()
+    target = Path(os.path.realpath(path))  # not resolve(): a loop of links would raise something else
     if target.exists() and not (target / _INDEX).is_file():
         raise ArgumentError(f"{target} exists and is no model folder; it is left alone")
     state = ranker._fitted_state()
@@ -68,7 +70,11 @@ def save_ranker(ranker: Ranker, path: str | PathLike[str]) -> None:
     }
     index["sha256"] = _digest(index)
     files[_INDEX] = json.dumps(index, indent=1, allow_nan=False).encode()
-    _write_folder(target, files)
+    try:
+        with locked_folder(target.parent):  # one save at a time: they share their names for the old and the new
+            _write_folder(target, files)
+    except OSError as error:
+        raise DataError(f"{target}: cannot be written: {error.strerror or error}") from error
 
 
 def load_ranker(path: str | PathLike[str]) -> Ranker:
@@ -77,33 +83,39 @@ def load_ranker(path: str | PathLike[str]) -> Ranker:
     DataError names what is wrong with a folder that is no model, is damaged, or comes from a newer rankbound. Nothing
     in the folder is executed.
     """
-    folder = Path(path).resolve()
-    if not folder.exists() and _previous(folder).exists():  # a save was interrupted between its two renames
-        folder = _previous(folder)
-    index = _read_index(folder)
-    contents = {}
-    for file, digest in index["files"].items():
-        if Path(file).name != file:
-            raise DataError(f"{folder / _INDEX}: file names must have no folder, got {file!r}")
-        try:
-            contents[file] = (folder / file).read_bytes()
-        except OSError as error:
-            raise DataError(f"{folder / file}: cannot be read: {error.strerror}") from error
-        if hashlib.sha256(contents[file]).hexdigest() != digest:
-            raise DataError(f"{folder / file}: is damaged, its sha256 is not the one in {_INDEX}")
-    arrays = _safetensors().load(contents.pop(_WEIGHTS)) if _WEIGHTS in contents else {}
-    state = FittedState(arrays, {file: content.decode() for file, content in contents.items()}, index["facts"])
+    folder = Path(os.path.realpath(path))
+    with locked_folder(folder.parent, shared=True):  # no save may change the folder between index and weights
+        if not folder.exists() and _previous(folder).exists():  # a save was interrupted between its two renames
+            folder = _previous(folder)
+        index = _read_index(folder)
+        contents = _read_files(folder, index["files"])
+    safetensors = _safetensors()
     try:
-        ranker: Ranker = _class_of(index["class"])(**{key: _decoded(value) for key, value in index["params"].items()})
-        ranker.n_features_in_ = index["n_features_in"]
-        if index["feature_names"] is not None:
-            ranker.feature_names_in_ = np.array(index["feature_names"], dtype=object)
-        ranker._restore_state(state)
-    except (KeyError, TypeError) as error:  # parameters or parts that this version of the class does not know
-        raise DataError(f"{folder}: does not fit {index['class']} of rankbound {__version__}: {error}") from error
+        arrays = safetensors.load(contents.pop(_WEIGHTS)) if _WEIGHTS in contents else {}
+        state = FittedState(arrays, {file: content.decode() for file, content in contents.items()}, index["facts"])
+        return _restored(index, state)
+    except RankboundError as error:
+        raise DataError(f"{folder}: {error}") from error
+    except Exception as error:  # parts that do not fit each other make models and libraries raise whatever they do
+        kind, reason = index["class"], f"{type(error).__name__}: {error}"
+        raise DataError(f"{folder}: does not fit {kind} of rankbound {__version__}: {reason}") from error
+
+
+def _restored(index: dict[str, Any], state: FittedState) -> Ranker:
+    """The ranker, after a first score: what has been put together from parts that do not fit is seen here."""
+    width, names = index["n_features_in"], index["feature_names"]
+    if not isinstance(width, int) or not 1 <= width <= _WIDEST or (names is not None and len(names) != width):
+        raise DataError(f"n_features_in must be from 1 to {_WIDEST}, and the number of feature_names, got {width!r}")
+    ranker: Ranker = _class_of(index["class"])(**{key: _decoded(value) for key, value in index["params"].items()})
+    ranker.n_features_in_ = width
+    if names is not None:
+        ranker.feature_names_in_ = np.array(names, dtype=object)
+    ranker._restore_state(state)
     if index["eval_score"] is not None:
-        ranker.eval_score_ = index["eval_score"]
-    ranker.n_queries_ = index["n_queries"]
+        ranker.eval_score_ = float(index["eval_score"])
+    ranker.n_queries_ = int(index["n_queries"])
+    if ranker._scores(np.zeros((1, width))).shape != (1,):
+        raise DataError("the model does not give one score for one row")
     return ranker
 
 
@@ -116,7 +128,7 @@ def _read_index(folder: Path) -> dict[str, Any]:
         index = json.loads(where.read_bytes())
     except OSError as error:
         raise DataError(f"{folder}: is no model folder, {_INDEX} cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{where}: is damaged, it is not JSON: {error}") from error
     if not isinstance(index, dict) or index.get("format") != _FORMAT:
         raise DataError(f"{where}: is not the index of a rankbound model")
@@ -127,9 +139,23 @@ def _read_index(folder: Path) -> dict[str, Any]:
         )
     if index.pop("sha256", None) != _digest(index):
         raise DataError(f"{where}: is damaged, its sha256 is not the one it names")
-    if index["class"] not in RANKERS:
-        raise DataError(f"{where}: class must be one of {', '.join(RANKERS)}, got {index['class']!r}")
+    if not isinstance(index.get("files"), dict) or str(index.get("class")) not in RANKERS:
+        raise DataError(f"{where}: class must be one of {', '.join(RANKERS)}, got {index.get('class')!r}")
     return index
+
+
+def _read_files(folder: Path, digests: dict[str, str]) -> dict[str, bytes]:
+    contents = {}
+    for file, digest in digests.items():
+        if Path(file).name != file:
+            raise DataError(f"{folder / _INDEX}: file names must have no folder, got {file!r}")
+        try:
+            contents[file] = (folder / file).read_bytes()
+        except OSError as error:
+            raise DataError(f"{folder / file}: cannot be read: {error.strerror}") from error
+        if hashlib.sha256(contents[file]).hexdigest() != digest:
+            raise DataError(f"{folder / file}: is damaged, its sha256 is not the one in {_INDEX}")
+    return contents
 
 
 def _digest(index: dict[str, Any]) -> str:
@@ -176,9 +202,10 @@ def _decoded(value: Any) -> Any:
     if room not in ("rankbound.losses", "rankbound.measures"):
         raise DataError(f"a parameter must be a loss or a measure of rankbound, got {room}.{name}")
     module = importlib.import_module(room)
-    if name not in module.__all__:
+    found = getattr(module, name) if name in module.__all__ else None
+    if not isinstance(found, type) or not is_dataclass(found):  # functions of these rooms are not ours to call here
         raise DataError(f"{room} has no {name!r}")
-    return getattr(module, name)(**{key: _decoded(one) for key, one in value["options"].items()})
+    return found(**{key: _decoded(one) for key, one in value["options"].items()})
 
 
 # ---- the folder ------------------------------------------------------------------------------------------------------

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from rankbound.arrays import names_of
 from rankbound.errors import ArgumentError, DataError
 
 try:
     from sklearn.model_selection import BaseCrossValidator
+    from sklearn.utils import indexable
 except ImportError as error:
     raise ImportError(
         f"rankbound.models needs scikit-learn, and {error.name} is missing: pip install 'rankbound[train]'"
@@ -54,6 +56,12 @@ class QueryKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn ship
 
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Row positions to train on and to test on, fold after fold."""
+        if groups is not None:
+            groups = names_of("groups", groups)
+        try:
+            X, y, groups = indexable(X, y, groups)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"X, y and groups must have one entry per row, got others: {error}") from error
         yield from super().split(X, y, groups)
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:  # noqa: ARG002
@@ -62,8 +70,8 @@ class QueryKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn ship
 
     def _iter_test_masks(self, X: Any = None, y: Any = None, groups: Any = None) -> Iterator[NDArray[np.bool_]]:  # noqa: ARG002
         if groups is None:
-            raise DataError("QueryKFold needs the query of each row: pass groups=qid")
-        _, first, code = np.unique(np.asarray(groups), return_index=True, return_inverse=True)
+            raise DataError("QueryKFold needs the query of each row: pass groups=qid, got None")
+        _, first, code = np.unique(groups, return_index=True, return_inverse=True)
         queries = len(first)
         if queries < self.n_splits:
             raise DataError(f"n_splits must be at most the number of queries, {queries}, got {self.n_splits}")

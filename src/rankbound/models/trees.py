@@ -18,6 +18,7 @@ from rankbound.errors import ArgumentError, DataError
 from rankbound.models.base import FittedState, Queries, Ranker
 from rankbound.models.levels import expected_label, label_levels
 from rankbound.models.measuring import mean_measure
+from rankbound.models.tree_text import check_trees
 
 try:
     import lightgbm
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["BoostingRanker", "LambdaMART", "RandomForestRanker"]
 
 _TASKS = ("regression", "classification")
+_MOST_LEVELS = 1_000  # of labels, each with trees of its own
 _VALUES_PER_THREAD = 250_000
 
 
@@ -110,8 +112,13 @@ class _TreeRanker(Ranker):
 
     def _restore_state(self, state: FittedState) -> None:
         count = state.facts["models"]
+        if not 1 <= count <= _MOST_LEVELS:
+            raise DataError(f"models must be from 1 to {_MOST_LEVELS}, got {count}")
+        texts = [state.texts[_file(at, count)] for at in range(count)]
+        for text in texts:
+            check_trees(text, self.n_features_in_)
         try:
-            self.boosters_ = [lightgbm.Booster(model_str=state.texts[_file(at, count)]) for at in range(count)]
+            self.boosters_ = [lightgbm.Booster(model_str=text) for text in texts]
         except lightgbm.basic.LightGBMError as error:
             raise DataError(f"LightGBM cannot read the trees: {error}") from error
 

@@ -17,6 +17,7 @@ SUFFIXES = (".html", ".svg", ".png", ".pdf", ".json")
 _FOLLOW_SCREEN = (
     "<style>:root { color-scheme: light dark }</style>"  # text and background as the reader's screen has them
 )
+_MARK = "\ufdd0"  # stands for "<" while vl-convert, which does not escape it, makes a page; no text has it
 _PIXELS = 2.0  # pixels of a PNG per point, enough for print at column width
 
 
@@ -44,8 +45,10 @@ def _content(specification: dict[str, Any], suffix: str) -> bytes:
     if suffix == ".svg":
         return _adaptive(vl_convert.vegalite_to_svg(specification, vl_version=version)).encode()
     if suffix == ".html":
-        page = vl_convert.vegalite_to_html(specification, vl_version=version, bundle=True, renderer="svg")
-        return str(page).replace("<head>", f"<head>{_FOLLOW_SCREEN}", 1).encode()
+        marked = json.loads(json.dumps(specification).replace("<", _MARK))
+        page = str(vl_convert.vegalite_to_html(marked, vl_version=version, bundle=True, renderer="svg"))
+        page = page.replace("<head>", f"<head>{_FOLLOW_SCREEN}", 1)
+        return page.replace(_MARK, "\\u003c").encode()  # a "</script>" in a name would end the script it stands in
     white = specification | {"background": "white"}
     if suffix == ".png":
         return bytes(vl_convert.vegalite_to_png(white, vl_version=version, scale=_PIXELS))

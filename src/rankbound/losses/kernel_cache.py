@@ -1,0 +1,82 @@
+"""numba's files of compiled kernels, made to do no harm.
+
+By itself numba stops with an error where such a file is damaged or cannot be written, runs whatever machine code it
+finds, and mixes up its files when two processes keep different types of one kernel at once. Here every file has its
+sha256 beside it and is compiled anew where that does not fit, what cannot be kept is not kept, and who keeps holds the
+folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from numba.core.caching import FunctionCache, IndexDataCacheFile
+
+from rankbound.data.files import locked_folder
+
+__all__ = ["KernelCache"]
+
+
+class _SealedFiles(IndexDataCacheFile):  # type: ignore[misc]
+    """The index and the data files of one kernel."""
+
+    def _load_index(self) -> Any:
+        return super()._load_index() if _is_whole(self._index_path) else {}
+
+    def _save_index(self, overloads: Any) -> None:
+        super()._save_index(overloads)
+        _seal(self._index_path)
+
+    def _load_data(self, name: str) -> Any:
+        if not _is_whole(self._data_path(name)):
+            raise OSError(f"{name} is damaged")  # what numba takes for a file that is gone
+        return super()._load_data(name)
+
+    def _save_data(self, name: str, data: Any) -> None:
+        super()._save_data(name, data)
+        _seal(self._data_path(name))
+
+
+class KernelCache(FunctionCache):  # type: ignore[misc]
+    """What a dispatcher asks for compiled code of a kernel, and gives it to."""
+
+    _cache_file: Any
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        files = self._cache_file
+        self._cache_file = _SealedFiles(files._cache_path, self._impl.filename_base, files._source_stamp)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The compiled code for a signature; None if it is not there, or not as it was kept."""
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # of another version of a library that numba asks, for one: compile again
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep compiled code, if that is possible."""
+        with contextlib.suppress(OSError), locked_folder(self._cache_path):
+            super().save_overload(sig, data)
+
+
+def _seal_of(path: str) -> Path:
+    return Path(f"{path}.sha256")
+
+
+def _digest(path: str) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def _seal(path: str) -> None:
+    _seal_of(path).write_text(_digest(path))
+
+
+def _is_whole(path: str) -> bool:
+    try:
+        return _seal_of(path).read_text() == _digest(path)
+    except (OSError, UnicodeDecodeError):
+        return False

@@ -1,0 +1,82 @@
+"""LightGBM's text of trees, checked before LightGBM sees it: its native code believes what it reads.
+
+A child that points outside of its tree, or a size that is not that of its block, would be memory read where there is
+none. What is checked is the text that our rankers write: one score per row, numeric features, no linear leaves.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rankbound.errors import DataError
+
+__all__ = ["check_trees"]
+
+_HEAD = {
+    "num_class": "1", "num_tree_per_iteration": "1", "label_index": r"\d", "max_feature_idx": r"\d{1,8}",
+    "objective": r"[a-z_0-9:. ]{1,100}", "feature_names": r"\S+( \S+)*", "feature_infos": r"\S+( \S+)*",
+    "tree_sizes": r"\d{1,9}( \d{1,9})*|", "version": "v4",
+}  # fmt: skip
+_FLOATS = r"(-?(\d[\d.e+-]*|inf|nan)( |$))*"
+_TREE = {
+    "num_leaves": r"\d{1,7}", "num_cat": "0", "split_feature": r"(\d{1,8}( |$))*", "split_gain": _FLOATS,
+    "threshold": _FLOATS, "decision_type": r"(\d{1,3}( |$))*", "left_child": r"(-?\d{1,7}( |$))*",
+    "right_child": r"(-?\d{1,7}( |$))*", "leaf_value": _FLOATS, "leaf_weight": _FLOATS, "leaf_count": _FLOATS,
+    "internal_value": _FLOATS, "internal_weight": _FLOATS, "internal_count": _FLOATS, "is_linear": "0",
+    "shrinkage": r"-?\d[\d.e+-]*",
+}  # fmt: skip
+_PER_SPLIT = ("split_feature", "threshold", "decision_type", "left_child", "right_child")
+_TAIL = re.compile(
+    r"end of trees\n\nfeature_importances:\n(\S+=\d+\n)*\nparameters:\n(\[\w+: [^\[\]\n]*\]\n)*\nend of parameters\n"
+    r"\n*(pandas_categorical:null\n*)?"
+)
+
+
+def check_trees(text: str, features: int) -> None:
+    """Refuse what is not the text of trees over so many features."""
+    head, _, rest = text.partition("\n\n")
+    lines = head.split("\n")
+    if lines[0] != "tree" or not text.isascii() or "\0" in text:
+        raise DataError("the text of trees must begin with the line 'tree' and be ASCII")
+    facts = _facts([line for line in lines[1:] if line != "average_output"], _HEAD, "the head of the trees")
+    if int(facts["max_feature_idx"]) != features - 1 or facts["feature_names"].count(" ") != features - 1:
+        raise DataError(f"the trees must be over {features} features, got max_feature_idx={facts['max_feature_idx']}")
+    for number, size in enumerate(map(int, facts["tree_sizes"].split())):
+        block, rest = rest[:size], rest[size:]
+        first, *lines = block.rstrip("\n").split("\n")
+        if first != f"Tree={number}" or not block.endswith("\n"):
+            raise DataError(f"tree {number} must lie where tree_sizes says, got {first[:40]!r}")
+        _check_tree(_facts(lines, _TREE, f"tree {number}"), features, f"tree {number}")
+    if not _TAIL.fullmatch(rest):
+        raise DataError(f"what follows the trees must be their importances and parameters, got {rest[:40]!r}")
+
+
+def _facts(lines: list[str], known: dict[str, str], where: str) -> dict[str, str]:
+    """Keys and values of lines ``key=value``, each key once and each value in its form."""
+    facts: dict[str, str] = {}
+    for line in lines:
+        key, equals, value = line.partition("=")
+        if not equals or key not in known or key in facts or not re.fullmatch(known[key], value):
+            raise DataError(
+                f"{where}: a line must be one of {', '.join(known)}, once, with its value; got {line[:60]!r}"
+            )
+        facts[key] = value
+    missing = [key for key in known if key not in facts and key not in ("objective", "feature_infos")]
+    if missing:
+        raise DataError(f"{where}: {missing[0]} is missing")
+    return facts
+
+
+def _check_tree(facts: dict[str, str], features: int, where: str) -> None:
+    leaves = int(facts["num_leaves"])
+    columns = {key: facts[key].split() for key in (*_PER_SPLIT, "leaf_value")}
+    wrong = [key for key, values in columns.items() if len(values) != leaves - (key != "leaf_value")]
+    if leaves < 1 or wrong:
+        raise DataError(f"{where}: {', '.join(wrong)} must go with num_leaves={leaves}")
+    if any(int(feature) >= features for feature in columns["split_feature"]):
+        raise DataError(f"{where}: split_feature must be below {features}")
+    for side in ("left_child", "right_child"):
+        for parent, child in enumerate(map(int, columns[side])):
+            # nodes come after their parents, leaves are -1, -2, ...
+            if not parent < child < leaves - 1 and not 0 <= -child - 1 < leaves:
+                raise DataError(f"{where}: {side} of node {parent} must be a later node or a leaf, got {child}")

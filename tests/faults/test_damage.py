@@ -1,0 +1,197 @@
+"""Caches and checkpoints with flipped bits, cut, emptied, or full of something else."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import json
+import os
+import shutil
+import sys
+import tempfile
+import warnings
+
+import numpy as np
+import pytest
+
+from rankbound.checkpoints import Checkpoints
+from rankbound.data.converted import converted
+from rankbound.data.letor import LetorData, read_letor
+from rankbound.difficulty import law_cache
+from rankbound.errors import DataError
+from rankbound.losses import compiling
+
+from .conftest import content
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANKBOUND_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_a_law_with_any_bit_flipped_is_not_used(own_cache):
+    """Every byte of the file in turn: the law comes back as it was, or not at all."""
+    law = (np.array([0.25, 1.0]), np.array([0.5, 0.5]), "closed")
+    law_cache.store("key", law)
+    (file,) = (own_cache / "laws").iterdir()
+    whole = file.read_bytes()
+    for place in range(len(whole)):
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 0x40]) + whole[place + 1 :])
+        found = law_cache.load("key")
+        assert found is None or all(np.array_equal(*pair) for pair in zip(found, law, strict=True)), place
+
+
+def empty(entry):
+    (entry / "features.npy").write_bytes(b"")
+
+
+def without_labels(entry):
+    (entry / "labels.npy").unlink()
+
+
+def with_a_stranger(entry):
+    np.save(entry / "stranger.npy", np.ones(3))
+
+
+def with_other_notes(entry):
+    (entry / "notes.json").write_text("null")
+
+
+def cut(entry):
+    file = entry / "features.npy"
+    file.write_bytes(file.read_bytes()[:-8])
+
+
+def with_objects(entry):
+    np.save(entry / "features.npy", np.array([print], dtype=object), allow_pickle=True)
+
+
+def with_broken_headers(entry):
+    whole = (entry / "features.npy").read_bytes()
+    (entry / "features.npy").write_bytes(whole[:40] + b"(((" + whole[43:])
+
+
+def in_the_way(entry):
+    shutil.rmtree(entry)
+    entry.write_text("a file")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [empty, cut, without_labels, with_a_stranger, with_other_notes, with_objects, with_broken_headers, in_the_way],
+)
+def test_converted_data_that_are_damaged_are_read_anew(own_cache, letor, damage):
+    def features():
+        return converted([letor], lambda: read_letor(letor), LetorData).features
+
+    expected = np.array(features())
+    (entry,) = (path for path in (own_cache / "converted").iterdir() if path.name != "checksums")
+    damage(entry)
+    assert np.array_equal(features(), expected)
+    assert np.array_equal(features(), expected)
+
+
+@pytest.mark.parametrize("text", ["", "null", "[1]", '{"stamp": 3}', "[" * 100_000, "\xff"])
+def test_remembered_checksums_that_are_damaged_are_computed_anew(own_cache, letor, text):
+    expected = converted([letor], lambda: read_letor(letor), LetorData).features
+    (memory,) = (own_cache / "converted" / "checksums").iterdir()
+    good = memory.read_bytes()
+    memory.write_text(text, encoding="latin-1")
+    assert np.array_equal(converted([letor], lambda: pytest.fail("it is kept"), LetorData).features, expected)
+    assert memory.read_bytes() == good
+
+
+def test_a_checkpoint_with_any_bit_flipped_is_told(tmp_path):
+    steps = Checkpoints(tmp_path, {"seed": 0})
+    steps.save(1, {"weights": np.arange(3.0)}, {"history": [0.5, 0.25]})
+    for file in (tmp_path / "epoch-000001").iterdir():
+        whole = file.read_bytes()
+        for place in range(len(whole)):
+            file.write_bytes(whole[:place] + bytes([whole[place] ^ 0x02]) + whole[place + 1 :])
+            with pytest.raises(DataError, match=r"epoch-000001: this checkpoint cannot be read"):
+                steps.load()
+        file.write_bytes(whole)
+    assert steps.load()[1] == {"history": [0.5, 0.25]}
+
+
+def test_a_checkpoint_of_another_kind_is_told(tmp_path):
+    steps = Checkpoints(tmp_path, {"seed": 0})
+    steps.save(1, {"weights": np.arange(3.0)}, {})
+    for record in ([], None, {"sha256": 7}):
+        (tmp_path / "epoch-000001" / "state.json").write_text(json.dumps(record))
+        with pytest.raises(DataError, match="this checkpoint cannot be read"):
+            steps.load()
+
+
+KERNEL = """
+from rankbound.losses.compiling import kernel
+
+@kernel
+def total(values):
+    found = 0.0
+    for value in values:
+        found += value
+    return found
+"""
+numbers = itertools.count()
+
+
+@pytest.fixture
+def fresh_kernel(tmp_path, monkeypatch):
+    """A kernel as a new process finds it: compiled, or loaded from the folder of compiled kernels."""
+    monkeypatch.setattr(compiling, "_folder", tmp_path / "kernels")
+    (tmp_path / "own.py").write_text(KERNEL)
+
+    def load():
+        name = f"own{next(numbers)}"
+        spec = importlib.util.spec_from_file_location("own", tmp_path / "own.py")
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, name, module)
+        spec.loader.exec_module(module)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # nothing here is worth two threads, says numba
+            assert module.total(np.ones(3)) == 3.0
+        (hits,) = [module.total.stats.cache_hits.values()]
+        return sum(hits) == 1
+
+    return load
+
+
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty"])
+def test_compiled_kernels_that_are_damaged_are_compiled_anew(fresh_kernel, tmp_path, ending, damage):
+    """Machine code with a flipped bit would be run as it is: nobody else looks."""
+    assert not fresh_kernel()
+    assert fresh_kernel()
+    (file,) = (tmp_path / "kernels").rglob(f"*.{ending}")
+    whole = file.read_bytes()
+    middle = len(whole) // 2
+    flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
+    file.write_bytes({"cut": whole[:middle], "flip": flipped, "empty": b""}[damage])
+    assert not fresh_kernel()
+    assert fresh_kernel()
+    assert {len(part) for part in content(tmp_path / "kernels").values()} != {0}
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="owners and permissions of POSIX")
+def test_compiled_kernels_of_others_are_not_run(tmp_path, monkeypatch):
+    """Folders that others may write to, and links, are passed over, one place after the other."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(sys, "platform", "linux")
+    package = tmp_path / "package"
+    (package / "__pycache__").mkdir(parents=True)
+    (package / "one.py").write_text("@kernel")
+    own = compiling.cache_folder(package)
+    assert own.parent == package / "__pycache__"
+    own.parent.chmod(0o777)
+    at_home = compiling.cache_folder(package)
+    assert at_home.parent == tmp_path / "home" / "rankbound"
+    at_home.rmdir()
+    at_home.symlink_to(tmp_path)
+    temporary = compiling.cache_folder(package)
+    assert temporary.parent == tmp_path / "tmp" / f"rankbound-{os.getuid()}"
+    temporary.parent.chmod(0o777)  # as somebody makes it who waits for us there
+    assert compiling.cache_folder(package) is None

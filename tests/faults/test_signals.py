@@ -1,0 +1,187 @@
+"""Processes that are ended in the middle of their work, by force or politely."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rankbound.data.converted import converted
+from rankbound.data.download import fetch
+from rankbound.data.letor import LetorData, read_letor
+
+from .conftest import COMMAND, LONG, wait_for
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+
+# the command, with a pen that stops in mid-word: it says so and waits until it is told to go on, which nobody does
+STUCK = """
+import sys
+from pathlib import Path
+from rankbound.cli.main import run
+
+def half(path, content, **_):
+    with path.open("w") as stream:
+        stream.write("half")
+    print("half", flush=True)
+    sys.stdin.read()
+
+write_text, Path.write_bytes = Path.write_text, half
+Path.write_text = lambda path, *text, **options: (half if ".html." in path.name else write_text)(path, *text, **options)
+sys.exit(run())
+"""
+POLITE = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+
+
+@pytest.mark.parametrize("ending", ["csv", "html"])
+def test_kill_while_a_result_is_written(start, runs, ending):
+    """The file keeps what it had; a hidden half beside it is all that a kill can leave."""
+    target = runs / f"result.{ending}"
+    target.write_text("as it was")
+    command = ["evaluate", "qrels", "run", "--per-query", target.name]
+    if ending == "html":
+        command = ["report", "qrels", "run", "-m", "AP", "-o", target.name]
+    writer = start(sys.executable, "-c", STUCK, *command, cwd=runs)
+    assert writer.stdout.readline() == b"half\n"
+    writer.send_signal(signal.SIGKILL)
+    assert writer.wait(LONG) == -signal.SIGKILL
+    assert target.read_text() == "as it was"
+    left = {file.name for file in runs.iterdir()} - {"qrels", "run", target.name}
+    assert all(name.startswith(f".result.{ending}.") for name in left)
+
+
+@pytest.mark.parametrize("number", list(POLITE))
+def test_a_signal_while_a_result_is_written(start, runs, number):
+    """Ctrl-C, the end of a batch job and a closed terminal leave nothing at all, and say nothing."""
+    (runs / "result.csv").write_text("as it was")
+    writer = start(
+        sys.executable, "-c", STUCK, "evaluate", "qrels", "run", "--per-query", "result.csv", cwd=runs,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # nohup and background jobs ignore some
+    )  # fmt: skip
+    assert writer.stdout.readline() == b"half\n"
+    writer.send_signal(number)
+    out, err = writer.communicate(timeout=LONG)
+    assert (writer.returncode, out, err.strip()) == (POLITE[number], b"", b"")
+    assert (runs / "result.csv").read_text() == "as it was"
+    assert {file.name for file in runs.iterdir()} == {"qrels", "run", "result.csv"}
+
+
+def test_a_signal_while_input_is_read(start, runs):
+    """More than a pipe holds was taken, so the command is in the middle of reading."""
+    reader = start(*COMMAND, "evaluate", "qrels", "-", "--per-query", "result.csv", cwd=runs)
+    for q in range(40_000):
+        reader.stdin.write(b"q%d Q0 d1 1 0.5 t\n" % q)
+    reader.send_signal(signal.SIGTERM)
+    out, err = reader.communicate(timeout=LONG)
+    assert (reader.returncode, out, err.strip()) == (143, b"", b"")
+    assert {file.name for file in runs.iterdir()} == {"qrels", "run"}
+
+
+def test_a_reader_that_goes_away(start, runs):
+    """As in `rankbound ... | head -1`, at its worst: nobody reads at all."""
+    command = start(*COMMAND, "evaluate", "qrels", "-", "--json", cwd=runs)
+    command.stdout.close()
+    command.stdin.write((runs / "run").read_bytes())
+    command.stdin.close()
+    assert command.wait(LONG) == 141
+    assert command.stderr.read() == b""
+
+
+TRAIN = ("train", "letor.txt", "--param", "hidden=4,", "--checkpoint", "steps", "-o", "model", "--json")
+
+
+def test_train_that_is_ended_goes_on_from_its_checkpoint(start, rankbound_here, letor, monkeypatch):
+    """The epochs before the end are not repeated, and no model is there before it is finished."""
+    monkeypatch.chdir(letor.parent)
+    training = start(*COMMAND, *TRAIN, "--epochs", "100000")
+    wait_for(lambda: training.poll() is not None or list(Path("steps").glob("epoch-*")))
+    training.send_signal(signal.SIGTERM)
+    training.communicate(timeout=LONG)
+    assert training.returncode == 143
+    assert not Path("model").exists()
+    (step,) = Path("steps").iterdir()
+    reached = int(step.name.removeprefix("epoch-"))
+    code, out, err = rankbound_here(*TRAIN, "--epochs", reached + 1)
+    assert code == 0, err
+    assert f'"epochs": {reached + 1}' in out
+    assert [path.name for path in Path("steps").iterdir()] == [f"epoch-{reached + 1:06d}"]
+
+
+CONVERT = """
+import sys
+from pathlib import Path
+import numpy as np
+from rankbound.data.converted import converted
+from rankbound.data.letor import LetorData, read_letor
+
+def half(path, array, **_):
+    save(path, array[:1])
+    print("half", flush=True)
+    sys.stdin.read()
+
+save, np.save = np.save, half
+converted([Path(sys.argv[1])], lambda: read_letor(sys.argv[1]), LetorData)
+"""
+
+
+def test_kill_while_a_data_set_is_converted(start, letor, tmp_path, monkeypatch):
+    """Half an entry is never read, and the next conversion clears it away."""
+    monkeypatch.setenv("RANKBOUND_CACHE", str(tmp_path / "cache"))
+    converter = start(sys.executable, "-c", CONVERT, letor)
+    assert converter.stdout.readline() == b"half\n"
+    converter.kill()
+    converter.wait(LONG)
+    kept = tmp_path / "cache" / "converted"
+    assert list(kept.glob(".new.*"))
+    found = converted([letor], lambda: read_letor(letor), LetorData)
+    assert np.array_equal(found.features, read_letor(letor).features)
+    assert found.notes == ()
+    assert not list(kept.glob(".new.*"))
+
+
+def test_kill_in_the_middle_of_a_download(start, tmp_path):
+    """What came is kept, and the next attempt asks for the rest only."""
+    whole = np.random.default_rng(0).bytes(3_000_000)
+    asked, go_on = [], threading.Event()
+
+    class Site(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.headers.get("Range"))
+            begin = int(asked[-1].removeprefix("bytes=").removesuffix("-")) if asked[-1] else 0
+            self.send_response(206 if begin else 200)
+            self.send_header("Content-Length", str(len(whole) - begin))
+            self.send_header("ETag", '"one"')
+            self.end_headers()
+            self.wfile.write(whole[begin:2_000_000] if not begin else whole[begin:])
+            if not begin:
+                self.wfile.flush()
+                go_on.wait(LONG)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url, target = f"http://127.0.0.1:{server.server_port}/data.txt", tmp_path / "data.txt"
+        code = "import sys; from pathlib import Path; from rankbound.data.download import fetch; "
+        code += "fetch(sys.argv[1], Path(sys.argv[2]), None, lambda have, total: print(have, flush=True))"
+        fetcher = start(sys.executable, "-c", code, url, target)
+        while int(fetcher.stdout.readline()) < 1_000_000:
+            pass
+        fetcher.kill()
+        fetcher.wait(LONG)
+        go_on.set()
+        assert not target.exists()
+        kept = Path(f"{target}.part").stat().st_size
+        assert kept >= 700_000
+        fetch(url, target)
+        server.shutdown()
+    assert target.read_bytes() == whole
+    assert asked == [None, f"bytes={kept}-"]
+    assert [path.name for path in tmp_path.iterdir()] == ["data.txt"]

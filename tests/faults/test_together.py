@@ -1,0 +1,203 @@
+"""Several processes at one place at the same moment."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import threading
+
+import numpy as np
+import pytest
+
+from rankbound.data.catalogue import DataFile, Entry
+from rankbound.data.letor import read_letor
+from rankbound.data.obtain import check, obtain
+from rankbound.models import load_ranker
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+
+# `work(number)` runs in eight processes that begin together; each must end well
+RACE = """
+import os, sys
+
+def race(work, processes=8):
+    ready, go = os.pipe(), os.pipe()
+    children = []
+    for number in range(processes):
+        if (child := os.fork()) == 0:
+            os.write(ready[1], b"x")
+            os.read(go[0], 1)
+            code = 1
+            try:
+                work(number)
+                code = 0
+            finally:
+                sys.stdout.flush()
+                os._exit(code)
+        children.append(child)
+    for _ in children:
+        os.read(ready[0], 1)
+    os.write(go[1], b"x" * processes)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * processes
+"""
+
+
+def test_one_law(python, tmp_path, monkeypatch):
+    monkeypatch.setenv("RANKBOUND_CACHE", str(tmp_path))
+    code = """
+import numpy as np
+from rankbound.difficulty import law_cache
+law = (np.linspace(0, 1, 20_000), np.full(20_000, 1 / 20_000), "dynamic")
+def work(number):
+    for turn in range(20):
+        found = law_cache.load(turn)
+        assert found is None or np.array_equal(found[0], law[0])
+        law_cache.store(turn, law)
+        assert np.array_equal(law_cache.load(turn)[1], law[1])
+race(work)
+"""
+    python(RACE + code)
+    assert sorted({path.suffix for path in (tmp_path / "laws").iterdir()}) == [".npz"]
+
+
+def test_one_conversion(python, letor, tmp_path, monkeypatch):
+    monkeypatch.setenv("RANKBOUND_CACHE", str(tmp_path / "cache"))
+    code = """
+from pathlib import Path
+import numpy as np
+from rankbound.data.converted import converted
+from rankbound.data.letor import LetorData, read_letor
+file = Path(sys.argv[1])
+def work(number):
+    found = converted([file], lambda: read_letor(file), LetorData)
+    os.write(1, f"{float(found.features.sum())} {len(found.notes)}\\n".encode())
+race(work)
+"""
+    answers = set(python(RACE + code, letor).splitlines())
+    assert answers == {f"{float(read_letor(letor).features.sum())} 0"}
+    kept = tmp_path / "cache" / "converted"
+    assert len([path for path in kept.iterdir() if path.name != "checksums"]) == 1
+
+
+def test_one_model_folder(python, tmp_path):
+    """Whoever loads finds one of the models, whole; none of the saves fails."""
+    code = """
+import numpy as np
+from rankbound.models import AdaRank, load_ranker
+X, y = np.random.default_rng(0).random((30, 3)), np.tile([0, 1, 0], 10)
+rankers = [AdaRank(n_estimators=number).fit(X, y) for number in range(1, 5)]
+rankers[0].save(sys.argv[1])
+def work(number):
+    for _ in range(15):
+        if number < 4:
+            rankers[number].save(sys.argv[1])
+        assert load_ranker(sys.argv[1]).n_estimators in (1, 2, 3, 4)
+race(work)
+"""
+    python(RACE + code, tmp_path / "model")
+    assert load_ranker(tmp_path / "model").n_estimators in (1, 2, 3, 4)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_one_checkpoint_folder(python, tmp_path):
+    """The same training twice at once: each step that is found is whole."""
+    code = """
+import numpy as np
+from rankbound.checkpoints import Checkpoints
+def work(number):
+    steps = Checkpoints(sys.argv[1], {"seed": 0})
+    for epoch in range(1, 16):
+        steps.save(epoch, {"weights": np.full(1000, float(epoch))}, {"epoch": epoch})
+        arrays, facts = steps.load()
+        assert set(arrays["weights"]) == {float(facts["epoch"])}
+race(work, 4)
+"""
+    python(RACE + code, tmp_path / "steps")
+    assert [path.name for path in (tmp_path / "steps").iterdir()] == ["epoch-000015"]
+
+
+def test_one_result_file(python, tmp_path):
+    code = """
+from rankbound.data.files import atomic_write
+def work(number):
+    for _ in range(30):
+        with atomic_write(sys.argv[1]) as temporary:
+            temporary.write_text(str(number) * 50_000)
+race(work)
+"""
+    python(RACE + code, tmp_path / "result")
+    assert len(set((tmp_path / "result").read_text())) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["result"]
+
+
+def test_one_download(tmp_path, monkeypatch):
+    """One fetches, the others wait and find it. Threads here: the lock is of an open folder, not of a process."""
+    monkeypatch.setenv("RANKBOUND_CACHE", str(tmp_path))
+    monkeypatch.delenv("RANKBOUND_DATA", raising=False)
+    whole, asked = np.random.default_rng(0).bytes(500_000), []
+
+    class Site(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(whole)))
+            self.end_headers()
+            self.wfile.write(whole)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        entry = Entry(
+            name="mine", kind="letor", folder="mine", title="", origin="", licence="", citation="",
+            download=(f"http://127.0.0.1:{server.server_port}/data.bin",), files=(DataFile("data.bin"),),
+        )  # fmt: skip
+        found = []
+        getters = [threading.Thread(target=lambda: found.append(obtain(entry))) for _ in range(6)]
+        for getter in getters:
+            getter.start()
+        for getter in getters:
+            getter.join()
+        server.shutdown()
+    assert found == [[tmp_path / "data" / "mine" / "data.bin"]] * 6
+    assert found[0][0].read_bytes() == whole
+    assert asked == ["/data.bin"]
+    assert [state.state for state in check(entry)] == ["ok"]
+    assert list(json.loads((tmp_path / "checksums.json").read_text())) == ["mine/data.bin"]
+
+
+def test_one_kernel_with_two_types(python, tmp_path, monkeypatch):
+    """Each process keeps its own type; by numba alone one could be given the other's machine code."""
+    (tmp_path / "own.py").write_text(
+        """
+from rankbound.losses.compiling import kernel
+
+@kernel
+def total(values):
+    found = values[0]
+    for value in values[1:]:
+        found += value
+    return found
+"""
+    )
+    code = """
+import warnings
+import numpy as np
+warnings.simplefilter("ignore")
+sys.path.insert(0, sys.argv[1])
+from own import total
+def work(number):
+    kind = ["float64", "int64", "float32"][number]
+    found = total(np.arange(4, dtype=kind))
+    hits = sum(total.stats.cache_hits.values())
+    os.write(1, f"{kind} {found} {hits}\\n".encode())
+race(work, 3)
+race(work, 3)
+"""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kernels"))
+    answers = sorted(python(RACE + code, tmp_path).splitlines())
+    assert answers == [
+        f"{kind} {hits}" for kind in ("float32 6.0", "float64 6.0", "int64 6") for hits in (0, 1)
+    ]  # compiled by the first three, loaded by the others
