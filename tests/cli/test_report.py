@@ -215,7 +215,15 @@ def test_demo_shows_what_the_files_hold(cli, tmp_path, no_figures):
     assert answer.code == 0, answer.err
     assert "What difficulty shows" in answer.out
     runs = {"one feature": "one-feature", "feature sum": "feature-sum", "plain": "plain", "bounded": "bounded"}
-    names = {"qrels.txt", "per_query.csv", "summary.json", "report.html", *(f"{tag}.run.txt" for tag in runs.values())}
+    names = {
+        "qrels.txt",
+        "per_query.csv",
+        "summary.json",
+        "report.html",
+        "queries",
+        "study.toml",
+        *(f"{tag}.run.txt" for tag in runs.values()),
+    }
     assert {file.name for file in (tmp_path / "new").iterdir()} == names
     summary = json.loads((tmp_path / "new" / "summary.json").read_text())
     for ranker, mean in summary["mean"].items():

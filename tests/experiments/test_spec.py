@@ -151,6 +151,8 @@ def test_folders_and_files_of_queries(plan, folder):
     (folder / "empty").mkdir()
     with pytest.raises(DataError, match=r"empty: expected train and test files"):
         plan(ROWS.replace('"letor" }', '"empty" }'))
+    with pytest.raises(ArgumentError, match="folds must be at least 3"):
+        plan(ROWS.replace('"letor" }', '"letor/train.txt" }\nfolds = 2'))
 
 
 @pytest.mark.parametrize("name", known_studies())

@@ -211,6 +211,8 @@ def fold_count(table: Table) -> int:
         return 0
     if isinstance(table.folds, list):
         return max(_USUAL_FOLDS, max(table.folds) + 1)
+    if split_of(table) == "query-folds" and table.folds in (1, 2):
+        raise ArgumentError(f"folds must be at least 3, to train, to choose and to test by, got {table.folds}")
     return table.folds or _USUAL_FOLDS
 
 

@@ -105,4 +105,5 @@ class RegressionRanker(Ranker):
 
     def _restore_state(self, state: FittedState) -> None:
         self.model_ = self._inner()
+        self.model_.n_features_in_ = self.n_features_in_
         self.model_._restore_state(state)
