@@ -14,7 +14,7 @@ from rankbound.data import table_chunks
 from rankbound.difficulty.bounding import Bounds, Difficulty, get_bounding
 from rankbound.difficulty.queries import difficulty_of
 from rankbound.errors import ArgumentError, DataError
-from rankbound.lists import Lists
+from rankbound.lists import Lists, check_dicts
 from rankbound.measures import Measure, Ranked, has_something_to_find, parse_measure, values
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ def to_lists(
     from rankbound.data import judged, trec
 
     if isinstance(qrels, Mapping) and isinstance(run, Mapping):
-        return judged.from_dicts(qrels, run, missing=missing, judged_only=judged_only, keep_ids=keep_ids)
+        return Lists.from_dicts(qrels, run, missing=missing, judged_only=judged_only, keep_ids=keep_ids)
     if _is_trec(qrels) and _is_trec(run):
         return trec.lists_from_trec(qrels, run, missing=missing, judged_only=judged_only)
     return judged.from_frames(
@@ -238,8 +238,12 @@ def to_frame(source: Any, number: str) -> pl.DataFrame:
     from rankbound.data import frames, trec
 
     if isinstance(source, Mapping):
+        check_dicts(**{f"a dict of {number}s": source})
         rows = [(q, d, value) for q, documents in source.items() for d, value in documents.items()]
-        return pl.DataFrame(rows, schema=["qid", "docid", number], orient="row")
+        try:
+            return pl.DataFrame(rows, schema=["qid", "docid", number], orient="row")
+        except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+            raise DataError(f"a dict of {number}s must have ids and numbers of one kind each, got: {error}") from error
     if _is_trec(source):
         return trec.read_qrels(source) if number == "label" else trec.read_run(source)
     return frames.rename_columns(frames.as_polars(source), {}, required=("qid", "docid", number))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from rankbound.arrays import array_of, floats, integers, labels_of, mask_of, names_of, offsets_of
 from rankbound.errors import DataError
 
 if TYPE_CHECKING:
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Lists", "sort_within_queries"]
+__all__ = ["Lists", "check_dicts", "sort_within_queries"]
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -56,27 +58,24 @@ class Lists:
     depths: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
-        labels = _labels(self.labels)
-        offsets = _offsets(self.offsets, len(labels))
+        labels, offsets = labels_of(self.labels), offsets_of(self.offsets)
+        if offsets[-1] != len(labels):
+            raise DataError(
+                f"offsets must end with the number of items, {len(labels)}, got {offsets[-1]}: labels has one for each"
+            )
         queries = len(offsets) - 1
         _set(self, "labels", _frozen(labels))
         _set(self, "offsets", _frozen(offsets))
         if self.depths is not None:
-            depths = _integers("depths", self.depths, queries)
-            if queries and (depths.min() < 0 or (depths > np.diff(offsets)).any()):
-                raise DataError("depths must lie between 0 and the size of each query")
+            depths = integers("depths", self.depths, length=queries, least=0)
+            if (beyond := depths > np.diff(offsets)).any():
+                raise DataError(f"depths must lie between 0 and the size of each query, got {depths[beyond][0]}")
             _set(self, "depths", _frozen(depths))
         if self.scores is not None:
             _set(self, "scores", _frozen(_scores(self.scores, len(labels), self)))
         for name, length in (("ids", len(labels)), ("qids", queries)):
-            value = getattr(self, name)
-            if value is None:
-                continue
-            if isinstance(value, (list, tuple)):
-                value = np.asarray(value)
-            if len(value) != length:
-                raise DataError(f"{name} must have {length} entries, got {len(value)}")
-            _set(self, name, value)
+            if getattr(self, name) is not None:
+                _set(self, name, _ids(name, getattr(self, name), length))
 
     # ---- shape -------------------------------------------------------------------------------------------------------
 
@@ -117,10 +116,9 @@ class Lists:
         >>> Lists.from_qid([1, 0, 0, 1], ["b", "a", "b", "a"]).qids.tolist()
         ['b', 'a']
         """
-        qid = np.asarray(qid)
-        labels = np.asarray(labels)
-        if qid.ndim != 1 or qid.shape != labels.shape:
-            raise DataError(f"qid must have one entry per label, got shapes {qid.shape} and {labels.shape}")
+        labels, qid = labels_of(labels), names_of("qid", qid)
+        if qid.shape != labels.shape:
+            raise DataError(f"qid must have one entry per label, got {len(qid)} for {len(labels)} labels")
         new = np.flatnonzero(qid[1:] != qid[:-1]) + 1
         starts = np.concatenate(([0], new)) if len(qid) else np.zeros(0, np.int64)
         names = qid[starts]
@@ -133,8 +131,8 @@ class Lists:
         return cls(
             labels[order],
             np.concatenate(([0], np.cumsum(sizes))),
-            None if scores is None else np.asarray(scores)[order],
-            None if ids is None else np.asarray(ids)[order],
+            None if scores is None else floats("scores", scores, length=len(qid))[order],
+            None if ids is None else _ids("ids", ids, len(qid))[order],
             qid[np.sort(first)],
         )
 
@@ -145,15 +143,15 @@ class Lists:
         >>> Lists.from_padded([[1, 0, 9], [0, 1, 1]], [[True, True, False], [True, True, True]])
         Lists(queries=2, items=5)
         """
-        labels, mask = np.asarray(labels), np.asarray(mask, dtype=bool)
-        if labels.ndim != 2 or labels.shape != mask.shape:
+        labels, mask = array_of("labels", labels), mask_of("mask", mask)
+        if labels.shape != mask.shape:
             raise DataError(f"labels and mask must be 2-D of one shape, got {labels.shape} and {mask.shape}")
         if scores is not None:
-            scores = np.asarray(scores)
+            scores = array_of("scores", scores)
             if scores.shape != mask.shape:
                 raise DataError(f"scores must have the shape of mask, {mask.shape}, got {scores.shape}")
             scores = scores[mask]
-        return cls(labels[mask], np.concatenate(([0], np.cumsum(mask.sum(axis=1)))), scores)  # type: ignore[arg-type]
+        return cls(labels[mask], np.concatenate(([0], np.cumsum(mask.sum(axis=1)))), scores)
 
     @classmethod
     def from_dicts(
@@ -162,7 +160,9 @@ class Lists:
         """From ``{query: {document: label}}`` and ``{query: {document: score}}``; see `rankbound.data.judged`."""
         from rankbound.data.judged import from_dicts
 
-        return from_dicts(qrels, run, **policy)
+        check_dicts(qrels=qrels, run=run)
+        with np.errstate(over="ignore"):  # of a longdouble: an infinity is refused with the others
+            return from_dicts(qrels, run, **policy)
 
     @classmethod
     def from_frame(cls, frame: Any, **columns: Any) -> Lists:
@@ -219,6 +219,16 @@ def sort_within_queries(keys: NDArray[Any], offsets: NDArray[np.int64], stable: 
     return order
 
 
+def check_dicts(**data: Any) -> None:
+    """Refuse what is not ``{query: {document: number}}``; the numbers are looked at when they are read."""
+    for side, queries in data.items():
+        if not isinstance(queries, Mapping):
+            raise DataError(f"{side} must be a dict of queries, got {type(queries).__name__}")
+        for name, documents in queries.items():
+            if not isinstance(documents, Mapping):
+                raise DataError(f"query {name!r} of {side} must map documents to numbers, got {documents!r:.60}")
+
+
 # ---- validation ------------------------------------------------------------------------------------------------------
 
 
@@ -232,58 +242,17 @@ def _frozen(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
-def _labels(values: ArrayLike) -> NDArray[Any]:
-    labels = np.asarray(values)
-    if labels.ndim != 1:
-        raise DataError(f"labels must be 1-D, got shape {labels.shape}")
-    if labels.dtype == np.int32:
-        return labels
-    if labels.dtype.kind in "biu":
-        if labels.dtype.itemsize >= 4 and len(labels) and np.abs(labels).max() > 2**31 - 1:
-            raise DataError("labels must be below 2^31")
-        return labels.astype(np.int32)
-    if labels.dtype.kind != "f":
-        if len(labels):
-            raise DataError(f"labels must be numbers, got {labels.dtype} such as {labels[0]!r}")
-        return labels.astype(np.int32)
-    if not np.isfinite(labels).all():
-        at = int(np.flatnonzero(~np.isfinite(labels))[0])
-        raise DataError(f"labels must be finite, got {labels[at]} at position {at}")
-    if len(labels) == 0 or np.abs(labels).max() < 2**31:
-        whole = labels.astype(np.int32)
-        if (whole == labels).all():
-            return whole
-    return labels.astype(np.float64)
-
-
-def _integers(name: str, values: ArrayLike, length: int | None = None) -> NDArray[np.int64]:
-    array = np.asarray(values)
-    if array.ndim != 1 or (array.dtype.kind not in "iu" and len(array)):
-        raise DataError(f"{name} must be 1-D integers, got {array.dtype} of shape {array.shape}")
-    if length is not None and len(array) != length:
-        raise DataError(f"{name} must have {length} entries, got {len(array)}")
-    return array.astype(np.int64, copy=False)
-
-
-def _offsets(values: ArrayLike, items: int) -> NDArray[np.int64]:
-    offsets = _integers("offsets", values)
-    if len(offsets) == 0 or offsets[0] != 0:
-        raise DataError(f"offsets must begin with 0, got {offsets[:1].tolist()}")
-    if offsets[-1] != items:
-        raise DataError(f"offsets must end with the number of items, {items}, got {offsets[-1]}")
-    if (np.diff(offsets) < 0).any():
-        at = int(np.flatnonzero(np.diff(offsets) < 0)[0])
-        raise DataError(f"offsets must never decrease, got {offsets[at]} then {offsets[at + 1]}")
-    return offsets
+def _ids(name: str, values: Any, length: int) -> Any:
+    """Names as they are, in an array or a polars Series: they are looked up, printed and compared, not counted with."""
+    polars = sys.modules.get("polars")
+    ids = values if polars is not None and isinstance(values, polars.Series) else array_of(name, values)
+    if np.ndim(ids) != 1 or len(ids) != length:
+        raise DataError(f"{name} must have {length} entries, got {len(ids) if np.ndim(ids) == 1 else np.shape(ids)}")
+    return ids
 
 
 def _scores(values: ArrayLike, items: int, lists: Lists) -> NDArray[np.float64]:
-    scores = np.asarray(values)
-    if scores.shape != (items,):
-        raise DataError(f"scores must have {items} entries in one dimension, got shape {scores.shape}")
-    if scores.dtype.kind not in "fiub":
-        raise DataError(f"scores must be numbers, got {scores.dtype}")
-    scores = scores.astype(np.float64, copy=False)
+    scores = floats("scores", values, length=items, finite=False)
     finite = np.isfinite(scores)
     if lists.depths is not None and not finite.all():  # items that no ranker returned have no score
         rank = np.arange(items) - np.repeat(lists.offsets[:-1], lists.sizes)

@@ -41,6 +41,8 @@ __all__ = [
 ]
 
 QUERY = ("data", "variant", "fold", "qid")
+_INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)  # that NumPy has too
+_LARGEST = 1e100
 _REQUIRED = ("data", "variant", "system", "fold", "seed", "qid", "items", "relevant")
 
 
@@ -52,6 +54,7 @@ def measures_of(table: pl.DataFrame) -> list[str]:
 
 def without_unmeasured(table: pl.DataFrame) -> pl.DataFrame:
     """The table without data sets on which no measure has a value, such as pairs of images; as it is if none has."""
+    check_scores(table)
     measures = measures_of(table)
     if not measures:
         return table
@@ -75,6 +78,8 @@ def place() -> pl.Expr:
 def query_scores(table: pl.DataFrame, measures: Sequence[str], systems: Iterable[str] | None = None) -> pl.DataFrame:
     """One row per query and system, seeds averaged; queries that do not count for a measure are null there."""
     check_scores(table, measures)
+    if not measures:
+        raise DataError("the table has no column that is a measure")
     if systems is not None:
         table = table.filter(pl.col("system").is_in(list(systems)))
     return table.group_by(*QUERY, "system", maintain_order=True).agg(
@@ -163,6 +168,8 @@ def trial_means(table: pl.DataFrame, measures: Sequence[str] | None = None) -> p
     """Mean over queries of every measure in every trial: data, variant, system, fold, seed, measure, value."""
     measures = measures_of(table) if measures is None else list(measures)
     check_scores(table, measures)
+    if not measures:
+        raise DataError("the table has no column that is a measure")
     trial = ["data", "variant", "system", "fold", "seed"]
     means = table.group_by(*trial, maintain_order=True).agg(pl.col(*measures).fill_nan(None).mean())
     long = means.unpivot(measures, index=trial, variable_name="measure", value_name="value")
@@ -195,7 +202,8 @@ def contrasts(table: pl.DataFrame) -> list[Contrast]:
     found = []
     if {"loss", "bounding"} <= set(table.columns):
         group = ["model", "loss"] if "model" in table.columns and table["model"].n_unique() > 1 else ["loss"]
-        settings = table.select(*group, "bounding", "system").unique(maintain_order=True)
+        words = pl.col(*group, "bounding").cast(pl.String)
+        settings = table.select(words, "system").unique(maintain_order=True)
         for case, rows in settings.group_by(group, maintain_order=True):
             plain = rows.filter(pl.col("bounding") == "none")["system"].to_list()
             bounded = rows.filter(pl.col("bounding") != "none")
@@ -266,10 +274,12 @@ def check_scores(table: pl.DataFrame, measures: Iterable[str] = ()) -> None:
     for name in measures:
         if not table[name].dtype.is_numeric():
             raise DataError(f"column {name!r} of a score table must hold numbers, got {table[name].dtype}")
+        if (table[name].cast(pl.Float64).fill_nan(None).abs() > _LARGEST).any():  # their squares would be infinite
+            raise DataError(f"column {name!r} of a score table must hold numbers up to {_LARGEST:g}, got larger ones")
     for name in _REQUIRED:
         if table[name].null_count():
             raise DataError(f"column {name!r} of a score table must be filled in every row, got an empty one")
-        if name in ("items", "relevant") and not table[name].dtype.is_integer():
+        if name in ("items", "relevant") and table[name].dtype not in _INTEGERS:
             raise DataError(f"column {name!r} of a score table must hold integers, got {table[name].dtype}")
 
 

@@ -18,10 +18,16 @@ if TYPE_CHECKING:
 
 __all__ = ["dcg", "discounts", "err", "gain_of", "ideal_dcg", "mean_products", "ndcg", "stop_chance", "stopping_value"]
 
+_LARGEST_EXPONENT = 1000  # 2^1024 is no number any more, and gains are summed
+
 
 def gain_of(labels: NDArray[Any], dcg: object) -> NDArray[np.float64]:
     """What a label is worth: the label itself (``log2``) or 2^label - 1 (``exp-log2``)."""
-    return np.exp2(labels) - 1 if dcg == "exp-log2" else labels.astype(np.float64)
+    if dcg != "exp-log2":
+        return labels.astype(np.float64)
+    if labels.max(initial=0) > _LARGEST_EXPONENT:
+        raise DataError(f"labels must be at most {_LARGEST_EXPONENT} for gains of 2^label - 1, got {labels.max():g}")
+    return np.asarray(np.exp2(labels) - 1)
 
 
 def discounts(ranks: int) -> NDArray[np.float64]:

@@ -41,6 +41,7 @@ class Parameter:
     default: Value
     rule: str
     choices: tuple[str, ...] = ()
+    most: float = 2.0**31  # labels are smaller
 
     def check(self, measure: str, name: str, value: Value) -> Value:
         """The value in its proper type, or MeasureError."""
@@ -52,13 +53,13 @@ class Parameter:
             fits = 0 < value < 1
             value = float(value)
         else:
-            fits = value > 0
+            fits = 0 < value <= self.most
         if not fits:
             raise MeasureError(f"{name} of {measure} must be {self.rule}, got {value!r}")
         return value
 
 
-_REL = Parameter(1, "a positive number")
+_REL = Parameter(1, "a positive number up to 2^31")
 _DCG = Parameter("log2", "'log2' (linear gain) or 'exp-log2' (gain 2^label - 1)", ("log2", "exp-log2"))
 _VARIANT = Parameter("exact", "'exact' or 'published'", ("exact", "published"))
 _PERSISTENCE = Parameter(0.8, "a number between 0 and 1")
@@ -81,7 +82,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "DCG": Family("discounted cumulative gain", {"dcg": _DCG}),
         "ERR": Family(
             "expected reciprocal rank of a user who stops with probability (2^label - 1) / 2^max_rel",
-            {"max_rel": Parameter(4, "a positive number")},
+            {"max_rel": Parameter(4, "a positive number up to 1023", most=1023)},  # 2^max_rel is a float64
         ),
         "AP": Family(
             "average precision; div names the divisor: all relevant, min(k, relevant), k, or relevant retrieved",
@@ -168,6 +169,7 @@ class Measure:
         return text if self.bounding == "none" else f"{_WRAPPER[self.bounding]}({text})"
 
 
+_LONGEST = 200  # characters of a name
 _WRAPPED = re.compile(r"(MM|EB|EM|DB|UL1|UL2)\s*\((.*)\)")
 _NAME = re.compile(r"([A-Za-z]\w*?)\s*(?:\(([^()]*)\))?\s*(?:@\s*(\S+))?")
 _SETTING = re.compile(r"\s*(\w+)\s*=\s*(?:'([^']*)'|\"([^\"]*)\"|([^\s'\",]+))\s*")
@@ -207,6 +209,8 @@ def parse_measure(name: str | Measure) -> Measure:
         return name
     if not isinstance(name, str):
         raise MeasureError(f"a measure must be a name such as 'nDCG@10', got {name!r}")
+    if len(name) > _LONGEST:
+        raise MeasureError(f"a measure's name has at most {_LONGEST} characters, got {name[:40]!r}...")
     return _parse(name)
 
 

@@ -70,8 +70,8 @@ class Ranked:
     def __init__(self, lists: Lists, ties: str = "average", depth: int | None = None) -> None:
         if ties not in TIES:
             raise ArgumentError(f"ties must be one of {', '.join(TIES)}, got {ties!r}")
-        if depth is not None and depth < 1:
-            raise ArgumentError(f"depth must be a positive integer or None, got {depth}")
+        if depth is not None and (not isinstance(depth, (int, np.integer)) or depth < 1):
+            raise ArgumentError(f"depth must be a positive integer or None, got {depth!r}")
         if lists.scores is None:
             raise DataError("these lists carry no scores; give them with Lists(..., scores=) or lists.with_scores()")
         self.offsets = lists.offsets
@@ -82,7 +82,8 @@ class Ranked:
 
         scores = lists.scores
         if ties == "docid":
-            scores = scores.astype(np.float32)
+            largest = np.finfo(np.float32).max  # beyond it is as good as at it
+            scores = np.clip(scores, -largest, largest).astype(np.float32)
         if lists.depths is not None:  # items that were not returned come last, whatever their score says
             scores = np.where(self._place() < np.repeat(lists.depths, self.sizes), scores, -np.inf)
         order = sort_within_queries(-scores, lists.offsets, stable=ties != "average")

@@ -1,0 +1,544 @@
+"""Every public callable that takes arrays, with clean arrays for it and the names that its errors may use."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+
+import rankbound as rb
+import rankbound.losses as losses
+from rankbound import analysis, models, testing
+from rankbound.analysis import image_pairs, learning, marginal_means, meta_evaluation, significance, smoothing
+from rankbound.difficulty import difficulty_of
+from rankbound.measures import LabelCounts, parse_measure
+from rankbound.testing import oracles
+
+from .variations import CLOSE, EITHER, FORMS, VALUES
+
+__all__ = ["ENTRIES", "NO_ARRAYS", "Argument", "Entry", "public_names"]
+
+# ---- what an argument allows beside the rule -------------------------------------------------------------------------
+
+Rule = Mapping[str, str]  # name of a variation -> what may come of it here
+
+WHOLE: Rule = {
+    f"as {name}": EITHER for name in ("bool", "float16", "float32", "float64", "longdouble")
+}  # only integers
+ANY_LENGTH: Rule = dict.fromkeys(("one too few", "one too many"), EITHER)
+NUMBER_TOO: Rule = dict.fromkeys(("0-d", "number"), EITHER)  # one number stands for an array of one, or for all
+ANY_SHAPE: Rule = dict.fromkeys(
+    ("0-d", "number", "a dimension more", "no entries in two dimensions", "matrix", "pandas frame", "polars frame"),
+    EITHER,
+)
+OPTIONAL: Rule = {"None": EITHER}
+NOT_FINITE_TOO: Rule = dict.fromkeys(
+    ("NaN", "float32 NaN", "all NaN", "inf", "-inf", "float16 inf", "beyond float64", "polars null"), "anything"
+)
+# names of things: whatever can be told apart is a name, missing ones are refused
+NAMES: Rule = {variation.name: "anything" for variation in VALUES} | dict.fromkeys(
+    ("masked entry", "polars null", "pandas NA", "object None", "object list", "NaN", "all NaN", "complex", "records"),
+    "refused",
+)
+NAMES |= dict.fromkeys(("meta tensor", "sparse tensor", "complex tensor", "sparse matrix"), "refused")
+NAMES |= {
+    f"as {name}": "anything"
+    for name in "bool int8 uint8 int16 int32 uint32 uint64 float16 float32 float64 longdouble".split()
+}
+NAMES |= {"objects": "anything"}
+# ids of items are looked up and printed, nothing more: all that has the right length will do
+IDS: Rule = NAMES | dict.fromkeys(
+    ("NaN", "all NaN", "polars null", "pandas NA", "object None", "object list"), "anything"
+)
+IDS |= dict.fromkeys(("complex", "records", "complex tensor"), "anything")
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A clean array, what variations of it may do other than usual, and what errors may call it."""
+
+    clean: np.ndarray
+    rule: Rule = field(default_factory=dict)
+    called: tuple[str, ...] = ()
+    says: tuple[str, ...] = ("got", "has", "have", "carry")  # one of these tells what came
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A public callable: ``call`` takes the arrays by name; ``covers`` are the public names that it stands for."""
+
+    name: str
+    covers: tuple[str, ...]
+    call: Callable[..., Any]
+    arrays: Mapping[str, Argument]
+    only: frozenset[str] | None = None  # variations to try; all if None
+
+
+def argument(values: Any, *rules: Rule, called: Iterable[str] = (), says: Iterable[str] = ()) -> Argument:
+    rule = {name: end for rule in rules for name, end in rule.items()}
+    return Argument(np.asarray(values), rule, tuple(called), (*Argument.says, *says))
+
+
+# callables that share their checks with one that is tried with everything are tried with what reaches them
+_FEW_VARIATIONS = frozenset(
+    (
+        "strided",
+        "Fortran",
+        "read-only",
+        "big-endian",
+        "NaN",
+        "1e150",
+        "1e308",
+        "float32 3e38",
+        "all subnormal",
+        "masked entry",
+    )
+)
+_SOME_VARIATIONS = _FEW_VARIATIONS | frozenset(
+    ("reversed", "list", "objects", "pandas Series", "torch tensor with gradient", "as float32", "inf", "all 1e308",
+     "5000", "2^64 - 1", "complex", "dates", "meta tensor", "empty", "one entry", "one too few", "0-d",
+     "a dimension more", "None", "generator")
+)  # fmt: skip
+
+
+# ---- clean arrays: exact in half precision, three queries of which one is dull ---------------------------------------
+
+LABELS = np.array([1, 0, 2, 0, 1, 0, 0, 3, 0, 1])
+SCORES = np.array([0.5, 1.5, 0.5, 2.0, 0.125, -3.0, 0.75, 0.25, 0.75, -1.0])
+OFFSETS = np.array([0, 4, 6, 10])
+QID = np.repeat([3, 1, 2], [4, 2, 4])
+ITEM_IDS = np.arange(20, 30)
+MEASURES = [
+    "nDCG@3",
+    "nDCG(dcg='exp-log2')",
+    "ERR",
+    "AP",
+    "RR",
+    "P@2",
+    "RBP(gain='graded')",
+    "nRBP",
+    "U",
+    "Tau",
+    "UL2(nDCG)",
+]
+
+
+def _entries() -> Iterable[Entry]:
+    yield from _front_door()
+    yield from _difficulty()
+    yield from _losses()
+    yield from _models()
+    yield from _analysis()
+    yield from _testing()
+
+
+# ---- lists and evaluation --------------------------------------------------------------------------------------------
+
+
+def _front_door() -> Iterable[Entry]:
+    labels, offsets = argument(LABELS), argument(OFFSETS, WHOLE, called=["offsets", "depths"])
+    scores, qid = argument(SCORES, OPTIONAL), argument(QID, NAMES)
+    ids = argument(ITEM_IDS, IDS, OPTIONAL)
+    qids = argument(np.array([3, 1, 2]), IDS, OPTIONAL)
+    depths = argument([2, 2, 4], WHOLE, OPTIONAL)
+    flat = {"labels": labels, "offsets": offsets, "scores": scores, "ids": ids, "qids": qids, "depths": depths}
+    yield Entry("Lists", ("Lists", "Lists.sizes", "Lists.query_of_item", "Lists.query_ids"), rb.Lists, flat)
+    must = flat | {"scores": argument(SCORES)}
+
+    def evaluated(ties: str, **arrays: Any) -> Any:
+        return rb.evaluate(rb.Lists(**arrays), MEASURES, ties=ties, empty="zero", bounds=True)
+
+    yield Entry("evaluate", ("evaluate", "Evaluation"), functools.partial(evaluated, "average"), must)
+    for ties in ("input", "docid"):
+        arrays = {"scores": argument(SCORES)} | ({"ids": argument(ITEM_IDS, IDS)} if ties == "docid" else {})
+        find = functools.partial(evaluated, ties, labels=LABELS, offsets=OFFSETS)
+        yield Entry(f"evaluate, ties={ties}", ("evaluate",), find, arrays)
+    rows = {"labels": labels, "qid": qid, "scores": scores, "ids": ids}
+    yield Entry("Lists.from_qid", ("Lists.from_qid",), rb.Lists.from_qid, rows)
+    mixed = np.argsort(np.tile([0, 1], 5), kind="stable")  # rows of a query that are no neighbours
+    rows = {"labels": argument(LABELS[mixed]), "qid": argument(QID[mixed], NAMES)}
+    rows |= {"scores": argument(SCORES[mixed], OPTIONAL), "ids": argument(ITEM_IDS[mixed], IDS, OPTIONAL)}
+    yield Entry("Lists.from_qid, mixed", ("Lists.from_qid",), rb.Lists.from_qid, rows)
+    square = {"labels": argument(LABELS[:8].reshape(2, 4)), "scores": argument(SCORES[:8].reshape(2, 4), OPTIONAL)}
+    mask = argument([[True, True, False, True], [True, True, True, True]], {"as float16": EITHER, "all equal": EITHER})
+    yield Entry("Lists.from_padded", ("Lists.from_padded",), rb.Lists.from_padded, square | {"mask": mask})
+    lists = rb.Lists(LABELS, OFFSETS)
+    yield Entry("Lists.with_scores", ("Lists.with_scores",), lists.with_scores, {"scores": argument(SCORES, OPTIONAL)})
+
+    def compared(first: Any, second: Any) -> Any:
+        found = rb.compare(lists.with_scores(first), lists.with_scores(second), measures=["nDCG", "AP"], resamples=50)
+        return found.table
+
+    pair = {name: argument(values, called=["scores"]) for name, values in (("first", SCORES), ("second", -SCORES))}
+    yield Entry("compare", ("compare", "Comparison"), compared, pair)
+
+
+# ---- difficulty ------------------------------------------------------------------------------------------------------
+
+
+def _difficulty() -> Iterable[Entry]:
+    counts = {
+        "n": argument([4, 6, 9], WHOLE, ANY_LENGTH, ANY_SHAPE),
+        "relevant": argument([1, 2, 3], WHOLE, ANY_LENGTH, ANY_SHAPE),
+    }
+    for measure in ("nDCG", "AP", "RR", "Success@2", "U", "RBP"):
+        only = None if measure == "nDCG" else _SOME_VARIATIONS
+        yield Entry(f"bounds, {measure} n", ("bounds",), functools.partial(rb.bounds, measure), counts, only)
+    one = {"labels": argument([0, 1, 2, 0, 1], ANY_LENGTH, called=["labels", "n and relevant", "n must"])}
+    for measure in ("nDCG", "nDCG(dcg='exp-log2')", "ERR", "AP", "PairAcc", "RBP(gain='graded')"):
+        yield Entry(f"bounds, {measure} labels", ("bounds",), functools.partial(rb.bounds, measure), one)
+    for measure in ("nDCG", "AP", "U"):
+        find = functools.partial(rb.distribution, measure, cache=False)
+        yield Entry(f"distribution, {measure}", ("distribution", "Distribution"), find, one)
+    law = rb.distribution("nDCG", n=6, relevant=2, cache=False)
+    at = argument([0.5, 0.25, 1.0], ANY_LENGTH, ANY_SHAPE, NOT_FINITE_TOO)
+    for name in ("cdf", "survival", "smooth_cdf", "smooth_slope"):
+        yield Entry(f"Distribution.{name}", (f"Distribution.{name}",), getattr(law, name), {"x": at})
+    q = argument([0.5, 0.25, 1.0], ANY_LENGTH, ANY_SHAPE)
+    yield Entry("Distribution.quantile", ("Distribution.quantile",), law.quantile, {"q": q})
+    rows = {"labels": argument(LABELS), "qid": argument(QID, NAMES)}
+    for per in ("query", "row"):
+        weigh = functools.partial(rb.difficulty_weights, per=per)
+        yield Entry(f"difficulty_weights, {per}", ("difficulty_weights",), weigh, rows)
+    values = {"value": argument([0.5, 0.25, 0.75, 1.0]), "expected": argument([0.25, 0.25, 0.5, 0.125])}
+    values |= {"best": argument([1.0, 0.5, 1.0, 1.0], NUMBER_TOO, {"one entry": EITHER})}
+    values = {
+        name: Argument(each.clean, {**each.rule, **NUMBER_TOO, "one entry": EITHER}) for name, each in values.items()
+    }
+    yield Entry("query_types", ("query_types",), functools.partial(rb.query_types, share=0.25), values)
+    difficulty = difficulty_of(parse_measure("nDCG"), LabelCounts.binary([4, 6, 9], [1, 2, 3]))
+    huge = dict.fromkeys(("1e308", "-1e308", "all 1e308"), "anything")  # beyond what any measure gives
+    for name in ("min-max", "distribution", "UL1", "UL2"):
+        bound = functools.partial(rb.get_bounding(name).apply, difficulty=difficulty)
+        x = {"x": argument([0.5, 0.25, 1.0], NUMBER_TOO, NOT_FINITE_TOO, huge)}
+        yield Entry(f"Bounding.apply, {name}", ("Bounding", "Bounding.apply"), bound, x)
+
+
+# ---- losses ----------------------------------------------------------------------------------------------------------
+
+LOSSES = {
+    "APLoss": losses.APLoss(bounding="min-max"),
+    "DirectRankerLoss": losses.DirectRankerLoss(),
+    "KendallTauLoss": losses.KendallTauLoss(),
+    "LambdaLoss": losses.LambdaLoss(bounding="expectation-max"),
+    "ListMLELoss": losses.ListMLELoss(),
+    "ListNetLoss": losses.ListNetLoss(),
+    "NDCGLoss": losses.NDCGLoss(),
+    "NRBPLoss": losses.NRBPLoss(bounding="distribution"),
+    "PointwiseLoss": losses.PointwiseLoss(),
+    "PrecisionLoss": losses.PrecisionLoss(2),
+    "RRLoss": losses.RRLoss(),
+    "RankNetLoss": losses.RankNetLoss(),
+    "SoftRankLoss": losses.SoftRankLoss(),
+}
+
+
+class _Matrix:
+    """What an objective asks an XGBoost matrix for."""
+
+    def __init__(self, labels: Any, weights: Any) -> None:
+        self.get_label, self.get_weight = (lambda: labels), (lambda: weights)
+
+    def get_uint_info(self, _: str) -> Any:
+        return OFFSETS.astype(np.uint32)
+
+
+def _losses() -> Iterable[Entry]:
+    given = {"labels": argument(LABELS), "offsets": argument(OFFSETS, WHOLE, called=["offsets", "weights"])}
+    weights = {"weights": argument([2.0, 2.0, 2.0], OPTIONAL)}
+    for name, loss in LOSSES.items():
+
+        def value(loss: Any = loss, **arrays: Any) -> Any:
+            scores = torch.tensor(SCORES, dtype=torch.float32, requires_grad=True)
+            found = loss(scores, **arrays)
+            found.backward()
+            return found, scores.grad
+
+        only = None if name == "NDCGLoss" else _SOME_VARIATIONS
+        yield Entry(name, (f"losses.{name}",), value, given | weights, only)
+        numbers = given | {"scores": argument(SCORES, {"as float32": CLOSE})} | weights
+        gradient = functools.partial(losses.gradient_and_hessian, loss)
+        yield Entry(f"gradient_and_hessian, {name}", ("losses.gradient_and_hessian",), gradient, numbers, only)
+
+    def padded(labels: Any, mask: Any, weights: Any) -> Any:
+        return LOSSES["NDCGLoss"].padded(torch.tensor(SCORES[:8].reshape(2, 4)), labels, mask, weights)
+
+    mask = argument([[True, True, False, True], [True, True, True, True]], {"as float16": EITHER})
+    square = {"labels": argument(LABELS[:8].reshape(2, 4)), "mask": mask, "weights": argument([2.0, 2.0], OPTIONAL)}
+    yield Entry("padded", ("losses.RankingLoss",), padded, square)
+    groups = {"group": argument([4, 2, 4], WHOLE), "weight": argument(np.full(10, 2.0), OPTIONAL)}
+    groups |= {"labels": argument(LABELS), "scores": argument(SCORES, called=["scores", "group"])}
+
+    def lightgbm(labels: Any, scores: Any, weight: Any, group: Any) -> Any:
+        return losses.lightgbm_objective("nDCG")(labels, scores, weight, group)
+
+    def xgboost(labels: Any, scores: Any, weight: Any) -> Any:
+        return losses.xgboost_objective("nDCG")(scores, _Matrix(labels, weight))
+
+    yield Entry("lightgbm_objective", ("losses.lightgbm_objective",), lightgbm, groups)
+    weight = argument(np.full(10, 2.0), {"empty": EITHER, "empty list": EITHER})
+    rows = {"labels": groups["labels"], "scores": groups["scores"], "weight": weight}
+    yield Entry("xgboost_objective", ("losses.xgboost_objective",), xgboost, rows)
+
+
+# ---- models ----------------------------------------------------------------------------------------------------------
+
+_FEW = {"n_estimators": 2, "min_child_samples": 1}
+_NET = {"epochs": 1, "batch_size": 3}
+MODELS = {
+    "AdaRank": lambda: models.AdaRank(n_estimators=2),
+    "BoostingRanker": lambda: models.BoostingRanker(**_FEW),
+    "CoordinateAscent": lambda: models.CoordinateAscent(n_restarts=1, max_sweeps=1),
+    "DirectRanker": lambda: models.DirectRanker(hidden=(2,), **_NET),
+    "LambdaMART": lambda: models.LambdaMART(**_FEW),
+    "LinearRanker": lambda: models.LinearRanker(**_NET),
+    "ListNet": lambda: models.ListNet(hidden=(2,), **_NET),
+    "LogisticRanker": lambda: models.LogisticRanker(),
+    "MLPRanker": lambda: models.MLPRanker(hidden=(2,), **_NET),
+    "RandomForestRanker": lambda: models.RandomForestRanker(**_FEW),
+    "RankBoost": lambda: models.RankBoost(n_estimators=2),
+    "RankCNN": lambda: models.RankCNN(channels=(2,), hidden=(2,), **_NET),
+    "RankNet": lambda: models.RankNet(hidden=(2,), **_NET),
+    "RegressionRanker": lambda: models.RegressionRanker(),
+    "SVMmap": lambda: models.SVMmap(max_planes=2),
+}
+_THOROUGH = "RankBoost"  # the fastest
+_SLOW = ("LambdaMART", "LogisticRanker", "RankCNN")
+
+
+@functools.cache
+def _rows() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    random = np.random.default_rng(3)
+    features = random.integers(-8, 9, (24, 4)) / 4
+    y = np.clip(np.rint(features[:, 0] + random.normal(0, 0.3, 24)), 0, 2).astype(np.int64)
+    return features, y, np.repeat([5, 2, 9, 4], 6)
+
+
+def _models() -> Iterable[Entry]:
+    X, y, qid = _rows()
+    wide = {"one entry": EITHER}
+    arrays = {
+        # text that reads as a number, and objects that do, are scikit-learn's business, and so are some of the words
+        "X": argument(
+            X,
+            wide,
+            dict.fromkeys(("text", "bytes", "list of text", "2^70"), EITHER),
+            called=["X", "features"],
+            says=["Found", "not supported", "passed", "convert", "setting", "Reshape"],
+        ),
+        "y": argument(y, {"matrix": EITHER}, called=["y", "labels", "relevant"], says=["rows", "None", "relevant"]),
+        "qid": argument(qid, NAMES, OPTIONAL, says=["needs qid"]),
+        "sample_weight": argument(np.full(len(y), 2.0), OPTIONAL, called=["sample_weight"]),
+    }
+    for name, make in MODELS.items():
+
+        def fit(make: Any = make, **given: Any) -> Any:
+            return make().fit(given.pop("X"), given.pop("y"), **given).predict(X)
+
+        only = None if name == _THOROUGH else _FEW_VARIATIONS if name in _SLOW else _SOME_VARIATIONS
+        yield Entry(f"{name}.fit", (f"models.{name}", "models.Ranker"), fit, arrays, only)
+        fitted = functools.cache(lambda make=make: make().fit(X, y, qid=qid))
+
+        def predict(X: Any, fitted: Any = fitted) -> Any:
+            return fitted().predict(X)
+
+        rows = dataclasses.replace(arrays["X"], rule=arrays["X"].rule | ANY_LENGTH)
+        yield Entry(f"{name}.predict", (f"models.{name}",), predict, {"X": rows}, only)
+
+    ranker = MODELS[_THOROUGH]().fit(X, y, qid=qid)
+
+    def score(**given: Any) -> Any:
+        return ranker.score(given["X"], given["y"], qid=given["qid"])
+
+    yield Entry(
+        "Ranker.score",
+        ("models.Ranker",),
+        score,
+        {name: arrays[name] for name in ("X", "y")} | {"qid": argument(qid, NAMES, says=["needs qid"])},
+    )
+    users, items, labels = np.repeat([0, 1, 2], 3), np.tile([0, 1, 3], 3), np.array([1, 0, 0, 0, 2, 0, 0, 1, 1])
+    codes = {name: argument(each, WHOLE, called=[name[:-1]]) for name, each in (("users", users), ("items", items))}
+    codes |= {"labels": argument(labels)}
+
+    def factorize(**given: Any) -> Any:
+        model = models.MatrixFactorization(factors=2, epochs=2, learning_rate=0.1, verbose=False).fit(**given)
+        return model.predict(users, items)
+
+    yield Entry("MatrixFactorization.fit", ("models.MatrixFactorization",), factorize, codes)
+    fitted = models.MatrixFactorization(factors=2, epochs=2, learning_rate=0.1, verbose=False).fit(users, items, labels)
+    pairs = {"users": argument(users, WHOLE, NUMBER_TOO, {"one entry": EITHER}), "items": codes["items"]}
+    yield Entry("MatrixFactorization.predict", ("models.MatrixFactorization",), fitted.predict, pairs)
+
+    def recommend(exclude: Any) -> Any:
+        return fitted.recommend(1, k=2, exclude=exclude)
+
+    left_out = {"exclude": argument([0, 3], WHOLE, NUMBER_TOO, ANY_LENGTH)}
+    yield Entry("MatrixFactorization.recommend", ("models.MatrixFactorization",), recommend, left_out)
+
+    def folds(groups: Any) -> Any:
+        return [part for fold in models.QueryKFold(2).split(np.zeros((24, 1)), groups=groups) for part in fold]
+
+    groups = {"groups": argument(qid, NAMES, called=["groups", "n_splits"])}
+    yield Entry("QueryKFold", ("models.QueryKFold",), folds, groups)
+
+
+# ---- analysis --------------------------------------------------------------------------------------------------------
+
+
+def _analysis() -> Iterable[Entry]:
+    d = np.array([0.5, -0.25, 0.75, 1.0, 0.125, 0.0])
+    many = {"differences": argument(np.stack([d, d[::-1]], axis=1), ANY_LENGTH, {"one entry": "anything"})}
+    short = {"resamples": 50}
+    no_spread = dict.fromkeys(
+        ("all 1000", "all -2^63", "all 2^64 - 1", "all negative", "all equal", "one entry"), "anything"
+    )  # NaN on purpose
+    for name, options in {
+        "effect_size": {}, "effect_size_interval": {}, "paired_t": {}, "wilcoxon": {}, "randomization": short,
+        "bootstrap_interval": short, "studentised_bootstrap": short, "win_tie_loss": {},
+    }.items():  # fmt: skip
+        test = functools.partial(getattr(significance, name), **options)
+        d_rule = no_spread if name.startswith(("effect", "boot")) else {}
+        yield Entry(name, (f"analysis.significance.{name}",), test, {"differences": argument(d, ANY_LENGTH, d_rule)})
+    for name, options in {
+        "paired_t_columns": {}, "randomization_columns": short, "bootstrap_interval_columns": short,
+        "studentised_bootstrap_columns": short,
+    }.items():  # fmt: skip
+        test = functools.partial(getattr(significance, name), **options)
+        yield Entry(name, (f"analysis.significance.{name}",), test, many)
+    p = {"p_values": argument([0.5, 0.25, 0.125], ANY_LENGTH)}
+    for name in ("holm", "benjamini_hochberg"):
+        yield Entry(name, (f"analysis.significance.{name}",), getattr(significance, name), p)
+    means = np.array([0.5, 0.25, 0.75, 1.0])
+    both = {
+        "first": argument(means, called=["first", "means"]),
+        "second": argument(means[[1, 0, 2, 3]], called=["second", "means"]),
+    }
+    for name in ("kendall_tau", "swap_rate"):
+        test = getattr(meta_evaluation, name)
+        yield Entry(name, (f"analysis.meta_evaluation.{name}",), test, both)
+    pad = meta_evaluation.percentage_absolute_difference
+    yield Entry(
+        "PAD", ("analysis.meta_evaluation.percentage_absolute_difference",), pad, {"means": argument(means, ANY_LENGTH)}
+    )
+    x = np.arange(12) / 4
+    curve = {"x": argument(x), "y": argument(x**2), "at": argument([0.5, 1.5], ANY_LENGTH)}
+    yield Entry("penalised_spline", ("analysis.smoothing.penalised_spline",), smoothing.penalised_spline, curve)
+
+    def image(values: Any) -> Any:
+        return learning.coefficient_images({"model": values}, (2, 3))
+
+    layout = {
+        "values": argument([0.5, -0.25, 1.0, 0.0, 0.125, 2.0], {"matrix": EITHER}, called=["model", "coefficients"])
+    }
+    yield Entry("coefficient_images", ("analysis.learning.coefficient_images",), image, layout)
+    grey = np.arange(24).reshape(4, 2, 3) * 8
+    four = {"images": argument(grey), "labels": argument([1, 0, 2, 0]), "scores": argument([0.5, 0.25, -1.0, 2.0])}
+    four["pairs"] = argument([[0, 1], [2, 3], [1, 2]], WHOLE, ANY_LENGTH)
+    four = {name: dataclasses.replace(each, called=(name, *four)) for name, each in four.items()}
+    pick = functools.partial(image_pairs.example_pairs, count=1)
+    yield Entry("example_pairs", ("analysis.image_pairs.example_pairs",), pick, four)
+    table = pl.DataFrame({"loss": ["AP", "AP", "RR", "RR"], "y": [1.0, 3.0, 5.0, 5.0]})
+    fit = marginal_means.fit_linear_model(table, "y", ["loss"])
+    weights = {"weights": argument([[1.0, 0.0], [1.0, 1.0]], ANY_LENGTH)}
+    yield Entry("LinearFit.combine", ("analysis.marginal_means.LinearFit",), fit.combine, weights)
+
+
+# ---- testing ---------------------------------------------------------------------------------------------------------
+
+
+def _testing() -> Iterable[Entry]:
+    # plain loops over Python numbers: they look up by label in a Series, and count in the precision they are given
+    apart = {"array protocol", "torch tensor", "torch tensor with gradient", "pandas Series", "nullable pandas Series"}
+    forms = frozenset(variation.name for variation in FORMS) - apart - {"as float16", "as float32", "as longdouble"}
+    labels = {"labels": argument([0, 2, 1, 0])}
+    both = labels | {"scores": argument([0.5, 0.5, 1.0, 0.25])}
+    yield Entry("oracles.value", ("testing.oracles.value",), functools.partial(oracles.value, "nDCG"), labels, forms)
+    mean = functools.partial(oracles.mean_over_tie_breaks, "AP")
+    yield Entry("oracles.mean_over_tie_breaks", ("testing.oracles.mean_over_tie_breaks",), mean, both, forms)
+    orders = {"labels": argument([0, 2, 1])}
+    yield Entry(
+        "oracles.all_orders",
+        ("testing.oracles.all_orders",),
+        lambda labels: list(oracles.all_orders(labels)),
+        orders,
+        forms,
+    )
+
+
+ENTRIES = list(_entries())
+
+
+# ---- are these all? --------------------------------------------------------------------------------------------------
+
+_TABLES = "takes tables of scores: see test_tables"
+_NAMES = "takes names and settings: see test_names"
+_FILES = "takes paths, and what is in the files is tested where they are read"
+_MADE = "is made by other callables, from what they have checked"
+NO_ARRAYS = {
+    **dict.fromkeys(("Bounds", "Comparison", "Evaluation", "Distribution", "Measure", "Bounding"), _MADE),
+    **dict.fromkeys(("parse_measure", "get_bounding", "losses.get_loss"), _NAMES),
+    **dict.fromkeys(("losses.set_threads", "losses.threads", "losses.warm_up"), _NAMES),
+    **dict.fromkeys(("losses.MeasureLoss", "losses.SmoothLoss"), "is abstract: its subclasses are tried"),
+    **dict.fromkeys(("Lists.from_trec", "Lists.from_letor", "models.load_ranker"), _FILES),
+    **dict.fromkeys(("Lists.from_dicts", "Lists.from_frame"), "takes dicts and frames: see test_tables"),
+    **dict.fromkeys(("models.export_onnx", "models.export_ranklib", "models.export_xgboost_json"), _MADE),
+    "models.backbone_features": "needs the file of a network: see tests/models/test_neural_backbone.py",
+    **{f"Distribution.{name}": _MADE for name in ("mean", "std")},
+    **{f"Bounding.{name}": "takes the Difficulty of queries, which is ours" for name in ("defined", "weight")},
+    **{f"analysis.score_tables.{name}": _TABLES for name in """Contrast PairedScores ScoreCube check_frame check_scores
+        contrasts mean_scores measures_of paired_scores place query_scores score_cube systems_of
+        trial_means""".split()},
+    **{f"analysis.query_sets.{name}": _TABLES for name in """expected_scores in_query_set query_map
+        type_queries""".split()},
+    **{f"analysis.instances.{name}": _TABLES for name in """activity_curves instance_scores score_distributions
+        thinned""".split()},
+    **{f"analysis.meta_evaluation.{name}": _TABLES for name in """asl_curves conflict_cases discriminative_power
+        measure_families meta_evaluation tau_between_measures""".split()},
+    **{f"analysis.marginal_means.{name}": _TABLES for name in """best_counts fit_linear_model marginal_means
+        standardised system_marginal_means""".split()},
+    **{f"analysis.curves.{name}": _TABLES for name in "cutoff_curves expected_histogram".split()},
+    **{f"analysis.curves.{name}": _NAMES for name in """bounded_losses expectation_curves law_curves lower_bounds
+        smooth_laws""".split()},
+    **{f"analysis.comparison.{name}": _MADE for name in "Comparison Difference TypeDifference".split()},
+    **{f"analysis.runs.{name}": _MADE for name in """SharedQueries difference is_lower_better share_evaluations
+        share_lists share_runs""".split()},
+    **{f"analysis.learning.{name}": _TABLES for name in "coefficients_of_history training_paths".split()},
+    **{f"analysis.image_pairs.{name}": _TABLES for name in "check_examples pictures_of".split()},
+    "analysis.comparison.compare": "is the compare of the front door",
+    "analysis.comparison.run_names": _NAMES,
+    "analysis.significance.WinTieLoss": _MADE,
+    **{f"testing.strategies.{name}": "makes arrays and takes none" for name in "labels measures scored_lists".split()},
+}  # fmt: skip
+
+
+def public_names() -> set[str]:
+    """Functions and classes that users can call, by the room they are in; errors, constants and modules left out."""
+    rooms: dict[str, ModuleType] = {"": rb, "losses.": losses, "models.": models}
+    for package in (analysis, testing):
+        short = package.__name__.removeprefix("rankbound.")
+        for module in pkgutil.iter_modules(package.__path__):
+            rooms[f"{short}.{module.name}."] = importlib.import_module(f"{package.__name__}.{module.name}")
+    found = set()
+    for prefix, room in rooms.items():
+        for name in room.__all__:
+            value = getattr(room, name)
+            if callable(value) and not (inspect.isclass(value) and issubclass(value, BaseException)):
+                found.add(prefix + name)
+    for owner in (rb.Lists, rb.Distribution, rb.Bounding):
+        methods = {name for name, value in vars(owner).items() if not name.startswith("_") and _is_ours(value)}
+        found |= {f"{owner.__name__}.{name}" for name in methods}
+    return found
+
+
+def _is_ours(value: Any) -> bool:
+    return callable(value) or isinstance(value, (classmethod, property, functools.cached_property))

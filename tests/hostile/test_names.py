@@ -1,0 +1,85 @@
+"""Names and settings: anything that is not one is refused by an error of ours, whatever its type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rankbound as rb
+from rankbound import losses
+from rankbound.errors import RankboundError
+
+NO_NAMES = [
+    None, "", " ", "word", "nDCG@0", "nDCG@-1", "nDCG@1e3", "nDCG@9999999999", "nDCG@٣", "AP(rel=nan)", "AP(rel=inf)",
+    "RBP(p=nan)", "ERR(max_rel=1e308)", "ERR(max_rel=inf)", "nDCG\0", "UL2(UL2(nDCG))", "(" * 500, 3, 0.5, float("nan"),
+    b"nDCG", [], ["nDCG"], {}, {"nDCG"}, np.array(["nDCG"]), np.array("nDCG"), object(), rb.Lists,
+]  # fmt: skip
+NO_COUNTS = [
+    0, -1, 0.5, 2.0, float("nan"), float("inf"), "3", b"3", [3], np.array([3, 4]), np.array(3.0), object(), 1 + 0j, {},
+]  # fmt: skip
+
+
+def refused(call: Callable[[], Any]) -> None:
+    with pytest.raises(RankboundError):
+        call()
+
+
+@pytest.mark.parametrize("name", NO_NAMES, ids=lambda value: repr(value)[:30])
+@pytest.mark.parametrize(
+    "take",
+    [
+        rb.parse_measure,
+        rb.get_bounding,
+        losses.get_loss,
+        lambda name: rb.bounds(name, n=3, relevant=1),
+        lambda name: rb.distribution(name, n=3, relevant=1),
+        lambda name: rb.evaluate(rb.Lists([1, 0], [0, 2], [0.5, 0.25]), [name]),
+        lambda name: rb.evaluate(rb.Lists([1, 0], [0, 2], [0.5, 0.25]), ["AP"], ties=name),
+        lambda name: rb.evaluate(rb.Lists([1, 0], [0, 2], [0.5, 0.25]), ["AP"], empty=name),
+        lambda name: rb.difficulty_weights([1, 0], [0, 0], measure=name),
+        lambda name: rb.difficulty_weights([1, 0], [0, 0], bounding=name),
+        lambda name: rb.difficulty_weights([1, 0], [0, 0], per=name),
+        lambda name: losses.NDCGLoss(reduction=name),
+        lambda name: losses.NDCGLoss(bounding=name),
+        lambda name: losses.NDCGLoss(sigmoid=name),
+        lambda name: losses.LambdaLoss(name),
+    ],
+    ids=lambda take: "",
+)
+def test_what_is_no_name_is_refused(take: Callable[[Any], Any], name: Any) -> None:
+    refused(lambda: take(name))
+
+
+@pytest.mark.parametrize("count", NO_COUNTS, ids=lambda value: repr(value)[:30])
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda k: losses.NDCGLoss(k),
+        lambda depth: rb.evaluate(rb.Lists([1, 0], [0, 2], [0.5, 0.25]), ["AP"], depth=depth),
+        lambda samples: rb.distribution("nDCG", n=3, relevant=1, samples=samples),
+        lambda count: rb.compare(*([rb.Lists([1, 0], [0, 2], [0.5, 0.25])] * 2), measures="AP", resamples=count),
+        lambda count: losses.set_threads(count),
+        lambda count: rb.models.QueryKFold(count),
+    ],
+    ids=["k", "depth", "samples", "resamples", "threads", "n_splits"],
+)
+def test_what_is_no_count_is_refused(take: Callable[[Any], Any], count: Any) -> None:
+    refused(lambda: take(count))
+
+
+@pytest.mark.parametrize("share", [0, -1, 2, float("nan"), float("inf"), "0.1", [0.1], None, np.array([0.1, 0.2])])
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda share: rb.query_types([0.5, 0.25], [0.25, 0.25], share=share),
+        lambda share: rb.distribution("nDCG", n=3, relevant=1, informed=share),
+        lambda share: losses.NRBPLoss(p=share) if share is not None else losses.NRBPLoss(p=0),
+        lambda share: rb.compare(*([rb.Lists([1, 0], [0, 2], [0.5, 0.25])] * 2), measures="AP", confidence=share),
+    ],
+    ids=["share", "informed", "p", "confidence"],
+)
+def test_what_is_no_share_is_refused(take: Callable[[Any], Any], share: Any) -> None:
+    refused(lambda: take(share))
