@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.evaluation import evaluate_lists
-from rankbound.models.by_name import make_loss
 from rankbound.experiments.store import Placed, Store
 from rankbound.experiments.trial import Fitted
+from rankbound.models.by_name import make_loss
 
 if TYPE_CHECKING:
     import polars as pl

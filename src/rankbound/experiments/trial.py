@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.errors import DataError
-from rankbound.models.by_name import make_ranker
 from rankbound.experiments.sources import Source, digest_of
+from rankbound.models.by_name import make_ranker
 
 if TYPE_CHECKING:
     import polars as pl

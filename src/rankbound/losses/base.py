@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from rankbound.arrays import array_of, for_kernel, integers, labels_of, mask_of, numbers, weights_of
+from rankbound.arrays import array_of, for_kernel, integers, labels_of, mask_of, numbers, offsets_of, weights_of
 from rankbound.difficulty.bounding import get_bounding
 from rankbound.difficulty.queries import difficulty_of
 from rankbound.errors import ArgumentError, DataError
@@ -95,7 +95,7 @@ class RankingLoss(ABC):
             if np.array_equal(known_offsets, offsets) and np.array_equal(known_labels, labels):
                 plan = known
         if plan is None:
-            cuts, known_labels = for_kernel(_checked_offsets(offsets)), labels_of(labels)
+            cuts, known_labels = for_kernel(offsets_of(offsets)), labels_of(labels)
             if len(known_labels) != cuts[-1]:
                 raise DataError(f"labels must be 1-D with offsets[-1] = {cuts[-1]} entries, got {len(known_labels)}")
             plan = self._plan(np.maximum(known_labels, 0), cuts)
@@ -233,14 +233,6 @@ class _Fused(torch.autograd.Function):  # type: ignore[misc]  # torch ships no t
 
 
 # ---- checks ----------------------------------------------------------------------------------------------------------
-
-
-def _checked_offsets(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    if len(offsets) == 0 or offsets[0] != 0:
-        raise DataError(f"offsets must be 1-D integers that begin with 0, got {offsets[:3]!r}")
-    if (offsets[1:] < offsets[:-1]).any():
-        raise DataError(f"offsets must not decrease, got {offsets!r}")
-    return offsets
 
 
 def _checked_scores(scores: Any) -> Any:
