@@ -1,7 +1,7 @@
 """Quality of rankers of rows and images beside the bars and the published numbers: docs/results/models.csv.
 
-    python -m bench.models_report                 all rows
-    python -m bench.models_report faces CNN       those whose name has all these words; the others stay as they are
+    python -m quality.models                 all rows
+    python -m quality.models faces CNN       those whose name has all these words; the others stay as they are
 
 MQ2008 and OHSUMED (QueryLevelNorm): the five folds that they come with; the step of every model, and where several
 settings are tried the setting, chosen in each fold on its validation part, seed 0. A value is the mean over folds of

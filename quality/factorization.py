@@ -1,7 +1,7 @@
 """Quality of matrix factorisation beside the published numbers: a table, and docs/results/factorization.csv.
 
-    python -m bench.factorization_report                      all rows
-    python -m bench.factorization_report citeulike nRBP       those whose name has all these words
+    python -m quality.factorization                      all rows
+    python -m quality.factorization citeulike nRBP       those whose name has all these words
 
 MovieLens latest-small is the protocol of the metric bounding thesis (ratings from 4 on, users with 25 of them, five
 folds by user, NSR 1, Adam, 32 users per batch), rate and epochs chosen within the training folds. CiteULike-a is

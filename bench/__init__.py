@@ -1,1 +1,0 @@
-"""Speed against peers: `python -m bench [part ...]`, or `make bench` for everything."""

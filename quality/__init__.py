@@ -1,0 +1,1 @@
+"""Quality of the rankers on real data beside published numbers: `make models-report`."""

@@ -1,0 +1,372 @@
+"""Losses, value and gradient: against plain torch per query and padded, rax, keras-rs, and each other.
+
+Everything runs on one thread: where other processes want the cores too, threads that wait for each other measure the
+neighbours. Queries are independent, so that more threads help us no less than the peers.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from rankbound.bench.contest import Peer, contest
+from rankbound.bench.growth import OURS, Curve, Way, growth_of
+from rankbound.bench.records import Finding, Growth, Row
+from rankbound.bench.timing import Work, best_of
+from rankbound.losses import (
+    APLoss,
+    KendallTauLoss,
+    LambdaLoss,
+    ListMLELoss,
+    NDCGLoss,
+    NRBPLoss,
+    PrecisionLoss,
+    RankingLoss,
+    RankNetLoss,
+    RRLoss,
+    long_lists,
+    set_threads,
+    warm_up,
+)
+
+__all__ = ["CURVES", "HALF", "INPUTS", "Lists", "equal_lists", "one_thread", "ours", "run"]
+
+INPUTS = (
+    "generated: 412 users as MovieLens has them (22 to 980 relevant items, 1 or 3 others for each), lists of equal "
+    "length with a tenth relevant, graded lists with a fifth relevant; loss and gradient, float32, one thread"
+)
+MEASURE_LOSSES = {
+    "APLoss": APLoss(),
+    "APLoss(form='ranks')": APLoss(form="ranks"),
+    "RRLoss": RRLoss(),
+    "NRBPLoss": NRBPLoss(),
+    "NRBPLoss(p=0.95)": NRBPLoss(p=0.95),
+    "PrecisionLoss(10)": PrecisionLoss(10),
+    "NDCGLoss(10)": NDCGLoss(10),
+    "KendallTauLoss": KendallTauLoss(),
+    **{f"LambdaLoss({m!r})": LambdaLoss(m) for m in ("nDCG", "AP", "RR", "nRBP(p=0.95)", "P@10", "ERR")},
+}
+_SAME = 2e-4  # float32
+_FEW = slice(2, None, 80)  # users of a quick run
+
+
+# ---- lists -----------------------------------------------------------------------------------------------------------
+
+
+class Lists(NamedTuple):
+    """Flat scores that want a gradient, labels, and where each list starts."""
+
+    scores: Any
+    labels: Any
+    offsets: Any
+
+
+def users(negatives: int, every: slice = slice(None)) -> Lists:
+    """MovieLens-shaped: many users with few relevant items, a few with up to 980; the largest is the first of all."""
+    rng = np.random.default_rng(0)
+    relevant = np.clip(np.exp(rng.normal(4.15, 0.95, 412)).astype(int), 22, 980)
+    relevant[:2] = 980, 22
+    relevant = relevant[every]
+    return lists(relevant, relevant * (1 + negatives))
+
+
+def lists(relevant: Any, sizes: Any, top: int = 1) -> Lists:
+    """Lists of these sizes with so many labels of 1 to top among zeros."""
+    rng = np.random.default_rng(1)
+    labels = []
+    for hits, size in zip(relevant, sizes, strict=True):
+        one = np.zeros(size, np.int64)
+        one[rng.permutation(size)[:hits]] = rng.integers(1, top + 1, hits)
+        labels.append(one)
+    offsets = np.concatenate(([0], np.cumsum(sizes)))
+    scores = torch.tensor(rng.normal(size=offsets[-1]), dtype=torch.float32, requires_grad=True)
+    return Lists(scores, torch.tensor(np.concatenate(labels)), torch.tensor(offsets))
+
+
+def equal_lists(queries: int, size: int, relevant: int, top: int = 1) -> Lists:
+    """Lists of one size."""
+    return lists(np.full(queries, relevant), np.full(queries, size), top)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Ours and torch's kernels on one thread."""
+    before = torch.get_num_threads()
+    warm_up("nDCG")  # the first kernel starts numba's OpenMP, which sets the threads of torch back
+    torch.set_num_threads(1)
+    set_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+        set_threads(None)
+
+
+# ---- contestants -----------------------------------------------------------------------------------------------------
+
+
+def ours(made: Lists, loss: RankingLoss | None = None) -> Work:
+    """A loss of ours, smooth nDCG unless another is named."""
+    loss = NDCGLoss() if loss is None else loss
+
+    def work() -> float:
+        made.scores.grad = None
+        value = loss(*made)
+        value.backward()
+        return float(value.detach())
+
+    return work
+
+
+def smooth_ndcg_of_table(scores: Any, labels: Any, where: Any) -> Any:
+    """Smooth nDCG of rows of a padded table by full pair matrices: what one writes first in torch."""
+    size = scores.shape[1]
+    pairs = torch.sigmoid(scores[:, None, :] - scores[:, :, None]) * where[:, None, :]
+    ranks = 0.5 + pairs.sum(2)
+    gains = (torch.exp2(labels.float()) - 1) * where
+    discounts = 1 / torch.log2(torch.arange(2, size + 2))
+    ideal = (torch.sort(gains, descending=True, dim=1).values * discounts).sum(1)
+    return -(gains / torch.log2(1 + ranks)).sum(1) / ideal
+
+
+def torch_per_query(made: Lists) -> Work:
+    """A pair matrix for each query in turn."""
+    scores, labels, offsets = made
+    bounds = list(zip(offsets.tolist(), offsets.tolist()[1:], strict=False))
+
+    def work() -> float:
+        scores.grad = torch.empty_like(scores)
+        total = 0.0
+        for lo, hi in bounds:  # backward at once: the pair matrices of all queries together would take gigabytes
+            one = scores.detach()[None, lo:hi].requires_grad_()
+            loss = smooth_ndcg_of_table(one, labels[None, lo:hi], torch.ones(1, hi - lo)).sum() / len(bounds)
+            loss.backward()
+            scores.grad[lo:hi] = one.grad[0]
+            total += float(loss.detach())
+        return total
+
+    return work
+
+
+def torch_padded(made: Lists, chunk: int = 4) -> Work:
+    """All lists padded to the longest; in chunks of queries, because the whole does not fit memory."""
+    scores, labels, offsets = made
+    sizes = torch.diff(offsets)
+    mask = torch.arange(int(sizes.max()))[None, :] < sizes[:, None]
+    table = torch.zeros(mask.shape, dtype=torch.int64)
+    table[mask] = labels
+
+    def work() -> float:
+        padded = torch.zeros(mask.shape)
+        padded[mask] = scores.detach()
+        padded.requires_grad_()
+        total = 0.0
+        for lo in range(0, len(mask), chunk):
+            part = slice(lo, lo + chunk)
+            loss = smooth_ndcg_of_table(padded[part], table[part], mask[part].float()).sum() / len(mask)
+            loss.backward()
+            total += float(loss.detach())
+        assert padded.grad is not None
+        scores.grad = padded.grad[mask]
+        return total
+
+    return work
+
+
+def rax_ndcg(made: Lists) -> Work:
+    """Rax's smooth nDCG of lists of one size, compiled."""
+    import jax
+    import rax
+
+    loss = rax.approx_t12n(rax.ndcg_metric)
+    step = jax.jit(jax.value_and_grad(lambda s, y: loss(s, y)))
+    scores, labels = (_table(part, made).detach().numpy().astype(np.float32) for part in (made.scores, made.labels))
+
+    def work() -> float:
+        value, gradient = step(scores, labels)
+        gradient.block_until_ready()
+        return float(value)
+
+    return work
+
+
+def keras_loss(name: str, made: Lists) -> Work:
+    """A loss of keras-rs on torch, for lists of one size."""
+    import keras_rs
+
+    loss = getattr(keras_rs.losses, name)()
+    labels = _table(made.labels, made).float()
+
+    def work() -> float:
+        made.scores.grad = None
+        value = loss(labels, _table(made.scores, made))
+        value.backward()
+        return float(value.detach())
+
+    return work
+
+
+def _table(flat: Any, made: Lists) -> Any:
+    return flat.reshape(len(made.offsets) - 1, -1)
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------------
+
+
+def run(quick: bool) -> Iterator[Finding]:
+    """Smooth nDCG against those who compute the same, other losses, long lists, the first loss, growth."""
+    with one_thread():
+        yield from _smooth_ndcg(quick)
+        yield from _other_losses(quick)
+        yield from _measure_losses(users(1, _FEW if quick else slice(None)), quick)
+        yield from _long_lists(quick)
+        if not quick:
+            yield _first_loss()
+        for found in growth_of(__name__, CURVES, quick):
+            yield found
+            if isinstance(found, Growth) and not quick:
+                yield from _memory_rows(found)
+
+
+def _against(
+    name: str,
+    made: Lists,
+    peer: str,
+    theirs: Callable[[Lists], Work],
+    bar: float,
+    turns: int,
+    module: str | None = None,
+) -> Iterator[Finding]:
+    """Smooth nDCG against one who computes the same."""
+    peers = [Peer(peer, partial(theirs, made), bar, module, float)]
+    yield from contest(name, ours(made), peers, turns=turns, values=float, tolerance=_SAME)
+
+
+def _smooth_ndcg(quick: bool) -> Iterator[Finding]:
+    each = "torch N x N per query"
+    for negatives in (1, 3):
+        made = users(negatives, _FEW if quick else slice(None))
+        name = f"NDCGLoss, {len(made.offsets) - 1} users, {negatives} others for each relevant item"
+        yield from _against(name, made, each, torch_per_query, 15.0, 1 if quick else 4)
+    made = users(1, _FEW if quick else slice(None, None, 8))  # 412 tables of 1,960 x 1,960 take a minute
+    title, turns = f"NDCGLoss, {len(made.offsets) - 1} users", 1 if quick else 2
+    yield from _against(title, made, "torch padded", torch_padded, 60.0, turns)
+    queries, size = (5, 100) if quick else (1_000, 1_000)
+    made = equal_lists(queries, size, size // 10)
+    yield from _against(f"NDCGLoss, {queries:,} x {size:,}", made, each, torch_per_query, 15.0, 1 if quick else 3)
+    for queries, size in ((4, 20),) if quick else ((256, 120), (64, 500), (16, 2_000)):  # about 31,000 items each
+        made = equal_lists(queries, size, size // 5, top=4)
+        name = f"NDCGLoss, {queries} graded lists of {size:,}"
+        yield from _against(name, made, "rax", rax_ndcg, 10.0, 1 if quick else 8, "rax")
+
+
+def _other_losses(quick: bool) -> Iterator[Finding]:
+    """Keras-rs scales its losses in other ways than we do: their values cannot be compared."""
+    size = 50 if quick else 500
+    made = equal_lists(16, size, size // 5, top=4)
+    for loss, name in ((RankNetLoss(), "PairwiseLogisticLoss"), (ListMLELoss(), "ListMLELoss")):
+        peer = Peer(f"keras-rs {name}", partial(keras_loss, name, made), module="keras_rs")
+        title = f"{type(loss).__name__}, 16 graded lists of {size}"
+        yield from contest(title, ours(made, loss), [peer], turns=1 if quick else 8)
+
+
+def _measure_losses(made: Lists, quick: bool) -> Iterator[Finding]:
+    """Every other measure loss takes at most three times as long as NDCGLoss."""
+    chosen = dict(list(MEASURE_LOSSES.items())[:1]) if quick else MEASURE_LOSSES  # some have a kernel to load
+    works = {name: ours(made, loss) for name, loss in {"": NDCGLoss(), **chosen}.items()}
+    times = best_of(works, 1 if quick else 6)
+    for name in chosen:
+        title = f"{name}, {len(made.offsets) - 1} users"
+        yield Row(title, times[name], "NDCGLoss", times[""], 1 / 3, against="ourselves")
+
+
+def _long_lists(quick: bool) -> Iterator[Finding]:
+    items, relevant = (10_000, 10) if quick else (100_000, 100)
+    time = best_of({"": ours(equal_lists(1, items, relevant))}, 1 if quick else 5)[""]
+    name = f"NDCGLoss, one list of {items:,} items, {relevant} relevant"
+    yield Row(name, time, "1 second", 1.0, 1.0, against="limit")
+    items = 3_000 if quick else 20_000
+    made = equal_lists(1, items, items // 2)
+    peer = Peer("direct sums", partial(_direct, made), 1.0, values=float, against="ourselves")
+    name = f"NDCGLoss, one list of {items:,} items, half relevant, by series"
+    yield from contest(name, ours(made), [peer], turns=1 if quick else 4, values=float, tolerance=1e-5)
+
+
+def _direct(made: Lists) -> Work:
+    work = ours(made)
+
+    def direct() -> float:
+        limit, long_lists.LONG = long_lists.LONG, 2**62
+        try:
+            return float(work())
+        finally:
+            long_lists.LONG = limit
+
+    return direct
+
+
+_FIRST = """
+import time, torch
+import rankbound.losses as losses
+began = time.perf_counter()
+losses.NDCGLoss()(torch.tensor([1.0, 0.0]), [0, 1], [0, 2])
+print(time.perf_counter() - began)
+"""
+
+
+def _first_loss() -> Row:
+    """Time to the first loss of a process that compiles, and of the next one, which loads."""
+    times = []
+    with tempfile.TemporaryDirectory() as folder:
+        environment = os.environ | {"NUMBA_CACHE_DIR": folder}
+        for _ in range(2):
+            command = [sys.executable, "-c", _FIRST]
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
+            times.append(float(done.stdout))
+    name, peer = "first loss of a second process", "of the first, which compiles"
+    return Row(name, times[1], peer, times[0], 5.0, against="ourselves")
+
+
+# ---- growth ----------------------------------------------------------------------------------------------------------
+
+_WAYS = {OURS: Way(ours), "torch N x N": Way(torch_per_query), "rax": Way(rax_ndcg, module="rax")}
+_LONG, HALF = "NDCGLoss, one list, 100 relevant", "NDCGLoss, one list, half relevant"
+CURVES = (
+    Curve(
+        "NDCGLoss, 8 lists, a fifth relevant", "items per list", (125, 250, 500, 1_000, 2_000), (20, 40, 80),
+        lambda size, _: equal_lists(8, size, size // 5, top=4), _WAYS,
+    ),
+    Curve(
+        "NDCGLoss, lists of 100, 20 relevant", "lists", (50, 100, 200, 400, 800, 1_600), (2, 4, 8),
+        lambda size, _: equal_lists(size, 100, 20, top=4), _WAYS,
+    ),
+    Curve(
+        "NDCGLoss, 8 lists of 1,000", "relevant items", (25, 50, 100, 200, 400, 800), (10, 20),
+        lambda size, _: equal_lists(8, 1_000, size, top=4), {OURS: Way(ours)},
+    ),
+    Curve(
+        _LONG, "items", (10_000, 31_623, 100_000, 316_228, 1_000_000), (1_000, 3_162),
+        lambda size, _: equal_lists(1, size, 100), {OURS: Way(ours)},
+    ),
+    Curve(
+        HALF, "items", (10_000, 31_623, 100_000, 316_228, 1_000_000), (1_000, 3_162),
+        lambda size, _: equal_lists(1, size, size // 2), {OURS: Way(ours)},
+    ),
+)  # fmt: skip
+
+
+def _memory_rows(found: Growth) -> Iterator[Row]:
+    """Memory of long lists: below 100 MB for 100,000 items, and linear in the items."""
+    if found.curve == _LONG and found.megabytes is not None:
+        small, large = found.megabytes[found.sizes.index(100_000)], found.megabytes[-1]
+        yield Row("NDCGLoss, memory of 100,000 items", small, "100 MB", 100.0, 1.0, "MB", "limit")
+        yield Row("NDCGLoss, memory of 1,000,000 items", large, "11 x that", 11 * small, 1.0, "MB", "limit")

@@ -1,0 +1,142 @@
+"""Objectives in boosting: ours in LightGBM against its lambdarank, ours in XGBoost against its rank:ndcg.
+
+Same trees, same rounds; time, and true nDCG@10 of test queries with gain 2^label - 1. LETOR 4.0's MQ2008, fold 1, is
+run too where RANKBOUND_DATA has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rankbound.bench.contest import is_installed, missing
+from rankbound.bench.growth import OURS, Curve, Way, growth_of
+from rankbound.bench.losses import one_thread
+from rankbound.bench.real_data import is_here
+from rankbound.bench.records import Finding, Row
+from rankbound.bench.timing import Work, best_of
+from rankbound.data import load_fold
+from rankbound.data.letor import LetorData
+from rankbound.data.synthetic import synthetic_letor
+from rankbound.losses import LambdaLoss, NDCGLoss, RankingLoss, lightgbm_objective, xgboost_objective
+
+__all__ = ["CURVES", "INPUTS", "run"]
+
+INPUTS = (
+    "300 generated queries, and as many to test on, of 5 to 120 documents with 46 features, labels 0 to 2; MQ2008 fold "
+    "1 where it is here; 100 rounds of trees with 31 leaves (LightGBM) or of depth 5 (XGBoost), learning rate 0.05, "
+    "with the set-up of the data; one thread"
+)
+ROUNDS = 100
+LIGHTGBM = {
+    "num_leaves": 31, "learning_rate": 0.05, "min_data_in_leaf": 20, "verbose": -1, "seed": 0, "deterministic": True,
+    "num_threads": 1,
+}  # fmt: skip
+XGBOOST = {"max_depth": 5, "eta": 0.05, "tree_method": "hist", "seed": 0, "nthread": 1}
+_SMALL_LEAVES = 1e-4  # sum of hessians: ours are those of a measure between 0 and 1, theirs are of pairs
+LOSSES: dict[str, RankingLoss] = {
+    "NDCGLoss": NDCGLoss(),
+    "NDCGLoss(bounding='expectation-max')": NDCGLoss(bounding="expectation-max"),
+    "NDCGLoss(bounding='min-max')": NDCGLoss(bounding="min-max"),
+    "LambdaLoss('nDCG')": LambdaLoss("nDCG"),
+    "LambdaLoss('nDCG', bounding='expectation-max')": LambdaLoss("nDCG", bounding="expectation-max"),
+}
+
+Scorer = Callable[[LetorData], Any]  # what training gives: scores of other data
+
+
+def in_lightgbm(data: LetorData, loss: RankingLoss | None, rounds: int = ROUNDS) -> Work:
+    """Train LightGBM with a loss of ours, or with its own lambdarank."""
+    import lightgbm
+
+    own = {"objective": "lambdarank"}
+    settings = (
+        own if loss is None else {"objective": lightgbm_objective(loss), "min_sum_hessian_in_leaf": _SMALL_LEAVES}
+    )
+    features, lists = np.asarray(data.features), data.lists
+
+    def work() -> Scorer:
+        dataset = lightgbm.Dataset(features, lists.labels, group=lists.sizes)
+        booster = lightgbm.train({**LIGHTGBM, **settings}, dataset, num_boost_round=rounds)
+        return lambda test: booster.predict(np.asarray(test.features))
+
+    return work
+
+
+def in_xgboost(data: LetorData, loss: RankingLoss | None, rounds: int = ROUNDS) -> Work:
+    """Train XGBoost with a loss of ours, or with its own rank:ndcg."""
+    import xgboost
+
+    settings: dict[str, Any] = {"objective": "rank:ndcg"} if loss is None else {"min_child_weight": _SMALL_LEAVES}
+    objective = None if loss is None else xgboost_objective(loss)
+    features, lists = np.asarray(data.features), data.lists
+
+    def work() -> Scorer:
+        matrix = xgboost.DMatrix(features, lists.labels, nthread=1)
+        matrix.set_group(lists.sizes)
+        booster = xgboost.train({**XGBOOST, **settings}, matrix, num_boost_round=rounds, obj=objective)
+        return lambda test: booster.predict(xgboost.DMatrix(np.asarray(test.features)), output_margin=True)
+
+    return work
+
+
+# module, how it is trained, its own objective, the least ratio to that
+LIBRARIES = (("lightgbm", in_lightgbm, "lambdarank", 0.5), ("xgboost", in_xgboost, "rank:ndcg", None))
+
+
+def quality_of(scorer: Scorer, test: LetorData) -> float:
+    """True nDCG@10 with gain 2^label - 1, queries without relevant items left out."""
+    loss = NDCGLoss(10, alpha=1e6, beta=1e6)
+    plan = loss.plan(test.lists.labels, test.lists.offsets)
+    values = -loss.fused(np.asarray(scorer(test), dtype=np.float64), plan).values
+    return float(values[plan.active].mean())
+
+
+def sets(quick: bool) -> Iterator[tuple[str, LetorData, LetorData]]:
+    """Name, training and test data."""
+    queries = 20 if quick else 300
+    data = synthetic_letor(2 * queries, 46)  # one seed for both: what makes a document good is drawn with it
+    yield "generated", data.take(range(queries)), data.take(range(queries, 2 * queries))
+    if not quick and is_here("mq2008"):
+        fold = load_fold("mq2008", 1)
+        yield "MQ2008", fold.train, fold.test
+
+
+def run(quick: bool) -> Iterator[Finding]:
+    """Rows of each library and data set, and the growth with the queries."""
+    with one_thread():
+        yield from _rows(quick)
+        yield from growth_of(__name__, CURVES, quick)
+
+
+def _rows(quick: bool) -> Iterator[Finding]:
+    rounds = 3 if quick else ROUNDS
+    for name, training, test in sets(quick):
+        for library, train, own, bar in LIBRARIES:
+            if not is_installed(library):
+                yield missing(library)
+                continue
+            chosen = LOSSES if library == "lightgbm" and not quick else dict(list(LOSSES.items())[:2])
+            works = {loss: train(training, loss, rounds) for loss in (None, *chosen.values())}
+            quality = {loss: quality_of(work(), test) for loss, work in works.items()}
+            times = best_of(works, 1 if quick else 3)
+            for title, loss in chosen.items():
+                yield Row(
+                    f"{title} in {library}, {name}", times[loss], f"{own} of {library}", times[None], bar,
+                    note=f"test nDCG@10 {quality[loss]:.4f}, peer {quality[None]:.4f}",
+                )  # fmt: skip
+
+
+def _curve(library: str, train: Callable[..., Work], own: str) -> Curve:
+    ways = {OURS: NDCGLoss(), f"{own} of {library}": None}
+    return Curve(
+        f"20 rounds of {library}", "queries", (125, 250, 500, 1_000, 2_000), (5, 10),
+        lambda size, _: synthetic_letor(size, 46),
+        {name: Way(partial(train, loss=loss, rounds=20), module=library) for name, loss in ways.items()},
+    )  # fmt: skip
+
+
+CURVES = tuple(_curve(*one[:3]) for one in LIBRARIES)

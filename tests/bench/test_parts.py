@@ -1,0 +1,72 @@
+"""Every part runs at small sizes, with and without its peers, and computes what the peers compute."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from rankbound.bench import scale
+from rankbound.bench.records import Growth, Row
+from rankbound.bench.running import PARTS, check_parts, run_parts
+from rankbound.errors import ArgumentError
+
+OPTIONAL = ("ranx", "rax", "keras_rs")  # not there where the tests run as a rule
+PEERS = {
+    "evaluation": {"pytrec_eval", "ir_measures", "scikit-learn ndcg_score, with ties", "python -c 'import numpy'"},
+    "laws": {"3,000 permutations", "3,000 drawn rank by rank"},
+    "losses": {"torch N x N per query", "torch padded", "NDCGLoss", "direct sums", "1 second"},
+    "objectives": {"lambdarank of lightgbm", "rank:ndcg of xgboost"},
+    "reading": {"load_svmlight_file", "rng.choice user by user"},
+    "factorization": {"torch padded", "torch flat, fused loss", "4.4 x the pairs once"},
+    "scale": {"ours, whole table at once", "1 second per million", "1 second"},
+}
+MISSING = {"evaluation": {"ranx"}, "losses": {"rax", "keras_rs"}}
+COMPARED = {"evaluation": 7, "laws": 6, "losses": 5, "objectives": 0, "reading": 2, "factorization": 2, "scale": 2}
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    """Without the peers that compile, and without processes for memory, which are tested on their own."""
+    for module in OPTIONAL:
+        monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setattr("rankbound.bench.growth.peaks", lambda module, curve, way, sizes, folder: (2.0,) * len(sizes))
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_agrees_with_its_peers(part):
+    heard = []
+    outcome = run_parts([part], quick=True, scale_rows=20_000, tell=lambda _, finding: heard.append(finding))
+    rows, growth = outcome.rows[part], outcome.growth[part]
+    assert PEERS[part] <= {row.peer for row in rows}
+    assert [row for row in rows if row.differs] == []
+    assert sum(row.difference is not None for row in rows) == COMPARED[part]
+    assert all(row.ours > 0 and row.theirs > 0 and row.bar is None for row in rows)
+    assert {one.peer for one in outcome.missing} == MISSING.get(part, set())
+    assert {one.way for one in growth} >= {"rankbound"}
+    assert all(len(one.seconds) == len(one.sizes) >= 2 and min(one.seconds) > 0 for one in growth)
+    assert outcome.inputs[part]
+    assert [one for one in heard if isinstance(one, Growth)] == growth
+    assert len([one for one in heard if isinstance(one, Row)]) == len(rows)
+
+
+def test_a_part_whose_library_is_missing_says_so(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    outcome = run_parts(["losses"], quick=True)
+    assert [str(one) for one in outcome.missing] == ["torch not installed: pip install 'rankbound[train]'"]
+    assert outcome.rows == {"losses": []}
+
+
+def test_parts_are_run_in_their_order_and_once():
+    assert check_parts([], 1) == PARTS
+    assert check_parts(["reading", "laws", "laws"], 1) == ("laws", "reading")
+    with pytest.raises(ArgumentError, match="unknown part law; the parts are evaluation, laws"):
+        check_parts(["law"], 1)
+    with pytest.raises(ArgumentError, match="--scale-rows must be at least 1, got 0"):
+        check_parts([], 0)
+
+
+def test_sizes_of_the_large_file_are_whole_blocks():
+    assert scale.sizes_up_to(10_000_000) == (1_250_000, 2_500_000, 5_000_000, 10_000_000)
+    assert scale.sizes_up_to(100_000_000)[-1] == 100_000_000
+    assert scale.sizes_up_to(1) == (2_500, 5_000, 10_000, 20_000)
