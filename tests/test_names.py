@@ -72,7 +72,7 @@ def test_our_names_are_names_of_ir_measures(name):
         ("AP(p=0.5)", "AP has no parameter 'p'"),
         ("RBP(p=1.5)", "p of RBP must be a number between 0 and 1, got 1.5"),
         ("RBP(p='x')", "p of RBP must be a number between 0 and 1, got 'x'"),
-        ("AP(rel=0)", "rel of AP must be a positive number, got 0"),
+        ("AP(rel=0)", r"rel of AP must be a positive number up to 2\^31, got 0"),
         ("AP(div='half')@5", "div of AP must be"),
         ("AP(div='k')", "needs a cutoff"),
         ("AP(variant='published')@5", "div='k' only"),

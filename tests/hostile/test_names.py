@@ -27,7 +27,7 @@ def refused(call: Callable[[], Any]) -> None:
         call()
 
 
-@pytest.mark.parametrize("name", NO_NAMES, ids=lambda value: repr(value)[:30])
+@pytest.mark.parametrize("name", NO_NAMES, ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize(
     "take",
     [
@@ -53,7 +53,7 @@ def test_what_is_no_name_is_refused(take: Callable[[Any], Any], name: Any) -> No
     refused(lambda: take(name))
 
 
-@pytest.mark.parametrize("count", NO_COUNTS, ids=lambda value: repr(value)[:30])
+@pytest.mark.parametrize("count", NO_COUNTS, ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize(
     "take",
     [

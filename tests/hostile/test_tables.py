@@ -95,7 +95,7 @@ NO_FRAMES = [None, 3, "", [], [1, 2], (), {}, {"q": 3}, {"q": None}, {"q": []}, 
              pl.DataFrame({"qid": [], "docid": [], "label": [], "score": []})]  # fmt: skip
 
 
-@pytest.mark.parametrize("thing", NO_FRAMES, ids=lambda value: repr(value)[:30])
+@pytest.mark.parametrize("thing", NO_FRAMES, ids=lambda value: type(value).__name__)
 def test_what_is_no_data_is_refused(thing: Any) -> None:
     labels, scores = dicts_of("label", LABELS), dicts_of("score", SCORES)
     for call in (

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import numba
+import torch
 
 from rankbound.errors import ArgumentError
 from rankbound.losses.kernel_cache import KernelCache
@@ -67,12 +68,15 @@ _WORTH_A_THREAD = 100_000  # pairs of items, or as much other work: less is done
 def running(work: float = 0.0) -> Iterator[int]:
     """Hold the kernels for this thread; gives the number of threads, as many of the budget as the work is worth."""
     with _lock:
-        budget, before = max(1, min(threads(), int(work / _WORTH_A_THREAD))), numba.get_num_threads()
+        budget = max(1, min(threads(), int(work / _WORTH_A_THREAD)))
+        before, before_in_torch = numba.get_num_threads(), torch.get_num_threads()
         numba.set_num_threads(budget)
         try:
             yield budget
         finally:
             numba.set_num_threads(before)
+            if torch.get_num_threads() != before_in_torch:  # the first kernel starts OpenMP, which is torch's too
+                torch.set_num_threads(before_in_torch)
 
 
 # ---- compilation -----------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation import evaluate_lists
 from rankbound.models.base import FittedState, Queries, Ranker
 from rankbound.models.measuring import mean_measure, score_measure
-from rankbound.models.networks import Objective, make_objective, network_outputs
+from rankbound.models.networks import Objective, make_objective, network_outputs, positive_integers
 from rankbound.models.weighted_features import centre_and_spread
 
 try:
@@ -210,8 +210,9 @@ class NeuralRanker(Ranker):
         self.history_, self.kept_epoch_ = facts["history"], facts["kept_epoch"]
         loss = get_loss(self.loss, **({} if self.bounding == "none" else {"bounding": self.bounding}))
         self.objective_ = Objective((loss,) * facts["outputs"], arrays.get("levels"), facts["spread"], facts["centre"])
-        layers = (facts["outputs"], *getattr(self, "hidden", ()), *getattr(self, "channels", ()))
-        layers += (getattr(self, "kernel_size", 1),)
+        layers = [facts["outputs"], getattr(self, "kernel_size", 1)]
+        for name in ("hidden", "channels"):
+            layers += positive_integers(name, getattr(self, name, ()))
         if max(layers) > (widest := max(max(array.shape, default=0) for array in arrays.values())):
             raise DataError(f"layers of {max(layers)} units do not fit arrays of at most {widest}")  # not made first
         self.network_ = self._network(torch.Generator())
