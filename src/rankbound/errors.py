@@ -10,6 +10,7 @@ RankboundError            anything rankbound itself refuses; the command line pr
 from __future__ import annotations
 
 from os import PathLike
+from typing import Any
 
 __all__ = ["ArgumentError", "DataError", "FileFormatError", "MeasureError", "RankboundError"]
 
@@ -51,3 +52,6 @@ class FileFormatError(DataError):
         where = f"{path}:{line}" if line is not None else f"{path}"
         super().__init__(f"{where}: {rule}, {came}")
         self.path, self.line, self.rule, self.came = path, line, rule, came
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.path, self.line, self.rule, self.came)  # so that it comes back from a worker process

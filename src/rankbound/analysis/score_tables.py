@@ -54,10 +54,10 @@ def measures_of(table: pl.DataFrame) -> list[str]:
 
 def without_unmeasured(table: pl.DataFrame) -> pl.DataFrame:
     """The table without data sets on which no measure has a value, such as pairs of images; as it is if none has."""
-    check_scores(table)
     measures = measures_of(table)
     if not measures:
         return table
+    check_scores(table)
     has_a_value = pl.any_horizontal(pl.col(*measures).is_finite().fill_null(value=False))
     kept = table.filter(has_a_value.any().over("data", "variant"))
     return kept if kept.height else table

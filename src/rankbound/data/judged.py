@@ -33,7 +33,10 @@ class DuplicateError(DataError):
 
     def __init__(self, side: str, message: str) -> None:
         super().__init__(f"{side}: {message}")
-        self.side = side
+        self.side, self._message = side, message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.side, self._message)  # so that it comes back from a worker process
 
 
 def from_dicts(
