@@ -1,0 +1,1 @@
+"""Every reader and parser against damaged and hostile input; ``python -m fuzz --help``."""
