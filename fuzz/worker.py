@@ -109,7 +109,8 @@ def main(name: str, state_path: str, corpus: str, crashes: str, seconds: str) ->
     longest = min(MOST, max(4096, 4 * max(map(len, seeds))))
     signals = [f"-handle_{name}=0" for name in ("segv", "bus", "abrt", "fpe", "ill")]  # left to faulthandler
     # time and memory are watched by the parent and by the limit above
-    options = [f"-max_len={longest}", "-timeout=1000000", "-rss_limit_mb=0", "-reload=0", "-len_control=0", *signals]
+    unwatched = ["-timeout=1000000", "-report_slow_units=1000000", "-rss_limit_mb=0"]
+    options = [f"-max_len={longest}", "-reload=0", "-len_control=0", *unwatched, *signals]
     atheris.Setup([sys.argv[0], *options, corpus], try_one, custom_mutator=mutate)
     state.began = time.process_time()
     atheris.Fuzz()
