@@ -40,7 +40,7 @@ def bench(
 ) -> int:
     """Time and memory of rankbound beside those of peers on the same input, and how both grow.
 
-    A peer that is not installed is named and left out. Takes about 15 minutes for all parts; the exit code is 1 if less
+    A peer that is not installed is named and left out. Takes about 25 minutes for all parts; the exit code is 1 if less
     was reached than is asked for, or if a peer computes another value.
 
     \b
