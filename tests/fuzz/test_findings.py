@@ -110,6 +110,12 @@ def test_ratings_that_were_taken_for_others(form: str, text: str, message: str, 
         read_ratings(written(tmp_path / "ratings", text), form)
 
 
+def test_names_in_digits_of_other_scripts_are_text(tmp_path: Path) -> None:
+    read = read_ratings(written(tmp_path / "ratings", "3\t8٢00\n"))
+    assert read.item_names.tolist() == ["8٢00"]
+    assert read.user_names.tolist() == [3]
+
+
 def test_json_nested_without_end(tmp_path: Path) -> None:
     (tmp_path / "qrels").mkdir()
     written(tmp_path / "qrels" / "test.tsv", "q\td\t1\n")

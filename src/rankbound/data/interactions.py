@@ -169,7 +169,7 @@ class NameCoder:
 
     def _spelled(self) -> pl.Series:
         spelled = self._known.cast(pl.String)
-        whole = spelled.str.contains(r"^(0|-?[1-9]\d{0,17})$").all()
+        whole = spelled.str.contains(r"^(0|-?[1-9][0-9]{0,17})$").all()
         return spelled.cast(pl.Int64) if whole else spelled
 
 
