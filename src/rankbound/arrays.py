@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "array_of",
+    "check_finite",
     "floats",
     "for_kernel",
     "integers",
@@ -85,7 +86,7 @@ def floats(
         with np.errstate(over="ignore"):  # of a longdouble: an infinity is refused below
             array = array.astype(np.float64)
     if finite:
-        _check_finite(name, array)
+        check_finite(name, array)
     if most is not None and (np.abs(array) > most).any():
         raise DataError(f"{name} must be at most {most:g} in magnitude, got {np.abs(array).max():g}")
     # sums over other layouts are taken in another order, and differ in their last digits
@@ -134,7 +135,7 @@ def labels_of(values: Any, name: str = "labels") -> NDArray[Any]:
     if labels.dtype == np.int32:
         return labels
     if labels.dtype.kind == "f":
-        _check_finite(name, labels)
+        check_finite(name, labels)
     if labels.dtype.itemsize >= 4 and len(labels):
         low, high = labels.min(), labels.max()
         if low < -_MOST or high >= _MOST:
@@ -252,7 +253,8 @@ def _check_length(name: str, array: NDArray[Any], length: int | None) -> None:
         raise DataError(f"{name} must have {length} entries, got {len(array)}")
 
 
-def _check_finite(name: str, array: NDArray[Any]) -> None:
+def check_finite(name: str, array: NDArray[Any]) -> None:
+    """Refuse NaN and infinities, by the place of the first."""
     finite = np.isfinite(array)
     if not finite.all():
         at = np.unravel_index(int(np.argmin(finite)), array.shape)

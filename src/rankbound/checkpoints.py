@@ -15,7 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankbound.data.files import locked_folder
+from rankbound.data.files import locked_folder, remove_leftovers
 from rankbound.errors import DataError
 
 if TYPE_CHECKING:
@@ -97,8 +97,7 @@ class Checkpoints:
             ) from error
 
     def _replace(self, name: str, files: Mapping[str, bytes]) -> None:
-        for leftover in self.folder.glob(".*.partial"):  # of a process that was killed: we are alone here
-            shutil.rmtree(leftover, ignore_errors=True)
+        remove_leftovers(self.folder, ".*.partial")
         step, partial = self.folder / name, self.folder / f".{name}.partial"
         partial.mkdir()
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -47,23 +47,15 @@ def law(case: Case) -> Work:
 def permutations(case: Case) -> Work:
     """Random permutations; of each only the ranks of the relevant items are looked at, which argpartition finds."""
 
-    def work() -> NDArray[np.float64]:
-        rng = np.random.default_rng(0)
-        weight, divisor = weights(case)
-        values = np.empty(case.samples)
-        for start in range(0, case.samples, _CHUNK):
-            size = min(_CHUNK, case.samples - start)
-            keys = rng.random((size, case.n), dtype=np.float32)
-            ranks = np.argpartition(keys, case.relevant - 1, axis=1)[:, : case.relevant]
-            if case.measure == "AP":
-                ranks.sort(axis=1)
-                total = weight[ranks] @ np.arange(1.0, case.relevant + 1)
-            else:
-                total = weight[ranks].sum(axis=1)
-            values[start : start + size] = total / divisor
-        return values
+    def draw(rng: np.random.Generator, size: int, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+        keys = rng.random((size, case.n), dtype=np.float32)
+        ranks = np.argpartition(keys, case.relevant - 1, axis=1)[:, : case.relevant]
+        if case.measure == "AP":
+            ranks.sort(axis=1)
+            return np.asarray(weight[ranks] @ np.arange(1.0, case.relevant + 1))
+        return np.asarray(weight[ranks].sum(axis=1))
 
-    return work
+    return partial(_sampled, case, draw)
 
 
 def rank_by_rank(case: Case) -> Work:
@@ -72,22 +64,24 @@ def rank_by_rank(case: Case) -> Work:
     All that is kept per order is two numbers, which stay in the processor's cache.
     """
 
-    def work() -> NDArray[np.float64]:
-        rng = np.random.default_rng(0)
-        weight, divisor = weights(case)
-        values = np.empty(case.samples)
-        for start in range(0, case.samples, _CHUNK):
-            size = min(_CHUNK, case.samples - start)
-            left = np.full(size, case.relevant, dtype=np.float32)
-            total = np.zeros(size)
-            for r in range(case.n):
-                hit = rng.random(size, dtype=np.float32) * (case.n - r) < left
-                left -= hit
-                total += hit * ((case.relevant - left) * weight[r]) if case.measure == "AP" else hit * weight[r]
-            values[start : start + size] = total / divisor
-        return values
+    def draw(rng: np.random.Generator, size: int, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+        left = np.full(size, case.relevant, dtype=np.float32)
+        total = np.zeros(size)
+        for r in range(case.n):
+            hit = rng.random(size, dtype=np.float32) * (case.n - r) < left
+            left -= hit
+            total += hit * ((case.relevant - left) * weight[r]) if case.measure == "AP" else hit * weight[r]
+        return total
 
-    return work
+    return partial(_sampled, case, draw)
+
+
+def _sampled(case: Case, draw: Callable[..., NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Values of random orders, drawn by chunks."""
+    rng = np.random.default_rng(0)
+    weight, divisor = weights(case)
+    starts = range(0, case.samples, _CHUNK)
+    return np.concatenate([draw(rng, min(_CHUNK, case.samples - start), weight) for start in starts]) / divisor
 
 
 def mean(found: Any) -> float:

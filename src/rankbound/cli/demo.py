@@ -213,8 +213,6 @@ def _write_page(
 
 def _write_study(folder: Path, parts: Mapping[str, Generated]) -> None:
     """The queries as LETOR files, and a study of them that can be run as it is or changed."""
-    from rankbound.data.files import atomic_write
-
     texts = {"study.toml": STUDY}
     for role, (lists, features) in parts.items():
         rows = zip(lists.query_of_item + 1, lists.labels, lists.ids, features, strict=True)
@@ -223,9 +221,7 @@ def _write_study(folder: Path, parts: Mapping[str, Generated]) -> None:
             for q, label, document, values in rows
         )
     (folder / "queries").mkdir(exist_ok=True)
-    for name, text in texts.items():
-        with atomic_write(folder / name) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+    _write_texts(folder, texts)
 
 
 def _write_files(
@@ -234,7 +230,6 @@ def _write_files(
     import numpy as np
     import polars as pl
 
-    from rankbound.data.files import atomic_write
     from rankbound.lists import sort_within_queries
 
     first = next(iter(rankers.values()))
@@ -251,13 +246,19 @@ def _write_files(
             f"{q} Q0 {document} {r} {score:.9f} {tag}\n" for q, document, r, score in ranked
         )
     texts["summary.json"] = output.json_text(summary) + "\n"
-    for name, text in texts.items():
-        with atomic_write(folder / name) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+    _write_texts(folder, texts)
     frames = [
         evaluation.per_query.select(pl.lit(name).alias("run"), pl.all()) for name, evaluation in evaluations.items()
     ]
     output.write_table(pl.concat(frames), str(folder / "per_query.csv"))
+
+
+def _write_texts(folder: Path, texts: Mapping[str, str]) -> None:
+    from rankbound.data.files import atomic_write
+
+    for name, text in texts.items():
+        with atomic_write(folder / name) as temporary:
+            temporary.write_text(text, encoding="utf-8")
 
 
 def _print(folder: str, evaluations: Mapping[str, Evaluation], findings: Findings) -> None:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rankbound.data.files import atomic_write, locked_folder
+from rankbound.data.files import atomic_write, locked_folder, remove_leftovers
 from rankbound.data.interactions import Interactions
 from rankbound.data.letor import LetorData
 from rankbound.data.places import cache_folder
@@ -63,8 +63,7 @@ def _store(folder: Path, table: LetorData | Interactions) -> None:
     with locked_folder(folder.parent):
         if folder.exists():  # someone else was faster
             return
-        for leftover in folder.parent.glob(".new.*"):  # of a process that was killed: we are alone here
-            shutil.rmtree(leftover, ignore_errors=True)
+        remove_leftovers(folder.parent, ".new.*")
         workshop = Path(tempfile.mkdtemp(prefix=".new.", dir=folder.parent))
         try:
             for name, array in _arrays(table).items():

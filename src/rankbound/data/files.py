@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import shutil
 import sys
 import tempfile
 import zlib
@@ -15,7 +16,7 @@ from typing import Any, BinaryIO
 
 from rankbound.errors import DataError
 
-__all__ = ["atomic_write", "locked_folder", "open_bytes", "read_bytes"]
+__all__ = ["atomic_write", "locked_folder", "open_bytes", "read_bytes", "remove_leftovers"]
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
@@ -127,3 +128,9 @@ def locked_folder(folder: str | os.PathLike[str], *, shared: bool = False) -> It
     finally:
         if handle is not None:
             os.close(handle)
+
+
+def remove_leftovers(folder: Path, pattern: str) -> None:
+    """Remove unfinished folders of processes that were killed; for who holds the folder (`locked_folder`) only."""
+    for leftover in folder.glob(pattern):
+        shutil.rmtree(leftover, ignore_errors=True)

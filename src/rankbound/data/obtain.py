@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -13,7 +12,7 @@ from urllib.parse import urlsplit
 from rankbound.data.archives import is_archive, unpack
 from rankbound.data.catalogue import Entry
 from rankbound.data.download import Progress, fetch
-from rankbound.data.files import atomic_write, locked_folder, open_bytes
+from rankbound.data.files import atomic_write, locked_folder, open_bytes, remove_leftovers
 from rankbound.data.places import cache_folder, locate, set_folders
 from rankbound.errors import DataError
 
@@ -52,8 +51,7 @@ def obtain(entry: Entry, progress: Callable[[str], Progress] | None = None) -> l
     folder = cache_folder() / "data" / entry.folder
     with locked_folder(folder):
         if present_files(entry) is None:  # nobody fetched it while we waited
-            for leftover in folder.glob(".unpack.*"):  # of a process that was killed: we are alone here
-                shutil.rmtree(leftover, ignore_errors=True)
+            remove_leftovers(folder, ".unpack.*")
             _download(entry, folder, progress)
     if (here := present_files(entry)) is None:
         raise DataError(f"{entry.name}: what was downloaded lacks some of its files.\n{_what_to_do(entry)}")

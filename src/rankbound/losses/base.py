@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from rankbound.arrays import array_of, for_kernel, integers, labels_of, mask_of, numbers, offsets_of, weights_of
+from rankbound.arrays import (
+    array_of,
+    check_finite,
+    for_kernel,
+    integers,
+    labels_of,
+    mask_of,
+    numbers,
+    offsets_of,
+    weights_of,
+)
 from rankbound.difficulty.bounding import get_bounding
 from rankbound.difficulty.queries import difficulty_of
 from rankbound.errors import ArgumentError, DataError
@@ -115,9 +125,7 @@ class RankingLoss(ABC):
         self, scores: NDArray[Any], plan: Plan, hessian: bool = False
     ) -> tuple[Pass, NDArray[np.float64], NDArray[Any]]:
         """What the kernel gives, the loss per query, and its slope in the kernel's value."""
-        if not np.isfinite(scores).all():
-            at = int(np.flatnonzero(~np.isfinite(scores))[0])
-            raise DataError(f"scores must be finite, got {scores[at]} at position {at}")
+        check_finite("scores", scores)
         done = self._run(for_kernel(scores), plan, hessian)
         losses, slopes = self._outer(done.values, done.slope_at, plan)
         if not np.abs(losses).max(initial=0) < (_MOST_IN_32_BITS if scores.dtype.itemsize == 4 else _MOST):  # or NaN

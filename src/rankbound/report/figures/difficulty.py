@@ -76,12 +76,10 @@ def bounded_losses(table: pl.DataFrame) -> Any:
 
 def smooth_laws(table: pl.DataFrame) -> Any:
     """A law and its smooth forms: takes `analysis.curves.smooth_laws`."""
-    line = _lines(
+    line = _law_lines(
         table,
         "law",
         "law, or smooth law of gain a",
-        x=alt.X("score:Q", title="score of a random order", scale=alt.Scale(zero=False)),
-        y=alt.Y("share:Q", title="chance of at most that", scale=alt.Scale(domain=[0, 1])),
         tooltip=tips(law="law *", score="score", share="chance of at most that"),
         strokeDash=alt.condition(alt.datum.law == "exact", alt.value([1, 0]), alt.value([5, 2])),
     )
@@ -90,15 +88,24 @@ def smooth_laws(table: pl.DataFrame) -> Any:
 
 def laws(table: pl.DataFrame) -> Any:
     """Smooth laws of several instances: takes `analysis.curves.law_curves`."""
-    line = _lines(
+    line = _law_lines(
         table,
         "instance",
         "query (N items, P relevant)",
-        x=alt.X("score:Q", title="score of a random order", scale=alt.Scale(zero=False)),
-        y=alt.Y("share:Q", title="chance of at most that", scale=alt.Scale(domain=[0, 1])),
         tooltip=tips(instance="query *", score="score", share="chance of at most that"),
     )
     return grid([line], table, row="group", column="measure", size=(200, 150), independent=["x"])
+
+
+def _law_lines(table: pl.DataFrame, by: str, legend: str, **more: Any) -> Any:
+    return _lines(
+        table,
+        by,
+        legend,
+        x=alt.X("score:Q", title="score of a random order", scale=alt.Scale(zero=False)),
+        y=alt.Y("share:Q", title="chance of at most that", scale=alt.Scale(domain=[0, 1])),
+        **more,
+    )
 
 
 def expected_histogram(table: pl.DataFrame, measure: str) -> Any:
