@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -81,6 +82,13 @@ def test_bad_arrays_are_refused(tmp_path: Path) -> None:
         read_faces(path)
     np.savez(path, images=np.zeros((2, 4), np.uint8), age=np.zeros(2))
     with pytest.raises(DataError, match="images must be uint8 of three dimensions, got uint8"):
+        read_faces(path)
+    np.savez(path, images=np.zeros((2, 4, 4), np.uint8), age=np.zeros(2), train_split=np.array(["yes", "no"]))
+    with pytest.raises(DataError, match="train_split numbers"):
+        read_faces(path)
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("images", b"no array")
+    with pytest.raises(DataError, match=r"faces\.npz: expected arrays only, got 'images', which is not one"):
         read_faces(path)
     with pytest.raises(DataError, match="ages must have one entry per image, 2, got 1"):
         Faces(np.zeros((2, 4, 4), np.uint8), np.zeros(1, np.int16), np.arange(2))

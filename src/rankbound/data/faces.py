@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankbound.data.chunks import StrPath
-from rankbound.data.files import read_bytes
+from rankbound.data.files import read_arrays, read_bytes
 from rankbound.errors import ArgumentError, DataError, FileFormatError
 
 __all__ = ["Faces", "read_faces"]
@@ -78,25 +78,18 @@ def read_faces(path: StrPath, size: int = 48, train_list: StrPath | None = None)
 
 
 def _read_npz(path: StrPath) -> Faces:
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            missing = [name for name in ("images", "age") if name not in arrays]
-            if missing:
-                raise DataError(f"{path}: expected the arrays images and age, got {', '.join(arrays.files)}")
-            images, ages = arrays["images"], arrays["age"]
-            ids = arrays["person_id"] if "person_id" in arrays else np.arange(len(images))
-            train = arrays["train_split"].astype(bool) if "train_split" in arrays else None
-    except DataError:
-        raise
-    except Exception as error:  # NumPy and zipfile raise errors of a dozen types over damaged files
-        raise DataError(f"{path}: cannot be read: {error or type(error).__name__}") from error
+    arrays = read_arrays(path)
+    if not {"images", "age"} <= arrays.keys():
+        raise DataError(f"{path}: expected the arrays images and age, got {', '.join(arrays)}")
+    images, ages = arrays["images"], arrays["age"]
     if images.ndim != 3 or images.dtype != np.uint8:
         raise DataError(f"{path}: images must be uint8 of three dimensions, got {images.dtype} {images.shape}")
     if ages.ndim != 1 or ages.dtype.kind not in "iuf" or not ((ages >= 0) & (ages < 1000)).all():
         raise DataError(f"{path}: age must be numbers from 0 to 999 in one dimension, got {ages.dtype} {ages.shape}")
-    if ids.ndim != 1 or (train is not None and train.ndim != 1):
-        raise DataError(f"{path}: person_id and train_split must have one dimension")
-    return Faces(images, ages.astype(np.int16), ids, train)
+    ids, train = arrays.get("person_id", np.arange(len(images))), arrays.get("train_split")
+    if ids.ndim != 1 or (train is not None and (train.ndim != 1 or train.dtype.kind not in "biuf")):
+        raise DataError(f"{path}: person_id and train_split must have one dimension, and train_split numbers")
+    return Faces(images, ages.astype(np.int16), ids, None if train is None else train.astype(bool))
 
 
 def _images(path: StrPath) -> Iterator[tuple[str, bytes]]:

@@ -14,9 +14,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rankbound.errors import DataError
 
-__all__ = ["atomic_write", "locked_folder", "open_bytes", "read_bytes", "remove_leftovers"]
+__all__ = ["atomic_write", "locked_folder", "open_bytes", "read_arrays", "read_bytes", "remove_leftovers"]
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
@@ -81,6 +84,19 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     """All of a file, decompressed."""
     with open_bytes(path) as stream:
         return stream.read()
+
+
+def read_arrays(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
+    """All arrays of an .npz file, by their names; none of them can hold objects."""
+    try:
+        with Path(path).open("rb") as handle, np.load(handle, allow_pickle=False) as file:  # which leaves no file open
+            arrays = dict(file)
+    except Exception as error:  # NumPy and zipfile raise errors of a dozen types over damaged files
+        raise DataError(f"{path}: cannot be read: {error or type(error).__name__}") from error
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):  # a member that is not an array comes as its bytes
+            raise DataError(f"{path}: expected arrays only, got {name!r}, which is not one")
+    return arrays
 
 
 @contextmanager

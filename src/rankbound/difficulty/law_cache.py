@@ -16,6 +16,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from rankbound.data.files import read_arrays
+from rankbound.errors import DataError
+
 __all__ = ["cache_folder", "load", "store"]
 
 StoredLaw = tuple[NDArray[np.float64], NDArray[np.float64], str]
@@ -51,9 +54,9 @@ def load(key: object) -> StoredLaw | None:
     if path is None:
         return None
     try:
-        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
-            scores, probabilities, method = file["scores"], file["probabilities"], str(file["method"])
-    except Exception:  # absent or damaged, and a file can be damaged in many ways
+        stored = read_arrays(path)
+        scores, probabilities, method = stored["scores"], stored["probabilities"], str(stored["method"])
+    except (DataError, KeyError):  # absent or damaged
         return None
     return (scores, probabilities, method) if _is_law(scores, probabilities) else None
 

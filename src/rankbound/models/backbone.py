@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankbound.data.files import atomic_write
+from rankbound.data.files import atomic_write, read_arrays
 from rankbound.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _digest(pixels: NDArray[Any], program: bytes, settings: str) -> str:
 def _cached(file: Path, key: str) -> NDArray[np.float32] | None:
     """Features in a cache file, if they are those asked for; a file that cannot be read is made anew."""
     try:
-        with np.load(file, allow_pickle=False) as stored:
-            return np.asarray(stored["features"]) if str(stored["key"]) == key else None
-    except (OSError, ValueError, KeyError, EOFError):
+        stored = read_arrays(file)
+        return stored["features"] if str(stored["key"]) == key else None
+    except (DataError, KeyError):
         return None
