@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import hashlib
+import importlib.util
 import mmap
 import os
 import random
@@ -26,8 +27,6 @@ __all__ = ["MOST", "State"]
 MOST = 1 << 17  # bytes of an input
 _HEAD = struct.Struct("<QQdQ")  # inputs so far, whether inside of one, CPU seconds, length of the input
 _MEMORY = 3 << 30  # bytes of address space beyond what the libraries take
-_CODE = ("data", "lists", "measures", "evaluation", "checkpoints", "experiments", "analysis", "cli", "difficulty")
-_MODELS = ("saving", "base", "trees", "weighted_features", "logistic", "rankboost", "regression", "network_ranker")
 
 
 class State:
@@ -73,8 +72,7 @@ def main(name: str, state_path: str, corpus: str, crashes: str, seconds: str) ->
     faulthandler.enable()
     state = State(state_path)
     folder = Path(tempfile.mkdtemp(prefix="input-"))
-    code = [f"rankbound.{part}" for part in _CODE] + [f"rankbound.models.{part}" for part in _MODELS]
-    with atheris.instrument_imports(include=code):
+    with atheris.instrument_imports(include=["rankbound"], exclude=_compiled()):
         from fuzz.mutations import mutated
         from fuzz.targets import TARGETS, tried
 
@@ -114,6 +112,13 @@ def main(name: str, state_path: str, corpus: str, crashes: str, seconds: str) ->
     atheris.Setup([sys.argv[0], *options, corpus], try_one, custom_mutator=mutate)
     state.began = time.process_time()
     atheris.Fuzz()
+
+
+def _compiled() -> list[str]:
+    """Modules with functions that numba compiles, which it cannot with atheris' calls in them."""
+    package = Path(importlib.util.find_spec("rankbound").submodule_search_locations[0])
+    files = [file for file in package.rglob("*.py") if "rankbound.losses.compiling" in file.read_text("utf-8")]
+    return [".".join(file.relative_to(package.parent).with_suffix("").parts) for file in files]
 
 
 if __name__ == "__main__":
