@@ -37,7 +37,7 @@ from rankbound.evaluation import evaluate
 from rankbound.experiments.results import read_published
 from rankbound.experiments.spec import load_study
 from rankbound.measures.names import parse_measure
-from rankbound.models.tree_text import check_trees
+from rankbound.models.tree_text import check_trees, trees_alone
 
 DIGITS = "9" * (sys.get_int_max_str_digits() + 1)  # Python refuses to make a number of these
 NESTED = "[" * 100_000
@@ -369,7 +369,7 @@ def trees() -> str:
         ("num_cat=0", "num_cat=1", "tree 0: a line must be one of num_leaves"),
         ("tree_sizes=", "tree_sizes=9", "must lie where tree_sizes says|is missing|a line must be"),
         ("max_feature_idx=2", "max_feature_idx=9", "the trees must be over 3 features, got max_feature_idx=9"),
-        ("end of trees", "end of tree", "what follows the trees must be"),
+        ("end of trees", "end of tree", "after the last tree must come 'end of trees'"),
         ("tree\n", "", "must begin with the line 'tree'"),
     ],
 )
@@ -377,6 +377,11 @@ def test_trees_that_point_out_of_themselves(old: str, new: str, message: str, tr
     assert old in trees
     with pytest.raises(DataError, match=message):
         check_trees(trees.replace(old, new, 1), 3)
+
+
+def test_parameters_of_the_training_do_not_reach_lightgbm(trees: str) -> None:
+    assert trees.endswith("\nend of trees\n")
+    assert trees_alone(trees + "\nparameters:\n[no_such: 1]\n\nend of parameters\n") == trees
 
 
 @pytest.fixture

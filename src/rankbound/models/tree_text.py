@@ -10,7 +10,7 @@ import re
 
 from rankbound.errors import DataError
 
-__all__ = ["check_trees"]
+__all__ = ["check_trees", "trees_alone"]
 
 _HEAD = {
     "num_class": "1", "num_tree_per_iteration": "1", "label_index": r"\d", "max_feature_idx": r"\d{1,8}",
@@ -26,14 +26,20 @@ _TREE = {
     "shrinkage": r"-?\d[\d.e+-]*",
 }  # fmt: skip
 _PER_SPLIT = ("split_feature", "threshold", "decision_type", "left_child", "right_child")
-_TAIL = re.compile(
-    r"end of trees\n\nfeature_importances:\n(\S+=\d+\n)*\nparameters:\n(\[\w+: [^\[\]\n]*\]\n)*\nend of parameters\n"
-    r"\n*(pandas_categorical:null\n*)?"
-)
+_END = "end of trees\n"
+
+
+def trees_alone(text: str) -> str:
+    """The text without what follows the trees: importances, which follow from them, and parameters of their training.
+
+    Scores do not need the parameters, and LightGBM may crash over damaged ones.
+    """
+    trees, end, _ = text.partition(_END)
+    return trees + end
 
 
 def check_trees(text: str, features: int) -> None:
-    """Refuse what is not the text of trees over so many features."""
+    """Refuse what is not the text of trees alone, over so many features."""
     head, _, rest = text.partition("\n\n")
     lines = head.split("\n")
     if lines[0] != "tree" or not text.isascii() or "\0" in text:
@@ -47,8 +53,8 @@ def check_trees(text: str, features: int) -> None:
         if first != f"Tree={number}" or not block.endswith("\n"):
             raise DataError(f"tree {number} must lie where tree_sizes says, got {first[:40]!r}")
         _check_tree(_facts(lines, _TREE, f"tree {number}"), features, f"tree {number}")
-    if not _TAIL.fullmatch(rest):
-        raise DataError(f"what follows the trees must be their importances and parameters, got {rest[:40]!r}")
+    if rest != _END:
+        raise DataError(f"after the last tree must come 'end of trees', got {rest[:40]!r}")
 
 
 def _facts(lines: list[str], known: dict[str, str], where: str) -> dict[str, str]:

@@ -18,7 +18,7 @@ from rankbound.errors import ArgumentError, DataError
 from rankbound.models.base import FittedState, Queries, Ranker
 from rankbound.models.levels import expected_label, label_levels
 from rankbound.models.measuring import mean_measure
-from rankbound.models.tree_text import check_trees
+from rankbound.models.tree_text import check_trees, trees_alone
 
 try:
     import lightgbm
@@ -89,7 +89,7 @@ class _TreeRanker(Ranker):
         if held_out is not None:
             best = int(np.argmax(history["valid_0"]["measure"])) + 1
         # What is kept is what a file can hold, so that scores are the same before and after
-        return lightgbm.Booster(model_str=booster.model_to_string(num_iteration=best))
+        return lightgbm.Booster(model_str=trees_alone(booster.model_to_string(num_iteration=best)))
 
     def _keep(self, boosters: list[Any]) -> None:
         self.boosters_ = boosters
@@ -107,14 +107,15 @@ class _TreeRanker(Ranker):
         return np.asarray(scores, dtype=np.float64)
 
     def _fitted_state(self) -> FittedState:
-        texts = {_file(at, len(self.boosters_)): one.model_to_string() for at, one in enumerate(self.boosters_)}
-        return FittedState(texts=texts, facts={"models": len(self.boosters_)})
+        count = len(self.boosters_)
+        texts = {_file(at, count): trees_alone(one.model_to_string()) for at, one in enumerate(self.boosters_)}
+        return FittedState(texts=texts, facts={"models": count})
 
     def _restore_state(self, state: FittedState) -> None:
         count = state.facts["models"]
         if not 1 <= count <= _MOST_LEVELS:
             raise DataError(f"models must be from 1 to {_MOST_LEVELS}, got {count}")
-        texts = [state.texts[_file(at, count)] for at in range(count)]
+        texts = [trees_alone(state.texts[_file(at, count)]) for at in range(count)]
         for text in texts:
             check_trees(text, self.n_features_in_)
         try:
