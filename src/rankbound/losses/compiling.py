@@ -65,7 +65,7 @@ _WORTH_A_THREAD = 100_000  # pairs of items, or as much other work: less is done
 
 
 @contextmanager
-def running(work: float = 0.0) -> Iterator[int]:
+def running(work: float) -> Iterator[int]:
     """Hold the kernels for this thread; gives the number of threads, as many of the budget as the work is worth."""
     with _lock:
         budget = max(1, min(threads(), int(work / _WORTH_A_THREAD)))

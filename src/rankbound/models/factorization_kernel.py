@@ -48,8 +48,8 @@ class Batch:
     """Some users with their lists, indexed by user and by item.
 
     ``row_users`` and ``row_items`` have an entry per row, rows of a user side by side. The rows of ``users[a]`` are
-    ``starts[a]:starts[a + 1]``; those of ``items[b]`` are ``by_item[item_starts[b]:item_starts[b + 1]]``. Lanes are
-    runs of users, and of items, with about equally many rows.
+    ``starts[a]:starts[a + 1]``; those of ``items[b]`` are ``by_item[item_starts[b]:item_starts[b + 1]]``, and
+    ``item_users`` their users. Lanes are runs of users, and of items, with about equally many rows.
     """
 
     plan: Plan
@@ -61,6 +61,7 @@ class Batch:
     items: NDArray[np.int32]
     item_starts: NDArray[np.int64]
     by_item: NDArray[np.int32]
+    item_users: NDArray[np.int32]
     item_lanes: NDArray[np.int64]
 
     @classmethod
@@ -73,7 +74,7 @@ class Batch:
         item_starts = np.append(first, len(row_items)).astype(np.int64)
         return cls(
             plan, row_users, row_items, row_users[starts[:-1]], starts, _even_lanes(starts),
-            sorted_items[first], item_starts, by_item, _even_lanes(item_starts),
+            sorted_items[first], item_starts, by_item, row_users[by_item], _even_lanes(item_starts),
         )  # fmt: skip
 
 
@@ -92,13 +93,25 @@ def _even_lanes(starts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 @helper
-def _pull(rows: Any, others: Any, gradient: Any, vectors: Any, pull: Any) -> None:
-    """pull = Σ gradient * vector of the other side, over some rows."""
+def _pull(weights: Any, others: Any, vectors: Any, pull: Any) -> None:
+    """pull = Σ weight * vector of the other side; four at a time, so that pull itself is loaded and stored less often.
+
+    Two indices in place of a slice of the vectors: that takes half the time.
+    """
     pull[:] = 0
-    for r in rows:
-        weight, other = gradient[r], others[r]
+    fours = len(weights) - len(weights) % 4
+    for r in range(0, fours, 4):
+        weight0, weight1, weight2, weight3 = weights[r], weights[r + 1], weights[r + 2], weights[r + 3]
+        other0, other1, other2, other3 = others[r], others[r + 1], others[r + 2], others[r + 3]
         for f in range(len(pull)):
-            pull[f] += weight * vectors[other, f]  # a slice in place of two indices takes twice as long
+            pull[f] += (
+                weight0 * vectors[other0, f] + weight1 * vectors[other1, f]
+                + weight2 * vectors[other2, f] + weight3 * vectors[other3, f]
+            )  # fmt: skip
+    for r in range(fours, len(weights)):
+        weight, other = weights[r], others[r]
+        for f in range(len(pull)):
+            pull[f] += weight * vectors[other, f]
 
 
 @helper
@@ -130,20 +143,25 @@ def _score(users: Any, items: Any, row_users: Any, row_items: Any, scores: Any) 
 
 @kernel
 def _step(
-    row_users: Any, row_items: Any, touched_users: Any, starts: Any, lanes: Any,
-    touched_items: Any, item_starts: Any, by_item: Any, item_lanes: Any,
+    row_items: Any, touched_users: Any, starts: Any, lanes: Any,
+    touched_items: Any, item_starts: Any, by_item: Any, item_users: Any, item_lanes: Any,
     gradient: Any, users: Any, users_first: Any, users_second: Any, items: Any, items_first: Any, items_second: Any,
     adam: bool, numbers: Any,
 ) -> None:  # fmt: skip
     factors = users.shape[1]
     pulls = np.empty((len(touched_users), factors), np.float32)
+    sorted_gradient = np.empty_like(gradient)
     for lane in prange(len(lanes) - 1):  # what pulls the users, while the items stand where the scores saw them
         for a in range(lanes[lane], lanes[lane + 1]):
-            _pull(range(starts[a], starts[a + 1]), row_items, gradient, items, pulls[a])
+            lo, hi = starts[a], starts[a + 1]
+            _pull(gradient[lo:hi], row_items[lo:hi], items, pulls[a])
     for lane in prange(len(item_lanes) - 1):  # the items are pulled and move, while the users still stand
         pull = np.empty(factors, np.float32)
         for b in range(item_lanes[lane], item_lanes[lane + 1]):
-            _pull(by_item[item_starts[b] : item_starts[b + 1]], row_users, gradient, users, pull)
+            lo, hi = item_starts[b], item_starts[b + 1]
+            for r in range(lo, hi):
+                sorted_gradient[r] = gradient[by_item[r]]
+            _pull(sorted_gradient[lo:hi], item_users[lo:hi], users, pull)
             i = touched_items[b]
             _move(items[i], pull, items_first[i], items_second[i], adam, numbers)
     for lane in prange(len(lanes) - 1):  # now the users move
@@ -160,7 +178,7 @@ def score_pairs(
 ) -> NDArray[np.float32]:
     """p_u · q_i for each row; indices must lie within the vectors."""
     scores = np.empty(len(row_users), np.float32)
-    with running():
+    with running(len(scores) * users.shape[1] / 4):
         _score(users, items, row_users, row_items, scores)
     return scores
 
@@ -182,10 +200,10 @@ def step(
         ],
         np.float32,
     )  # fmt: skip
-    with running():
+    with running(len(gradient) * users.values.shape[1]):
         _step(
-            batch.row_users, batch.row_items, batch.users, batch.starts, batch.lanes,
-            batch.items, batch.item_starts, batch.by_item, batch.item_lanes,
+            batch.row_items, batch.users, batch.starts, batch.lanes,
+            batch.items, batch.item_starts, batch.by_item, batch.item_users, batch.item_lanes,
             gradient, users.values, users.first, users.second, items.values, items.first, items.second,
             adam_step > 0, numbers,
         )  # fmt: skip
