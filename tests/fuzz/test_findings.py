@@ -99,6 +99,7 @@ def test_a_name_with_a_nul(tmp_path: Path) -> None:
     ("form", "text", "message"),
     [
         ("amazon", "0000000078\n", ":1: expected user, item, rating and maybe a timestamp, got '0000000078'"),
+        ("amazon", '1,7,"', """:1: a field in quotes must end with a quote, got '1,7,"'"""),
         ("u.data", "1\t2\t1e39\t4\n", r":1: the rating must be below 3\.4e\+38, got '1e39'"),
         ("u.data", "1\t2\t1\t1e19\n", r":1: the timestamp must be below 9\.22e\+18, got '1e19'"),
         ("u.data", f"1\t{'x' * 256}\t1\t1\n", ":1: the item must have at most 255 bytes, got 'xxx"),
@@ -366,6 +367,8 @@ def trees() -> str:
         ("left_child=1 ", "left_child=9 ", "tree 0: left_child of node 0 must be a later node or a leaf, got 9"),
         ("split_feature=0 ", "split_feature=7 ", "tree 0: split_feature must be below 3"),
         ("num_leaves=4", "num_leaves=5", "must go with num_leaves=5"),
+        ("internal_weight=", "internal_weight=1 ", "tree 0: internal_weight must go with num_leaves=4"),
+        ("leaf_weight=0.", "leaf_weight=0.5.", "tree 0: a line must be one of"),
         ("num_cat=0", "num_cat=1", "tree 0: a line must be one of num_leaves"),
         ("tree_sizes=", "tree_sizes=9", "must lie where tree_sizes says|is missing|a line must be"),
         ("max_feature_idx=2", "max_feature_idx=9", "the trees must be over 3 features, got max_feature_idx=9"),

@@ -114,7 +114,7 @@ class BlockParser:
                 schema={"number": pl.Float64},
                 null_values=["NULL"] if self.has_null else None,
             )
-        except (pl.exceptions.PolarsError, OSError):  # OSError: polars takes some garbage for a compressed file
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):  # OSError: garbage like gzip
             if self.has_null or b"NULL" not in lines:
                 return None
             self.has_null = True

@@ -199,7 +199,7 @@ def _parse(path: StrPath, line: int, text: bytes, layout: _Layout) -> pl.DataFra
         ).select(list(layout.columns))
     except pl.exceptions.NoDataError:
         return _empty(layout)
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise _explained(path, line, text, layout, str(error)) from error
     numbers = [name for name in _NUMBERS if name in layout.columns]
     if any((frame[name].str.len_bytes() > LONGEST_NAME).any() for name in ("user", "item")):
@@ -220,6 +220,8 @@ def _explained(path: StrPath, first: int, text: bytes, layout: _Layout, error: s
             continue
         fields = row.replace("::", "\t").split(layout.separator) if not layout.comment else row.split()
         wanted = layout.width or 2
+        if layout.separator == "," and row.count('"') % 2:
+            return FileFormatError(path, number, "a field in quotes must end with a quote", f"got {row[:60]!r}")
         if len(fields) < wanted or (len(fields) > wanted and not layout.comment):
             return FileFormatError(path, number, f"expected {wanted} fields", f"got {len(fields)}: {row[:60]!r}")
         for name, at in layout.columns.items():

@@ -79,7 +79,7 @@ class _File:
                 schema_overrides={name: kind if name == self.number else pl.String for name in self.fields},
                 quote_char=None,
             )
-        except (pl.exceptions.PolarsError, OSError):
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
             return None
         finite = self.convert is int or frame[self.number].is_finite().all()
         has_gap = frame.null_count().sum_horizontal()[0] > 0
