@@ -17,15 +17,16 @@ _HEAD = {
     "objective": r"[a-z_0-9:. ]{1,100}", "feature_names": r"\S+( \S+)*", "feature_infos": r"\S+( \S+)*",
     "tree_sizes": r"\d{1,9}( \d{1,9})*|", "version": "v4",
 }  # fmt: skip
-_FLOATS = r"(-?(\d[\d.e+-]*|inf|nan)( |$))*"
-_TREE = {
-    "num_leaves": r"\d{1,7}", "num_cat": "0", "split_feature": r"(\d{1,8}( |$))*", "split_gain": _FLOATS,
-    "threshold": _FLOATS, "decision_type": r"(\d{1,3}( |$))*", "left_child": r"(-?\d{1,7}( |$))*",
-    "right_child": r"(-?\d{1,7}( |$))*", "leaf_value": _FLOATS, "leaf_weight": _FLOATS, "leaf_count": _FLOATS,
-    "internal_value": _FLOATS, "internal_weight": _FLOATS, "internal_count": _FLOATS, "is_linear": "0",
-    "shrinkage": r"-?\d[\d.e+-]*",
+_COUNTS, _CHILDREN = r"(\d{1,9}( |$))*", r"(-?\d{1,7}( |$))*"
+_FLOAT = r"-?(\d+(\.\d*)?(e[+-]?\d{1,3})?|inf|nan)"
+_FLOATS = rf"({_FLOAT}( |$))*"
+_PER_SPLIT = {
+    "split_feature": _COUNTS, "split_gain": _FLOATS, "threshold": _FLOATS, "decision_type": _COUNTS,
+    "left_child": _CHILDREN, "right_child": _CHILDREN,
+    "internal_value": _FLOATS, "internal_weight": _FLOATS, "internal_count": _COUNTS,
 }  # fmt: skip
-_PER_SPLIT = ("split_feature", "threshold", "decision_type", "left_child", "right_child")
+_PER_LEAF = {"leaf_value": _FLOATS, "leaf_weight": _FLOATS, "leaf_count": _COUNTS}
+_TREE = {"num_leaves": r"\d{1,7}", "num_cat": "0", "is_linear": "0", "shrinkage": _FLOAT} | _PER_SPLIT | _PER_LEAF
 _END = "end of trees\n"
 
 
@@ -75,8 +76,10 @@ def _facts(lines: list[str], known: dict[str, str], where: str) -> dict[str, str
 
 def _check_tree(facts: dict[str, str], features: int, where: str) -> None:
     leaves = int(facts["num_leaves"])
-    columns = {key: facts[key].split() for key in (*_PER_SPLIT, "leaf_value")}
-    wrong = [key for key, values in columns.items() if len(values) != leaves - (key != "leaf_value")]
+    columns = {key: facts[key].split() for key in (*_PER_SPLIT, *_PER_LEAF)}
+    wrong = [key for key, values in columns.items() if len(values) != leaves - (key in _PER_SPLIT)]
+    if leaves == 1 and columns["leaf_value"]:  # of a lone leaf LightGBM keeps the value alone
+        wrong = [key for key in wrong if columns[key]]
     if leaves < 1 or wrong:
         raise DataError(f"{where}: {', '.join(wrong)} must go with num_leaves={leaves}")
     if any(int(feature) >= features for feature in columns["split_feature"]):
