@@ -48,6 +48,7 @@ __all__ = [
     "log_of_complement",
     "logistic",
     "sigmoid_row",
+    "strides_of",
 ]
 
 LOGISTIC, ARCTAN, ERF, RELU = range(4)
@@ -163,6 +164,15 @@ def centred(scores: Any, order: Any, alpha: float) -> Any:
     for j in range(len(x)):
         x[j] = alpha * (scores[order[j]] - middle)
     return x, alpha * half
+
+
+@helper
+def strides_of(values: Any) -> Any:
+    """A copy with zeros to fill up its last stride."""
+    result = np.zeros(-(-len(values) // _STRIDE) * _STRIDE, values.dtype)
+    for j in range(len(values)):
+        result[j] = values[j]
+    return result
 
 
 @helper

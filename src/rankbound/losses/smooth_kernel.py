@@ -30,12 +30,12 @@ import numpy as np
 from numba import prange
 
 from rankbound.losses.compiling import helper, kernel
-from rankbound.losses.sigmoids import add_row, centred, factors, logistic, sigmoid_row
+from rankbound.losses.sigmoids import BLOCK, add_row, centred, factors, logistic, sigmoid_row, strides_of
 
 __all__ = ["AP", "COUPLED", "NDCG", "NRBP", "PAIRS", "PRECISION", "RR", "smooth_pass", "weighed_term"]
 
 NDCG, AP, RR, NRBP, PRECISION, PAIRS, COUPLED = range(7)
-_SHORT = 256  # items of a list whose rows go in fours; from here on a loop pays for its start
+_SHORT = 1024  # items of a list whose rows go in fours; beyond, four buffers no longer fit where they are fast
 
 
 @helper
@@ -130,13 +130,14 @@ def _coupled_ranks(ranks: Any, weights: Any, beta: float, k: float, out: Any, li
 def _rows_in_fours(
     exponentials: Any, rows: int, weights: Any, measure: int, beta: float, k: float, p: float, pulled: Any
 ) -> float:
-    """The sum of a measure of ranks alone and its gradient for a short list, four rows at a time.
+    """The sum of a measure of ranks alone and its gradient for a list that is not long, four rows at a time.
 
-    There the start and the end of a loop cost as much as what is between. The last four may run over: their weight is
-    0. An item is compared with itself too: that is 1/2 in its rank, and cancels in the gradient.
+    There the start and the end of a loop cost as much as what is between. Two rows share a division:
+    1/a = b/(a b), and the exponentials lie far enough from overflow. The last four may run over: their weight is 0.
+    An item is compared with itself too: that is 1/2 in its rank, and cancels in the gradient.
     """
     zero, one = exponentials.dtype.type(0), exponentials.dtype.type(1)
-    slope0, slope1 = np.empty_like(exponentials), np.empty_like(exponentials)
+    slope0, slope1 = np.empty_like(exponentials), np.empty_like(exponentials)  # without the factor of their row
     slope2, slope3 = np.empty_like(exponentials), np.empty_like(exponentials)
     end, result = np.uintp(len(exponentials)), 0.0
     for i in range(0, rows, 4):
@@ -146,11 +147,13 @@ def _rows_in_fours(
         sum0, sum1, sum2, sum3 = zero, zero, zero, zero
         for j in range(end):
             other = exponentials[j]
-            inverse0, inverse1 = one / (other + own0), one / (other + own1)
-            inverse2, inverse3 = one / (other + own2), one / (other + own3)
+            both0, both1, both2, both3 = other + own0, other + own1, other + own2, other + own3
+            inverse01, inverse23 = one / (both0 * both1), one / (both2 * both3)
+            inverse0, inverse1 = both1 * inverse01, both0 * inverse01
+            inverse2, inverse3 = both3 * inverse23, both2 * inverse23
             above0, above1, above2, above3 = other * inverse0, other * inverse1, other * inverse2, other * inverse3
-            slope0[j], slope1[j] = above0 * (own0 * inverse0), above1 * (own1 * inverse1)
-            slope2[j], slope3[j] = above2 * (own2 * inverse2), above3 * (own3 * inverse3)
+            slope0[j], slope1[j] = above0 * inverse0, above1 * inverse1
+            slope2[j], slope3[j] = above2 * inverse2, above3 * inverse3
             rank0, rank1, rank2, rank3 = rank0 + above0, rank1 + above1, rank2 + above2, rank3 + above3
             sum0, sum1, sum2, sum3 = sum0 + slope0[j], sum1 + slope1[j], sum2 + slope2[j], sum3 + slope3[j]
         share0, d0, _, _ = weighed_term(measure, 0.5 + rank0, 0.0, 1.0, weights[i], beta, k, p)
@@ -161,14 +164,65 @@ def _rows_in_fours(
         weight3 = weights[i3] if i + 3 < rows else 0.0
         share3, d3, _, _ = weighed_term(measure, 0.5 + rank3, 0.0, 1.0, weight3, beta, k, p)
         result += share0 + share1 + share2 + share3
-        c0, c1 = exponentials.dtype.type(d0), exponentials.dtype.type(d1)
-        c2, c3 = exponentials.dtype.type(d2), exponentials.dtype.type(d3)
+        c0, c1 = exponentials.dtype.type(d0) * own0, exponentials.dtype.type(d1) * own1
+        c2, c3 = exponentials.dtype.type(d2) * own2, exponentials.dtype.type(d3) * own3
         for j in range(end):
             pulled[j] += c0 * slope0[j] + c1 * slope1[j] + c2 * slope2[j] + c3 * slope3[j]
         pulled[i] -= c0 * sum0
         pulled[i1] -= c1 * sum1
         pulled[i2] -= c2 * sum2
         pulled[i3] -= c3 * sum3
+    return result
+
+
+@helper
+def _pairs_in_fours(exponentials: Any, n: int, rows: int, columns_from: Any, weights: Any, pulled: Any) -> float:
+    """The weighed sum of sigmoids of rows and later columns, and its gradient, four rows at a time.
+
+    What a pair weighs is known before, so that its share of the gradient goes where it belongs at once.
+    """
+    zero, one = exponentials.dtype.type(0), exponentials.dtype.type(1)
+    result, i, others, pulls = 0.0, 0, exponentials[:0], exponentials[:0]
+    while i < rows:
+        start = columns_from[i]
+        last = i + 1
+        while last < rows and columns_from[last] == start:
+            last += 1
+        others = strides_of(exponentials[start:n])
+        pulls = np.zeros_like(others)
+        for at in range(i, last, 4):
+            at1, at2, at3 = min(at + 1, last - 1), min(at + 2, last - 1), min(at + 3, last - 1)
+            own0, own1, own2, own3 = exponentials[at], exponentials[at1], exponentials[at2], exponentials[at3]
+            weight0 = exponentials.dtype.type(weights[at])  # those of rows that run over are 0
+            weight1 = exponentials.dtype.type(weights[at1]) if at + 1 < last else zero
+            weight2 = exponentials.dtype.type(weights[at2]) if at + 2 < last else zero
+            weight3 = exponentials.dtype.type(weights[at3]) if at + 3 < last else zero
+            c0, c1, c2, c3 = weight0 * own0, weight1 * own1, weight2 * own2, weight3 * own3
+            for begin in range(0, len(others), BLOCK):
+                value0, value1, value2, value3 = zero, zero, zero, zero
+                sum0, sum1, sum2, sum3 = zero, zero, zero, zero
+                for j in range(np.uintp(begin), np.uintp(min(begin + BLOCK, len(others)))):
+                    other = others[j]
+                    both0, both1, both2, both3 = other + own0, other + own1, other + own2, other + own3
+                    inverse01, inverse23 = one / (both0 * both1), one / (both2 * both3)
+                    inverse0, inverse1 = both1 * inverse01, both0 * inverse01
+                    inverse2, inverse3 = both3 * inverse23, both2 * inverse23
+                    above0, above1 = other * inverse0, other * inverse1
+                    above2, above3 = other * inverse2, other * inverse3
+                    slope0, slope1 = c0 * (above0 * inverse0), c1 * (above1 * inverse1)
+                    slope2, slope3 = c2 * (above2 * inverse2), c3 * (above3 * inverse3)
+                    value0, value1, value2, value3 = value0 + above0, value1 + above1, value2 + above2, value3 + above3
+                    sum0, sum1, sum2, sum3 = sum0 + slope0, sum1 + slope1, sum2 + slope2, sum3 + slope3
+                    pulls[j] += slope0 + slope1 + slope2 + slope3
+                result += weights[at] * value0 + float(weight1) * value1
+                result += float(weight2) * value2 + float(weight3) * value3
+                pulled[at] -= sum0
+                pulled[at1] -= sum1
+                pulled[at2] -= sum2
+                pulled[at3] -= sum3
+        for j in range(start, n):
+            pulled[j] += pulls[j - start]
+        i = last
     return result
 
 
@@ -182,11 +236,22 @@ def _one_query(
     x, largest = centred(scores, order, alpha)
     exponentials = factors(x, largest, rows, code)
     end = max(n, len(exponentials))
-    value, slope = np.empty(end, x.dtype), np.empty(end, x.dtype)
-    pulled = np.zeros(end, x.dtype)  # gradient and hessian in sorted order
-    bent = np.zeros(end if with_hessian else 0, x.dtype)
+    pulled = np.zeros(end, x.dtype)  # gradient in sorted order
     result = 0.0
 
+    if with_gradient and not with_hessian and len(exponentials) > 0:
+        ranks_alone = measure in (NDCG, NRBP, PRECISION) and n <= _SHORT
+        if ranks_alone or (measure == PAIRS and k <= 0.0):
+            if ranks_alone:
+                result = _rows_in_fours(exponentials, rows, weights, measure, beta, k, p, pulled)
+            else:
+                result = _pairs_in_fours(exponentials, n, rows, columns_from, weights, pulled)
+            for j in range(n):
+                gradient[order[j]] = alpha * pulled[j]
+            return result
+
+    value, slope = np.empty(end, x.dtype), np.empty(end, x.dtype)
+    bent = np.zeros(end if with_hessian else 0, x.dtype)  # hessian in sorted order
     d_ranks = np.zeros(rows if measure == COUPLED else 0)
     if measure == COUPLED:
         ranks = np.empty(rows)
@@ -195,13 +260,6 @@ def _one_query(
         result = _coupled_ranks(ranks, weights, beta, k, d_ranks, x)
         if not with_gradient:
             return result
-
-    ranks_alone = measure in (NDCG, NRBP, PRECISION)
-    if ranks_alone and with_gradient and not with_hessian and 0 < len(exponentials) <= _SHORT:
-        result = _rows_in_fours(exponentials, rows, weights, measure, beta, k, p, pulled)
-        for j in range(n):
-            gradient[order[j]] = alpha * pulled[j]
-        return result
 
     hits_end = relevant if measure in (AP, RR) else 0  # only these two count hits apart from other columns
     for i in range(rows):
