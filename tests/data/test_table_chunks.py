@@ -65,13 +65,16 @@ def test_numbers_and_names_of_queries_meet(tmp_path, monkeypatch):
     assert found.values["RR"].tolist() == [0.5, 1.0]
 
 
-def test_scattered_queries_are_refused(tmp_path, monkeypatch):
-    pl.DataFrame({"qid": ["a", "b", "a"], "label": [1, 0, 1], "score": [1.0, 2.0, 3.0]}).write_parquet(
-        tmp_path / "t.parquet"
-    )
-    monkeypatch.setattr(table_chunks, "ROWS", 1)
-    with pytest.raises(DataError, match="rows of query 'a' do not stand together"):
-        evaluate(tmp_path / "t.parquet", measures=["AP"])
+@pytest.mark.parametrize("again", [0, 1, 17, 39, 58])
+def test_scattered_queries_are_refused(tmp_path, monkeypatch, again):
+    path = tmp_path / "t.parquet"
+    names = [*(f"q{i}" for i in range(60)), f"q{again}"]
+    pl.DataFrame({"qid": names, "label": 1, "score": 1.0}).write_parquet(path)
+    monkeypatch.setattr(table_chunks, "ROWS", 3)
+    with pytest.raises(DataError, match=f"rows of query 'q{again}' do not stand together"):
+        list(table_chunks.scored_chunks(path))
+    pl.read_parquet(path)[:-1].write_parquet(path)
+    assert sum(len(lists) for lists in table_chunks.scored_chunks(path)) == 60
 
 
 @pytest.mark.parametrize(

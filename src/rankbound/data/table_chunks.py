@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rankbound.data.frames import find_columns, lists_from_frame, plain_type, polars_explained
 from rankbound.data.judged import from_frames
@@ -72,7 +73,7 @@ def _whole_queries(
     with polars_explained(path):
         table = _columns(path, columns)
         total = int(table.select(pl.len()).collect().item())
-        left, before = None, np.zeros(0, np.uint64)
+        left, seen = None, list[NDArray[np.uint64]]()
         for start in range(0, max(total, 1), rows):
             frame = table.slice(start, rows).collect()
             if frame["qid"].null_count():
@@ -84,7 +85,7 @@ def _whole_queries(
             cut = len(frame) if is_last else _last_start(frame["qid"])
             left, frame = frame[cut:], frame[:cut]
             if len(frame) or is_last:
-                before = _not_again(path, frame["qid"], before)
+                _check_new(path, frame["qid"], seen)
                 yield frame, is_last
 
 
@@ -108,12 +109,21 @@ def _last_start(qid: pl.Series) -> int:
     return int(others[-1]) + 1 if len(others) else 0
 
 
-def _not_again(path: str | PathLike[str], qid: pl.Series, before: np.ndarray) -> np.ndarray:
-    """The queries so far, as sorted hashes; refuse one that had come to its end before."""
+def _check_new(path: str | PathLike[str], qid: pl.Series, seen: list[NDArray[np.uint64]]) -> None:
+    """Refuse a query that had come to its end before.
+
+    ``seen`` holds sorted hashes of the queries so far, in runs each longer than the next: one that is not is merged
+    with it, so that a file of n queries costs O(n log n), however many chunks it comes in.
+    """
     names = qid.unique()
     hashes = names.hash().to_numpy()
-    again = np.isin(hashes, before)
-    if again.any():
-        name = names[int(np.flatnonzero(again)[0])]
-        raise DataError(f"{path}: the rows of query {name!r} do not stand together: sort the table by query")
-    return np.union1d(before, hashes)
+    order = np.argsort(hashes)
+    new = hashes[order]
+    for run in seen:
+        again = run[np.searchsorted(run, new).clip(max=len(run) - 1)] == new
+        if again.any():
+            name = names[int(order[np.argmax(again)])]
+            raise DataError(f"{path}: the rows of query {name!r} do not stand together: sort the table by query")
+    while seen and len(seen[-1]) <= len(new):
+        new = np.sort(np.concatenate((seen.pop(), new)), kind="stable")  # merges what is sorted already
+    seen.append(new)
