@@ -224,9 +224,10 @@ def check_dicts(**data: Any) -> None:
     for side, queries in data.items():
         if not isinstance(queries, Mapping):
             raise DataError(f"{side} must be a dict of queries, got {type(queries).__name__}")
-        for name, documents in queries.items():
-            if not isinstance(documents, Mapping):
-                raise DataError(f"query {name!r} of {side} must map documents to numbers, got {documents!r:.60}")
+        if all(issubclass(kind, Mapping) for kind in set(map(type, queries.values()))):
+            continue
+        name, wrong = next(entry for entry in queries.items() if not isinstance(entry[1], Mapping))
+        raise DataError(f"query {name!r} of {side} must map documents to numbers, got {wrong!r:.60}")
 
 
 # ---- validation ------------------------------------------------------------------------------------------------------
