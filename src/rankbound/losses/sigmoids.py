@@ -40,15 +40,17 @@ __all__ = [
     "BLOCK",
     "RATIONAL_ERROR",
     "SIGMOIDS",
+    "STRIDE",
     "Sigmoid",
     "add_row",
     "centred",
     "factors",
     "get_sigmoid",
+    "in_strides",
     "log_of_complement",
     "logistic",
+    "padded",
     "sigmoid_row",
-    "strides_of",
 ]
 
 LOGISTIC, ARCTAN, ERF, RELU = range(4)
@@ -145,7 +147,7 @@ def _log_of_complement_by_type(t: Any) -> Any:
 # ---- rows: item i against other items of its query -------------------------------------------------------------------
 
 _FEW_ROWS = 4  # below this many rows, N exponentials cost more than they save
-_STRIDE = 32  # items that a vectorised loop takes at once; what is left over it takes one by one
+STRIDE = 32  # items that a vectorised loop takes at once; what is left over it takes one by one
 BLOCK = 2048  # terms that are summed in the precision of the row before they go into a float64
 
 
@@ -167,10 +169,16 @@ def centred(scores: Any, order: Any, alpha: float) -> Any:
 
 
 @helper
-def strides_of(values: Any) -> Any:
-    """A copy with zeros to fill up its last stride."""
-    result = np.zeros(-(-len(values) // _STRIDE) * _STRIDE, values.dtype)
-    for j in range(len(values)):
+def in_strides(count: int) -> int:
+    """How many it takes to fill up the last stride."""
+    return -(-count // STRIDE) * STRIDE
+
+
+@helper
+def padded(values: Any, length: int) -> Any:
+    """A copy with zeros behind it."""
+    result = np.zeros(length, values.dtype)
+    for j in range(min(len(values), length)):
         result[j] = values[j]
     return result
 
@@ -183,7 +191,7 @@ def factors(x: Any, largest: float, rows: int, code: int) -> Any:
     """
     if code != LOGISTIC or rows < _FEW_ROWS or largest > (40.0 if x.itemsize == 4 else 300.0):
         return x[:0]
-    result = np.zeros(-(-len(x) // _STRIDE) * _STRIDE, x.dtype)
+    result = np.zeros(in_strides(len(x)), x.dtype)
     if x.itemsize == 8:
         for j in range(len(x)):
             result[j] = math.exp(x[j])

@@ -30,7 +30,16 @@ import numpy as np
 from numba import prange
 
 from rankbound.losses.compiling import helper, kernel
-from rankbound.losses.sigmoids import BLOCK, add_row, centred, factors, logistic, sigmoid_row, strides_of
+from rankbound.losses.sigmoids import (
+    BLOCK,
+    add_row,
+    centred,
+    factors,
+    in_strides,
+    logistic,
+    padded,
+    sigmoid_row,
+)
 
 __all__ = ["AP", "COUPLED", "NDCG", "NRBP", "PAIRS", "PRECISION", "RR", "smooth_pass", "weighed_term"]
 
@@ -176,10 +185,31 @@ def _rows_in_fours(
 
 
 @helper
-def _pairs_in_fours(exponentials: Any, n: int, rows: int, columns_from: Any, weights: Any, pulled: Any) -> float:
-    """The weighed sum of sigmoids of rows and later columns, and its gradient, four rows at a time.
+def _ranks_in_fours(exponentials: Any, rows: int, ranks: Any) -> None:
+    """Smooth ranks alone, four rows at a time."""
+    zero = exponentials.dtype.type(0)
+    for i in range(0, rows, 4):
+        i1, i2, i3 = min(i + 1, rows - 1), min(i + 2, rows - 1), min(i + 3, rows - 1)
+        own0, own1, own2, own3 = exponentials[i], exponentials[i1], exponentials[i2], exponentials[i3]
+        sum0, sum1, sum2, sum3 = 0.5, 0.5, 0.5, 0.5
+        for begin in range(0, len(exponentials), BLOCK):
+            part0, part1, part2, part3 = zero, zero, zero, zero
+            for j in range(np.uintp(begin), np.uintp(min(begin + BLOCK, len(exponentials)))):
+                other = exponentials[j]
+                both0, both1, both2, both3 = other + own0, other + own1, other + own2, other + own3
+                share01, share23 = other / (both0 * both1), other / (both2 * both3)
+                part0, part1 = part0 + both1 * share01, part1 + both0 * share01
+                part2, part3 = part2 + both3 * share23, part3 + both2 * share23
+            sum0, sum1, sum2, sum3 = sum0 + part0, sum1 + part1, sum2 + part2, sum3 + part3
+        ranks[i], ranks[i1], ranks[i2], ranks[i3] = sum0, sum1, sum2, sum3
 
-    What a pair weighs is known before, so that its share of the gradient goes where it belongs at once.
+
+@helper
+def _pairs_in_fours(exponentials: Any, n: int, rows: int, columns_from: Any, weights: Any, pulled: Any) -> float:
+    """The weighed sum of sigmoids of rows and columns, and its gradient, four rows at a time.
+
+    What a row weighs is known before, so that a pair's share of the gradient goes where it belongs at once. That of an
+    item with itself cancels.
     """
     zero, one = exponentials.dtype.type(0), exponentials.dtype.type(1)
     result, i, others, pulls = 0.0, 0, exponentials[:0], exponentials[:0]
@@ -188,7 +218,7 @@ def _pairs_in_fours(exponentials: Any, n: int, rows: int, columns_from: Any, wei
         last = i + 1
         while last < rows and columns_from[last] == start:
             last += 1
-        others = strides_of(exponentials[start:n])
+        others = padded(exponentials[start:n], in_strides(n - start))
         pulls = np.zeros_like(others)
         for at in range(i, last, 4):
             at1, at2, at3 = min(at + 1, last - 1), min(at + 2, last - 1), min(at + 3, last - 1)
@@ -240,12 +270,19 @@ def _one_query(
     result = 0.0
 
     if with_gradient and not with_hessian and len(exponentials) > 0:
-        ranks_alone = measure in (NDCG, NRBP, PRECISION) and n <= _SHORT
-        if ranks_alone or (measure == PAIRS and k <= 0.0):
-            if ranks_alone:
-                result = _rows_in_fours(exponentials, rows, weights, measure, beta, k, p, pulled)
-            else:
-                result = _pairs_in_fours(exponentials, n, rows, columns_from, weights, pulled)
+        done = True
+        if measure in (NDCG, NRBP, PRECISION) and n <= _SHORT:
+            result = _rows_in_fours(exponentials, rows, weights, measure, beta, k, p, pulled)
+        elif measure == PAIRS and k <= 0.0:
+            result = _pairs_in_fours(exponentials, n, rows, columns_from, weights, pulled)
+        elif measure == COUPLED:
+            ranks, d_ranks = np.empty(rows), np.empty(rows)
+            _ranks_in_fours(exponentials, rows, ranks)
+            result = _coupled_ranks(ranks, weights, beta, k, d_ranks, x)
+            _pairs_in_fours(exponentials, n, rows, columns_from, d_ranks, pulled)
+        else:
+            done = False
+        if done:
             for j in range(n):
                 gradient[order[j]] = alpha * pulled[j]
             return result
