@@ -38,8 +38,10 @@ def results():
         for dtype in (np.float32, np.float64):
             for spread in (1.0, 200.0):  # the second is too wide for exponentials of the scores
                 scores, labels, offsets = batch(dtype, spread)
-                done = loss.fused(scores, loss.plan(labels, offsets), hessian=True)
-                yield f"{name}, {dtype.__name__}, {spread}", done.values, done.gradient, done.hessian
+                for hessian in (False, True):  # without one there are shorter ways
+                    done = loss.fused(scores, loss.plan(labels, offsets), hessian=hessian)
+                    case = f"{name}, {dtype.__name__}, {spread}, {hessian}"
+                    yield case, done.values, done.gradient, done.hessian if hessian else []
     scores, labels, offsets = batch(np.float64, 3.0)
     long_lists.LONG = 1
     for name in ("nDCG", "AP", "nRBP", "nRBP(p=0.8)"):

@@ -16,7 +16,7 @@ import torch
 from scipy.special import expit
 
 from rankbound.errors import ArgumentError
-from rankbound.losses import LambdaLoss, NDCGLoss, set_threads, threads
+from rankbound.losses import LambdaLoss, NDCGLoss, get_loss, set_threads, threads
 from rankbound.losses.compiling import cache_folder
 from rankbound.losses.sigmoids import RATIONAL_ERROR, log_of_complement, logistic
 
@@ -51,6 +51,30 @@ def test_polynomial_logarithm():
     _logs(t, out)
     assert np.abs(out + np.log1p(-t.astype(np.float64))).max() < 2e-7
     assert out[0] == 0
+
+
+NAMES = ["nDCG", "AP", "RR", "nRBP", "nRBP(p=0.9)", "Tau", "lambda-AP", "lambda-ERR", "RankNet"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("levels", [2, 4])
+def test_lists_of_many_blocks_and_of_ties(name, levels):
+    """Items beyond a block of sums, and beyond a stride, some of them tied; few, or all, have a label."""
+    rng = np.random.default_rng(0)
+    sizes = np.array([5000, 1030, 200, 130, 64, 33])
+    offsets = np.concatenate(([0], np.cumsum(sizes)))
+    labels = np.concatenate([rng.integers(0, levels, n) * (rng.random(n) < min(1, 30 / n)) for n in sizes])
+    scores = np.round(3 * rng.normal(size=offsets[-1]), 1)
+    loss = get_loss(name)
+    plan = loss.plan(labels, offsets)
+    exact = torch.tensor(scores, requires_grad=True)
+    values = loss.plain(exact, plan)
+    values.sum().backward()
+    for dtype, error in ((np.float64, 1e-9), (np.float32, 2e-5)):
+        done = loss.fused(scores.astype(dtype), plan)
+        np.testing.assert_allclose(done.values, values.detach().numpy(), rtol=error)
+        largest = np.abs(exact.grad.numpy()).max()
+        np.testing.assert_allclose(done.gradient, exact.grad.numpy(), rtol=0, atol=error * largest)
 
 
 def batch(queries=37, seed=0):
