@@ -137,13 +137,14 @@ def _coupled_ranks(ranks: Any, weights: Any, beta: float, k: float, out: Any, li
 
 @helper
 def _rows_in_fours(
-    exponentials: Any, rows: int, weights: Any, measure: int, beta: float, k: float, p: float, pulled: Any
+    exponentials: Any, rows: int, weights: Any, measure: int, beta: float, k: float, p: float, pulled: Any, bent: Any
 ) -> float:
-    """The sum of a measure of ranks alone and its gradient for a list that is not long, four rows at a time.
+    """The sum of a measure of ranks alone, its gradient and hessian for a list that is not long, four rows at a time.
 
     There the start and the end of a loop cost as much as what is between. Two rows share a division:
     1/a = b/(a b), and the exponentials lie far enough from overflow. The last four may run over: their weight is 0.
-    An item is compared with itself too: that is 1/2 in its rank, and cancels in the gradient.
+    An item is compared with itself too: that is 1/2 in its rank, cancels in the gradient, and is taken back from the
+    hessian. ``bent`` is empty if nobody asks for that.
     """
     zero, one = exponentials.dtype.type(0), exponentials.dtype.type(1)
     slope0, slope1 = np.empty_like(exponentials), np.empty_like(exponentials)  # without the factor of their row
@@ -181,6 +182,14 @@ def _rows_in_fours(
         pulled[i1] -= c1 * sum1
         pulled[i2] -= c2 * sum2
         pulled[i3] -= c3 * sum3
+        if len(bent) > 0:
+            c0, c1, c2, c3 = abs(c0), abs(c1), abs(c2), abs(c3)
+            for j in range(end):
+                bent[j] += c0 * slope0[j] + c1 * slope1[j] + c2 * slope2[j] + c3 * slope3[j]
+            bent[i] += c0 * (sum0 - 2 * slope0[i])
+            bent[i1] += c1 * (sum1 - 2 * slope1[i1])
+            bent[i2] += c2 * (sum2 - 2 * slope2[i2])
+            bent[i3] += c3 * (sum3 - 2 * slope3[i3])
     return result
 
 
@@ -266,13 +275,16 @@ def _one_query(
     x, largest = centred(scores, order, alpha)
     exponentials = factors(x, largest, rows, code)
     end = max(n, len(exponentials))
-    pulled = np.zeros(end, x.dtype)  # gradient in sorted order
+    pulled = np.zeros(end, x.dtype)  # gradient and hessian in sorted order
+    bent = np.zeros(end if with_hessian else 0, x.dtype)
     result = 0.0
 
-    if with_gradient and not with_hessian and len(exponentials) > 0:
+    if with_gradient and len(exponentials) > 0:
         done = True
         if measure in (NDCG, NRBP, PRECISION) and n <= _SHORT:
-            result = _rows_in_fours(exponentials, rows, weights, measure, beta, k, p, pulled)
+            result = _rows_in_fours(exponentials, rows, weights, measure, beta, k, p, pulled, bent)
+        elif with_hessian:
+            done = False
         elif measure == PAIRS and k <= 0.0:
             result = _pairs_in_fours(exponentials, n, rows, columns_from, weights, pulled)
         elif measure == COUPLED:
@@ -285,10 +297,11 @@ def _one_query(
         if done:
             for j in range(n):
                 gradient[order[j]] = alpha * pulled[j]
+            for j in range(n if with_hessian else 0):
+                hessian[order[j]] = alpha * alpha * bent[j]
             return result
 
     value, slope = np.empty(end, x.dtype), np.empty(end, x.dtype)
-    bent = np.zeros(end if with_hessian else 0, x.dtype)  # hessian in sorted order
     d_ranks = np.zeros(rows if measure == COUPLED else 0)
     if measure == COUPLED:
         ranks = np.empty(rows)
