@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -136,3 +138,10 @@ def test_frames_are_checked(tmp_path):
         Lists.from_frame(tmp_path / "broken.parquet")
     with pytest.raises(DataError, match="expected a polars or pandas frame"):
         Lists.from_frame(42)
+
+
+def test_dicts_with_an_answer_for_everything_are_not_asked_to_keep_it():
+    qrels = {"q": collections.defaultdict(int, {"a": 1})}
+    lists = Lists.from_dicts(qrels, {"q": {"x": 0.5, "a": 0.25}})
+    assert lists.labels.tolist() == [0, 1]
+    assert qrels["q"] == {"a": 1}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import chain, compress, repeat
 from typing import TYPE_CHECKING, Any
 
@@ -66,10 +67,9 @@ def from_dicts(
         scores = np.fromiter(chain.from_iterable(r.values() for r in ranked), np.float64, total)
     except (TypeError, ValueError) as error:
         raise _not_a_number("score", zip(names, ranked, strict=True)) from error
-    lookups = (map(j.get, r, repeat(_UNJUDGED)) for j, r in zip(judged, ranked, strict=True))
     known = np.fromiter(map(len, judged), np.int64, len(names))
     try:
-        labels = np.fromiter(chain.from_iterable(lookups), np.float64, total)
+        labels = _labels_of_ranked(judged, ranked, total)
         query = np.repeat(np.arange(len(names)), depths)
         unjudged = labels == _UNJUDGED
         found = depths - np.bincount(query[unjudged], minlength=len(names))
@@ -92,6 +92,18 @@ def from_dicts(
     else:
         labels[unjudged] = 0
     return _assemble(_objects(names, len(names)), depths, scores, labels, known - found, left_labels, ids)
+
+
+def _labels_of_ranked(
+    judged: list[Mapping[Any, Any]], ranked: list[Mapping[Any, Any]], total: int
+) -> NDArray[np.float64]:
+    """Label of each document of the run, or `_UNJUDGED`."""
+    if set(map(type, judged)) == {dict}:  # others may answer, or even keep, what they do not have
+        with suppress(KeyError):  # the faster way, as long as every document is judged
+            certain = (map(j.__getitem__, r) for j, r in zip(judged, ranked, strict=True))
+            return np.fromiter(chain.from_iterable(certain), np.float64, total)
+    lookups = (map(j.get, r, repeat(_UNJUDGED)) for j, r in zip(judged, ranked, strict=True))
+    return np.fromiter(chain.from_iterable(lookups), np.float64, total)
 
 
 def from_frames(qrels: pl.DataFrame, run: pl.DataFrame, *, missing: str = "ignore", judged_only: bool = False) -> Lists:
