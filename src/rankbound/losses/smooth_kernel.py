@@ -2,7 +2,8 @@
 
 Items of a query come sorted so that those that need a smooth rank (they have gain) are first. For each of these rows
 the kernel fills one buffer with σ(x_j - x_i), sums it, asks the measure for its term and the derivatives of the term
-in those sums, and adds the row's share to the gradient. Memory is O(items) per thread.
+in those sums, and adds the row's share to the gradient. Memory is O(items) per thread. Where the logistic factors and
+what a row adds depends on its rank alone, or is known before, four rows go at once.
 
 With R the smooth rank, H the smooth number of relevant items above, C the smooth chance that none is above:
 
