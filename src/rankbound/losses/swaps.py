@@ -75,9 +75,10 @@ def _by_score(scores: Any) -> Any:
     keys[:n] = scores
     for lo in range(0, n, STRIDE):
         block = keys[lo : lo + STRIDE]
+        count = np.uintp(len(block))  # if LLVM knew it, it would unroll the loop below in place of vectorising it
         for i in range(min(STRIDE, n - lo)):
             own, above, equal = block[i], zero, zero
-            for j in range(STRIDE):
+            for j in range(count):
                 above += one if block[j] > own else zero
                 equal += one if block[j] == own else zero
             place = lo + int(above)
