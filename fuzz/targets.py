@@ -368,8 +368,8 @@ def scores(data: bytes, folder: Path) -> list[Any]:
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
         return []
     found = [attempt(score_tables.contrasts, table), attempt(score_tables.trial_means, table)]
-    names = score_tables.measures_of(table)[:2]
-    return [*found, attempt(score_tables.mean_scores, table, names), attempt(make_report, table)]
+    names = attempt(score_tables.measures_of, table) or []
+    return [*found, attempt(score_tables.mean_scores, table, names[:2]), attempt(make_report, table)]
 
 
 def published(data: bytes, folder: Path) -> list[Any]:

@@ -17,6 +17,7 @@ import polars as pl
 import pytest
 import zstandard
 
+from rankbound.analysis.score_tables import contrasts
 from rankbound.checkpoints import Checkpoints, _digest
 from rankbound.cli.train import _read_config
 from rankbound.data import archives, chunks, table_chunks
@@ -459,3 +460,22 @@ def test_an_index_nested_without_end(model: Path) -> None:
     written(model / "model.json", NESTED)
     with pytest.raises(DataError, match="it is not JSON: maximum recursion depth"):
         load_ranker(model)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("items", 100_000_000, r"column 'items' of a score table must hold numbers up to 10,000,000, got 100,000,000"),
+        ("system", 7, "column 'system' of a score table must hold text, got Int"),
+        ("*", "x", r"columns of a score table must not have names like patterns, got '\*'"),
+        ("^a$", "x", r"columns of a score table must not have names like patterns, got '\^a\$'"),
+    ],
+)
+def test_score_tables_that_took_forever_or_were_misread(column: str, value: object, message: str) -> None:
+    table = pl.DataFrame(
+        {"data": "x", "variant": "", "system": ["a", "b"], "fold": 0, "seed": 0, "qid": "q", "items": 5, "relevant": 1}
+        | {"nDCG": [0.5, 1.0]}
+    )
+    assert len(contrasts(table)) == 1
+    with pytest.raises(DataError, match=message):
+        contrasts(table.with_columns(pl.lit(value).alias(column)))

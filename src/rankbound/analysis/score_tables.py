@@ -43,6 +43,7 @@ __all__ = [
 QUERY = ("data", "variant", "fold", "qid")
 _INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)  # that NumPy has too
 _LARGEST = 1e100
+_MOST_ITEMS = 10_000_000  # what a random order of a query is worth takes time and memory in proportion to them
 _REQUIRED = ("data", "variant", "system", "fold", "seed", "qid", "items", "relevant")
 
 
@@ -279,11 +280,18 @@ def check_scores(table: pl.DataFrame, measures: Iterable[str] = ()) -> None:
     for name in _REQUIRED:
         if table[name].null_count():
             raise DataError(f"column {name!r} of a score table must be filled in every row, got an empty one")
+        if name in ("data", "variant", "system") and table[name].dtype != pl.String:
+            raise DataError(f"column {name!r} of a score table must hold text, got {table[name].dtype}")
         if name in ("items", "relevant") and table[name].dtype not in _INTEGERS:
             raise DataError(f"column {name!r} of a score table must hold integers, got {table[name].dtype}")
+        if name in ("items", "relevant") and (most := int(table[name].max())) > _MOST_ITEMS:  # type: ignore[arg-type]
+            raise DataError(f"column {name!r} of a score table must hold numbers up to {_MOST_ITEMS:,}, got {most:,}")
 
 
 def check_frame(what: str, table: pl.DataFrame) -> None:
-    """Refuse what is no polars frame."""
+    """Refuse what is no polars frame, and names of columns that polars would take for patterns."""
     if not isinstance(table, pl.DataFrame):
         raise DataError(f"{what} must be a polars DataFrame, got {type(table).__name__}")
+    for name in table.columns:
+        if name == "*" or (name.startswith("^") and name.endswith("$")):
+            raise DataError(f"columns of {what} must not have names like patterns, got {name!r}")
