@@ -21,7 +21,7 @@ from fuzz.mutations import SEPARATOR
 
 __all__ = [
     "BEIR", "CSV", "LETOR", "MEASURES", "PUBLISHED", "RATINGS", "SCORES", "STUDY", "TREC", "archives", "checkpoints",
-    "compressed", "converted", "faces", "laws", "models", "parquet", "stores",
+    "compressed", "converted", "faces", "laws", "models", "parquet", "stores", "trials",
 ]  # fmt: skip
 
 TREC = [
@@ -308,6 +308,14 @@ def stores() -> list[bytes]:
         place = Path(folder)
         files = [place / "trials.sqlite", place / "scores" / "none.parquet", place / "history" / "none.parquet"]
         return [SEPARATOR.join(file.read_bytes() for file in files)]
+
+
+def trials() -> list[bytes]:
+    """Scores, history and facts of a trial."""
+    scores = b"qid,items,relevant,nDCG,AP\na,4,1,0.5,0.25\nb,5,2,0.75,1.0\n"
+    history = b"epoch,quantity,value\n1,loss,0.5\n2,eval nDCG,0.25\n"
+    facts = {"eval_score": 0.5, "kept_epoch": 2, "queries": 2, "mean": {"nDCG": 0.625, "AP": 0.625}}
+    return [SEPARATOR.join((scores, history, json.dumps(facts).encode()))]
 
 
 def laws() -> list[bytes]:

@@ -6,11 +6,13 @@ not endless. `attempt` turns a refusal into None, so that a target can try sever
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
 import os
 import shutil
+import sqlite3
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -278,11 +280,45 @@ def checkpoints(data: bytes, folder: Path) -> list[Any]:
 
 
 def store(data: bytes, folder: Path) -> list[Any]:
-    from rankbound.experiments.store import open_store
-
+    """Damage to any file of a store."""
     _, scores, history = _files(data, folder, "trials.sqlite", "scores/none.parquet", "history/none.parquet")
     shutil.copy(scores, scores.with_name("min-max.parquet"))
     shutil.copy(history, history.with_name("min-max.parquet"))
+    return _read_store(folder)
+
+
+def trials(data: bytes, folder: Path) -> list[Any]:
+    """Whole files of a store, their checksums right, with scores, history and facts as no trial gives them."""
+    from rankbound.data.frames import read_frame
+
+    *tables, facts = _files(data, folder, "scores.csv", "history.csv", "facts.json")
+    digests = {}
+    for table in tables:
+        frame = attempt(read_frame, table)
+        if frame is None:
+            return [None]
+        content = io.BytesIO()
+        frame.write_parquet(content)
+        digests[table.stem] = hashlib.sha256(content.getbuffer()).hexdigest()
+        for trial in ("none", "min-max"):
+            path = folder / table.stem / f"{trial}.parquet"
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(content.getbuffer())
+    database = folder / "trials.sqlite"
+    database.write_bytes(seeds.stores()[0].split(SEPARATOR)[0])
+    try:
+        found = json.loads(facts.read_bytes())
+        noted = json.dumps(found | {"sha256": digests})
+    except (ValueError, TypeError, RecursionError):
+        noted = facts.read_text("utf-8", "replace")
+    with contextlib.closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        connection.execute("UPDATE trials SET facts = ?", (noted,))
+    return _read_store(folder)
+
+
+def _read_store(folder: Path) -> list[Any]:
+    from rankbound.experiments.store import open_store
+
     opened = attempt(open_store, folder)
     if opened is None:
         return [None]
@@ -398,6 +434,7 @@ TARGETS = {
     "checkpoints": Target(checkpoints, seeds.checkpoints),
     "converted": Target(converted, seeds.converted),
     "store": Target(store, seeds.stores),
+    "trials": Target(trials, seeds.trials),
     "scores": Target(scores, lambda: seeds.SCORES),
     "published": Target(published, lambda: seeds.PUBLISHED),
     "laws": Target(laws, seeds.laws),

@@ -70,7 +70,7 @@ def main(name: str, state_path: str, corpus: str, crashes: str, seconds: str) ->
     import atheris
 
     faulthandler.enable()
-    state = State(state_path)
+    state, parent = State(state_path), os.getppid()
     folder = Path(tempfile.mkdtemp(prefix="input-"))
     with atheris.instrument_imports(include=["rankbound"], exclude=_compiled()):
         from fuzz.mutations import mutated
@@ -94,7 +94,7 @@ def main(name: str, state_path: str, corpus: str, crashes: str, seconds: str) ->
             ours = [frame for frame in frames if "rankbound" in frame.filename] or list(frames)
             place = f"{type(error).__name__} {ours[-1].filename}:{ours[-1].lineno}"
             keep(Path(crashes), name, data, "".join(traceback.format_exception(error, limit=-12))[-8000:], place)
-        if state.end() >= float(seconds):
+        if state.end() >= float(seconds) or os.getppid() != parent:  # it was killed: nobody watches
             sys.stderr.flush()
             os._exit(0)
 

@@ -21,6 +21,7 @@ __all__ = [
     "lists_from_frame",
     "plain_type",
     "polars_explained",
+    "polars_failures",
     "read_frame",
     "rename_columns",
 ]
@@ -34,14 +35,19 @@ COLUMN_NAMES = {
 }
 
 
-@contextmanager
-def polars_explained(path: str | PathLike[str]) -> Iterator[None]:
-    """Errors of polars over a damaged file as ours, with the file's name; some come as panics of its native code."""
+def polars_failures() -> tuple[type[BaseException], ...]:
+    """What polars raises over a damaged file: its errors, panics of its native code, OSError over garbage like gzip."""
     import polars as pl
 
+    return pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError
+
+
+@contextmanager
+def polars_explained(path: str | PathLike[str]) -> Iterator[None]:
+    """What polars raises over a damaged file as an error of ours, with the file's name."""
     try:
         yield
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+    except polars_failures() as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise DataError(f"{path}: cannot be read: {reason}") from error
 

@@ -16,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankbound.data.chunks import StrPath
+from rankbound.data.frames import polars_failures
 from rankbound.errors import FileFormatError
 
 __all__ = ["WIDEST", "Block", "BlockParser"]
@@ -114,7 +115,7 @@ class BlockParser:
                 schema={"number": pl.Float64},
                 null_values=["NULL"] if self.has_null else None,
             )
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):  # OSError: garbage like gzip
+        except polars_failures():
             if self.has_null or b"NULL" not in lines:
                 return None
             self.has_null = True

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from rankbound.data.chunks import StrPath, line_chunks
-from rankbound.data.frames import polars_explained
+from rankbound.data.frames import polars_explained, polars_failures
 from rankbound.data.growing import GrowingTable
 from rankbound.data.interactions import LONGEST_NAME, Interactions, NameCoder
 from rankbound.errors import ArgumentError, DataError, FileFormatError
@@ -199,7 +199,7 @@ def _parse(path: StrPath, line: int, text: bytes, layout: _Layout) -> pl.DataFra
         ).select(list(layout.columns))
     except pl.exceptions.NoDataError:
         return _empty(layout)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+    except polars_failures() as error:
         raise _explained(path, line, text, layout, str(error)) from error
     numbers = [name for name in _NUMBERS if name in layout.columns]
     if any((frame[name].str.len_bytes() > LONGEST_NAME).any() for name in ("user", "item")):

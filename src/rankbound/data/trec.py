@@ -7,6 +7,7 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from rankbound.data.files import read_bytes
+from rankbound.data.frames import polars_failures
 from rankbound.data.judged import DuplicateError, from_frames
 from rankbound.errors import FileFormatError
 from rankbound.lists import Lists
@@ -79,7 +80,7 @@ class _File:
                 schema_overrides={name: kind if name == self.number else pl.String for name in self.fields},
                 quote_char=None,
             )
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
+        except polars_failures():
             return None
         finite = self.convert is int or frame[self.number].is_finite().all()
         has_gap = frame.null_count().sum_horizontal()[0] > 0

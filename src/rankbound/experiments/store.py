@@ -5,12 +5,16 @@ A trial of images may have a third file, of examples to be looked at.
 A trial counts as done when its row is committed, and its files are on disk before that: whoever is killed at any
 moment loses the trial at hand and nothing else. One runner may write at a time, which a lock of the operating system
 sees to: it goes with the process that holds it, however that ends. Readers need no lock.
+
+The row keeps the SHA-256 of the trial's files, and a file that is not as it was written is not read: its numbers would
+be wrong, and polars ends the process over some damaged Parquet files.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import io
 import json
 import os
@@ -22,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankbound.data.files import atomic_write
+from rankbound.data.frames import polars_failures
 from rankbound.errors import ArgumentError, DataError, RankboundError
 
 if TYPE_CHECKING:
@@ -231,15 +236,15 @@ class Store:
         from rankbound.analysis.query_sets import is_bound_column
 
         self._must_be_there()
-        self._write(f"scores/{trial.id}.parquet", outcome.scores)
-        self._write(f"history/{trial.id}.parquet", outcome.history)
+        digests = {part: self._write(part, trial.id, getattr(outcome, part)) for part in ("scores", "history")}
         facts_of_queries = ("qid", "items", "relevant")
         names = [name for name in outcome.scores.columns if name not in facts_of_queries and not is_bound_column(name)]
         means = {name: outcome.scores[name].mean() for name in names}
         facts = outcome.facts | {"queries": outcome.scores.height, "mean": means}
         if outcome.examples is not None:
-            self._write(f"examples/{trial.id}.parquet", outcome.examples)
+            digests["examples"] = self._write("examples", trial.id, outcome.examples)
             facts["examples"] = outcome.examples.height
+        facts["sha256"] = digests
         self._note(trial, "done", facts, None, outcome.seconds)
 
     def put_failure(self, trial: Trial, error: str, seconds: float = 0.0) -> None:
@@ -253,8 +258,12 @@ class Store:
         if not file.exists():
             raise DataError(f"{file}: was taken away while trials were running; what they give cannot be kept")
 
-    def _write(self, name: str, frame: pl.DataFrame) -> None:
-        path, content = self.folder / name, io.BytesIO()
+    def _path(self, part: str, trial: str) -> Path:
+        return self.folder / part / f"{trial}.parquet"
+
+    def _write(self, part: str, trial: str, frame: pl.DataFrame) -> str:
+        """Write a file of a trial and give its SHA-256."""
+        path, content = self._path(part, trial), io.BytesIO()
         frame.write_parquet(content)
         with _explained(path):
             try:
@@ -264,6 +273,7 @@ class Store:
                     os.fsync(stream.fileno())  # on disk before the row says that it is there
             except DataError as error:
                 raise (error.__cause__ if isinstance(error.__cause__, OSError) else error) from error
+        return hashlib.sha256(content.getbuffer()).hexdigest()
 
     def _note(self, trial: Trial, status: str, facts: dict[str, Any], error: str | None, seconds: float) -> None:
         from rankbound import __version__
@@ -331,22 +341,21 @@ class Store:
 
     def scores(self, trial: str) -> pl.DataFrame:
         """Scores per query of a trial."""
-        return self._read(f"scores/{trial}.parquet")
+        return self._read("scores", trial)
 
     def history(self, trial: str) -> pl.DataFrame:
         """How the training of a trial went."""
-        return self._read(f"history/{trial}.parquet")
+        return self._read("history", trial)
 
     def examples(self, trial: str) -> pl.DataFrame:
         """Pairs of images of a trial whose facts have ``examples``."""
         from rankbound.analysis.image_pairs import check_examples
 
-        name = f"examples/{trial}.parquet"
-        found = self._read(name)
+        found = self._read("examples", trial)
         try:
             check_examples(found)
         except DataError as error:
-            raise DataError(f"{self.folder / name}: is damaged: {error} {_SAFE}") from error
+            raise DataError(f"{self._path('examples', trial)}: is damaged: {error} {_SAFE}") from error
         return found
 
     def trials(self) -> pl.DataFrame:
@@ -403,18 +412,29 @@ class Store:
         with _explained(self.folder / "trials.sqlite"):
             return self._connection.execute(query, values).fetchall()
 
-    def _read(self, name: str) -> pl.DataFrame:
+    def _read(self, part: str, trial: str) -> pl.DataFrame:
         import polars as pl
 
-        path = self.folder / name
+        path = self._path(part, trial)
         try:
-            return pl.read_parquet(path.read_bytes())
+            content = path.read_bytes()
+            written = self._digests(trial).get(part)
+            if written is not None and hashlib.sha256(content).hexdigest() != written:
+                raise DataError(f"{path}: is damaged: it is not what was written (SHA-256 {written[:12]}...) {_SAFE}")
+            return pl.read_parquet(content)
         except FileNotFoundError:
             raise DataError(
                 f"{path}: is missing, yet its trial is noted as done; the store is damaged {_SAFE}"
             ) from None
-        except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        except polars_failures() as error:
             raise DataError(f"{path}: is damaged: {error} {_SAFE}") from error
+
+    def _digests(self, trial: str) -> dict[str, str]:
+        """Part -> SHA-256 of its file; none in stores that were written before they were kept."""
+        rows = self._rows("SELECT facts FROM trials WHERE id = ?", (trial,))
+        with self._sound():
+            found = json.loads(rows[0][0]).get("sha256", {}) if rows else {}
+            return {str(part): str(digest) for part, digest in found.items()}
 
 
 def _text(value: Any) -> str:
