@@ -145,3 +145,19 @@ def test_dicts_with_an_answer_for_everything_are_not_asked_to_keep_it():
     lists = Lists.from_dicts(qrels, {"q": {"x": 0.5, "a": 0.25}})
     assert lists.labels.tolist() == [0, 1]
     assert qrels["q"] == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [(1, 0, 2), (True, False, True), (255, 256, 0), (-1, 1, 0), (1.0, 2.0, 0.0), (0.5, 1, 2), np.array([3, 0, 1])],
+)
+@pytest.mark.parametrize("ranked", ["abc", "ab", "c", "cax"])
+def test_labels_in_dicts_are_the_same_by_any_way_of_looking_them_up(labels, ranked):
+    """Plain dicts have ways of their own, for small whole labels and where every ranked document is judged."""
+    judged = dict(zip("abc", labels, strict=True))
+    run = {name: {document: -place for place, document in enumerate(ranked)} for name in ("x", "y")}
+    plain = Lists.from_dicts({"x": judged, "y": {"a": 1, "b": 0, "c": 0, "x": 2}}, run)
+    others = {"x": collections.OrderedDict(judged), "y": collections.OrderedDict(a=1, b=0, c=0, x=2)}
+    same(plain, Lists.from_dicts(others, run))
+    by_name = dict(zip(plain.ids[: len(set(ranked) | set("abc"))].tolist(), plain.labels.tolist(), strict=False))
+    assert {name: by_name[name] for name in "abc"} == {name: float(label) for name, label in judged.items()}

@@ -101,6 +101,11 @@ def test_short_work_is_repeated_within_its_turn(clock):
     assert len(clock.log) == 6
 
 
+def test_a_contest_goes_on_until_it_was_long_enough(clock):
+    timing.best_of({"a": clock.work("a", 0.5), "b": clock.work("b", 1.0)}, turns=2, at_least=4.0)
+    assert clock.log == ["a", "b"] * 4
+
+
 def test_slow_work_gets_two_turns(clock):
     timing.best_of({"slow": clock.work("slow", 30.0), "fast": clock.work("fast", 1.0)}, turns=5)
     assert (clock.log.count("slow"), clock.log.count("fast")) == (2, 5)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rankbound.bench.records import Missing, Row
-from rankbound.bench.timing import Work, best_of
+from rankbound.bench.timing import LONG_ENOUGH, Work, best_of
 
 __all__ = ["PACKAGES", "Peer", "contest", "is_installed", "missing"]
 
@@ -87,7 +87,7 @@ def contest(
         other = theirs()
         both = values is not None and peer.values is not None
         differences.append(_difference(values(mine), peer.values(other)) if both else None)  # type: ignore[misc]
-    times = best_of(dict(enumerate([work, *works])), turns)
+    times = best_of(dict(enumerate([work, *works])), turns, at_least=LONG_ENOUGH)
     for place, (peer, difference) in enumerate(zip(present, differences, strict=True), start=1):
         yield Row(
             name, times[0], peer.name, times[place], peer.bar, against=peer.against, difference=difference,

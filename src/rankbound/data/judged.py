@@ -99,7 +99,11 @@ def _labels_of_ranked(
 ) -> NDArray[np.float64]:
     """Label of each document of the run, or `_UNJUDGED`."""
     if set(map(type, judged)) == {dict}:  # others may answer, or even keep, what they do not have
-        with suppress(KeyError):  # the faster way, as long as every document is judged
+        with suppress(KeyError):  # the faster ways, as long as every document is judged
+            if min(map(len, ranked)) > 1:  # of a single one, itemgetter gives no tuple
+                with suppress(TypeError, ValueError):  # and labels are whole numbers below 256
+                    grades = (bytes(operator.itemgetter(*r)(j)) for j, r in zip(judged, ranked, strict=True))
+                    return np.frombuffer(b"".join(grades), np.uint8).astype(np.float64)
             certain = (map(j.__getitem__, r) for j, r in zip(judged, ranked, strict=True))
             return np.fromiter(chain.from_iterable(certain), np.float64, total)
     lookups = (map(j.get, r, repeat(_UNJUDGED)) for j, r in zip(judged, ranked, strict=True))
