@@ -306,13 +306,9 @@ def trials(data: bytes, folder: Path) -> list[Any]:
             path.write_bytes(content.getbuffer())
     database = folder / "trials.sqlite"
     database.write_bytes(seeds.stores()[0].split(SEPARATOR)[0])
-    try:
-        found = json.loads(facts.read_bytes())
-        noted = json.dumps(found | {"sha256": digests})
-    except (ValueError, TypeError, RecursionError):
-        noted = facts.read_text("utf-8", "replace")
     with contextlib.closing(sqlite3.connect(database, isolation_level=None)) as connection:
-        connection.execute("UPDATE trials SET facts = ?", (noted,))
+        noted = (facts.read_text("utf-8", "replace"), json.dumps(digests))
+        connection.execute("UPDATE trials SET facts = ?, files = ?", noted)
     return _read_store(folder)
 
 

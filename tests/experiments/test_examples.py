@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -98,13 +100,16 @@ def test_damaged_examples_are_told(planned, tmp_path):
     file = tmp_path / "store" / "examples" / f"{one.trial.id}.parquet"
     with open_store(tmp_path / "store", create=True) as store:
         store.register("mine", [one.placed])
-        store.put(one.trial, run_trial(one.trial))
-        whole = pl.read_parquet(file)
-        whole.with_columns(pl.lit("<script>").alias("kind")).write_parquet(file)
+        outcome = run_trial(one.trial)
+        whole = outcome.examples
+        store.put(one.trial, replace(outcome, examples=whole.with_columns(pl.lit("<script>").alias("kind"))))
         with pytest.raises(DataError, match=r"parquet: is damaged: pairs of images: kind must be one of"):
             store.examples_table("mine")
-        whole.drop("pixels").write_parquet(file)
+        store.put(one.trial, replace(outcome, examples=whole.drop("pixels")))
         with pytest.raises(DataError, match=r"parquet: is damaged: pairs of images need a column pixels"):
+            store.examples_table("mine")
+        whole.write_parquet(file)
+        with pytest.raises(DataError, match=r"parquet: is damaged: it is not what was written"):
             store.examples_table("mine")
         file.unlink()
         with pytest.raises(DataError, match=r"parquet: is missing, yet its trial is noted as done"):

@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 __all__ = ["SCHEMA", "Placed", "Rule", "Store", "open_store"]
 
-SCHEMA = 1
+SCHEMA = 2
 _PARTS = ("scores", "history", "examples")  # folders of a file per trial
 _TABLES = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE trials (
     id TEXT PRIMARY KEY, status TEXT NOT NULL, family TEXT NOT NULL, model TEXT NOT NULL, data TEXT NOT NULL,
-    digest TEXT NOT NULL, spec TEXT NOT NULL, facts TEXT NOT NULL, error TEXT, seconds REAL, finished TEXT NOT NULL,
-    version TEXT NOT NULL
+    digest TEXT NOT NULL, spec TEXT NOT NULL, facts TEXT NOT NULL, files TEXT NOT NULL, error TEXT, seconds REAL,
+    finished TEXT NOT NULL, version TEXT NOT NULL
 );
 CREATE TABLE plans (
     study TEXT NOT NULL, place INTEGER NOT NULL, trial TEXT NOT NULL, fold INTEGER NOT NULL, seed INTEGER NOT NULL,
@@ -236,21 +236,20 @@ class Store:
         from rankbound.analysis.query_sets import is_bound_column
 
         self._must_be_there()
-        digests = {part: self._write(part, trial.id, getattr(outcome, part)) for part in ("scores", "history")}
+        files = {part: self._write(part, trial.id, getattr(outcome, part)) for part in ("scores", "history")}
         facts_of_queries = ("qid", "items", "relevant")
         names = [name for name in outcome.scores.columns if name not in facts_of_queries and not is_bound_column(name)]
         means = {name: outcome.scores[name].mean() for name in names}
         facts = outcome.facts | {"queries": outcome.scores.height, "mean": means}
         if outcome.examples is not None:
-            digests["examples"] = self._write("examples", trial.id, outcome.examples)
+            files["examples"] = self._write("examples", trial.id, outcome.examples)
             facts["examples"] = outcome.examples.height
-        facts["sha256"] = digests
-        self._note(trial, "done", facts, None, outcome.seconds)
+        self._note(trial, "done", facts, files, None, outcome.seconds)
 
     def put_failure(self, trial: Trial, error: str, seconds: float = 0.0) -> None:
         """Keep why a trial failed."""
         self._must_be_there()
-        self._note(trial, "failed", {}, error, seconds)
+        self._note(trial, "failed", {}, {}, error, seconds)
 
     def _must_be_there(self) -> None:
         """The database would go on writing to a file that has no name any more, and all would be lost in the end."""
@@ -275,16 +274,20 @@ class Store:
                 raise (error.__cause__ if isinstance(error.__cause__, OSError) else error) from error
         return hashlib.sha256(content.getbuffer()).hexdigest()
 
-    def _note(self, trial: Trial, status: str, facts: dict[str, Any], error: str | None, seconds: float) -> None:
+    def _note(
+        self, trial: Trial, status: str, facts: dict[str, Any], files: dict[str, str], error: str | None, seconds: float
+    ) -> None:
         from rankbound import __version__
 
         spec = trial.spec
         row = (
             trial.id, status, spec["family"], spec["model"], trial.source.name, trial.digest, _text(spec), _text(facts),
-            error, seconds, datetime.now(UTC).isoformat(timespec="seconds"), __version__,
+            _text(files), error, seconds, datetime.now(UTC).isoformat(timespec="seconds"), __version__,
         )  # fmt: skip
         with self._transaction():
-            self._connection.execute("INSERT OR REPLACE INTO trials VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+            self._connection.execute(
+                "INSERT OR REPLACE INTO trials VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row
+            )
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -418,9 +421,8 @@ class Store:
         path = self._path(part, trial)
         try:
             content = path.read_bytes()
-            written = self._digests(trial).get(part)
-            if written is not None and hashlib.sha256(content).hexdigest() != written:
-                raise DataError(f"{path}: is damaged: it is not what was written (SHA-256 {written[:12]}...) {_SAFE}")
+            if hashlib.sha256(content).hexdigest() != self._written(part, trial):
+                raise DataError(f"{path}: is damaged: it is not what was written, by its SHA-256 {_SAFE}")
             return pl.read_parquet(content)
         except FileNotFoundError:
             raise DataError(
@@ -429,12 +431,11 @@ class Store:
         except polars_failures() as error:
             raise DataError(f"{path}: is damaged: {error} {_SAFE}") from error
 
-    def _digests(self, trial: str) -> dict[str, str]:
-        """Part -> SHA-256 of its file; none in stores that were written before they were kept."""
-        rows = self._rows("SELECT facts FROM trials WHERE id = ?", (trial,))
+    def _written(self, part: str, trial: str) -> str | None:
+        """SHA-256 of a trial's file when it was written."""
+        rows = self._rows("SELECT files FROM trials WHERE id = ?", (trial,))
         with self._sound():
-            found = json.loads(rows[0][0]).get("sha256", {}) if rows else {}
-            return {str(part): str(digest) for part, digest in found.items()}
+            return json.loads(rows[0][0]).get(part) if rows else None
 
 
 def _text(value: Any) -> str:
