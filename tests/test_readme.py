@@ -75,6 +75,13 @@ def test_every_block_of_code_is_seen():
         assert len(fences) == len(BLOCK.findall(page.read_text())), page
 
 
+def test_links_lead_somewhere():
+    for page in PAGES:
+        for link in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
+            drawn = link.startswith("../figures/")  # when the pages are built
+            assert "://" in link or drawn or (page.parent / link).exists(), f"{page}: {link}"
+
+
 if __name__ == "__main__":
     for changed in [Path(name).resolve() for name in sys.argv[1:]] or PAGES:
         with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):

@@ -44,7 +44,7 @@ def markdown(outcome: Outcome, drawn: bool = False) -> str:
         "",
     ]
     if drawn:
-        lines += ["![Ratios and growth](bench.svg)", "", "[The chart by itself, to look closer](bench.html)", ""]
+        lines += ["![Ratios and growth](bench.svg)", "", "[The chart by itself, to look closer](bench.svg)", ""]
     if outcome.quick:
         lines += ["A quick run: sizes are too small to say anything about speed.", ""]
     lines += ["## Where we lose", ""]
