@@ -107,8 +107,8 @@ class Checkpoints:
             partial.rename(step)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
-        for older in self._steps():
-            if older != step:
+        for older in self.folder.iterdir():
+            if _STEP.match(older.name) and older != step:  # also one that a killed process had half removed
                 shutil.rmtree(older, ignore_errors=True)
 
     def _steps(self) -> list[Path]:

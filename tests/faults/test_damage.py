@@ -115,6 +115,15 @@ def test_a_checkpoint_with_any_bit_flipped_is_told(tmp_path):
     assert steps.load()[1] == {"history": [0.5, 0.25]}
 
 
+def test_a_step_that_was_half_removed_goes_with_the_next(tmp_path):
+    steps = Checkpoints(tmp_path, {"seed": 0})
+    steps.save(1, {"weights": np.arange(3.0)}, {})
+    (tmp_path / "epoch-000001" / "state.json").unlink()
+    assert steps.load() is None
+    steps.save(2, {"weights": np.arange(3.0)}, {})
+    assert [step.name for step in tmp_path.iterdir()] == ["epoch-000002"]
+
+
 def test_a_checkpoint_of_another_kind_is_told(tmp_path):
     steps = Checkpoints(tmp_path, {"seed": 0})
     steps.save(1, {"weights": np.arange(3.0)}, {})

@@ -37,6 +37,7 @@ from rankbound.errors import DataError, FileFormatError, MeasureError, Rankbound
 from rankbound.evaluation import evaluate
 from rankbound.experiments.results import read_published
 from rankbound.experiments.spec import load_study
+from rankbound.experiments.store import open_store
 from rankbound.measures.names import parse_measure
 from rankbound.models.tree_text import check_trees, trees_alone
 
@@ -327,6 +328,18 @@ def test_a_checkpoint_without_its_parts(record: object, tmp_path: Path) -> None:
     written(step / "state.json", json.dumps(sealed))
     with pytest.raises(DataError, match="this checkpoint cannot be read"):
         Checkpoints(tmp_path, {}).load()
+
+
+def test_a_database_that_asks_for_all_memory(tmp_path: Path) -> None:
+    """A record whose length is larger than any memory: Python has a MemoryError for it, and no error of SQLite."""
+    content = bytearray(5165)
+    parts = {0: b"SQLite format 3", 16: b"\2", 21: b"@  ", 100: b"\5", 104: b"\1", 112: b"\1\xfb", 510: b"\6"}
+    parts |= {2560: b"\r", 2564: b"\3", 2568: b"\1v", 2934: b"\xff" * 14, 2949: b"l"}
+    for place, part in parts.items():
+        content[place : place + len(part)] = part
+    written(tmp_path / "trials.sqlite", bytes(content))
+    with pytest.raises(DataError, match="is damaged or cannot be used: it asks for more memory than there is"):
+        open_store(tmp_path)
 
 
 def test_columns_in_the_cache_that_do_not_go_together(tmp_path: Path) -> None:

@@ -149,12 +149,13 @@ def _explained(file: Path) -> Iterator[None]:
     """Errors of the database and the disk as ours, with the file's name."""
     try:
         yield
-    except (sqlite3.Error, UnicodeDecodeError) as error:
+    except (sqlite3.Error, UnicodeDecodeError, MemoryError) as error:  # what a damaged file claims may need any memory
         if "full" in str(error):
             raise _no_space(file) from error
         if "readonly" in str(error):
             raise DataError(f"{file}: cannot be written: the file or its folder is read-only") from error
-        raise DataError(f"{file}: is damaged or cannot be used: {error} {_SAFE}") from error
+        reason = str(error) or "it asks for more memory than there is"
+        raise DataError(f"{file}: is damaged or cannot be used: {reason} {_SAFE}") from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise _no_space(file) from error
