@@ -105,8 +105,9 @@ def test_train_that_is_ended_goes_on_from_its_checkpoint(start, rankbound_here, 
     training.communicate(timeout=LONG)
     assert training.returncode == 143
     assert not Path("model").exists()
+    # two if it was ended between a new step and the removal of the old
     steps = [step.name for step in Path("steps").glob("epoch-*") if (step / "state.json").exists()]
-    reached = int(max(steps).removeprefix("epoch-"))  # two if it was ended between a new step and the removal of the old
+    reached = int(max(steps).removeprefix("epoch-"))
     code, out, err = rankbound_here(*TRAIN, "--epochs", reached + 1)
     assert code == 0, err
     assert f'"epochs": {reached + 1}' in out
