@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sqlite3
@@ -43,8 +44,7 @@ def check(store, planned, wanted):
 def done_in(folder: Path) -> dict[str, str]:
     """Finished trials and when they were finished, read beside the runner."""
     try:
-        connection = sqlite3.connect(f"file:{folder / 'trials.sqlite'}?mode=ro", uri=True)
-        with connection:
+        with contextlib.closing(sqlite3.connect(f"file:{folder / 'trials.sqlite'}?mode=ro", uri=True)) as connection:
             return dict(connection.execute("SELECT id, finished || seconds FROM trials WHERE status = 'done'"))
     except sqlite3.OperationalError:
         return {}

@@ -119,7 +119,7 @@ def write_table(frame: pl.DataFrame, path: str) -> None:
     else:
         frame.write_json(content)
     with atomic_write(path) as temporary:
-        temporary.write_bytes(content.getbuffer())
+        temporary.write_bytes(content.getvalue())
 
 
 def _console(width: int | None) -> Console:

@@ -263,17 +263,18 @@ class Store:
 
     def _write(self, part: str, trial: str, frame: pl.DataFrame) -> str:
         """Write a file of a trial and give its SHA-256."""
-        path, content = self._path(part, trial), io.BytesIO()
-        frame.write_parquet(content)
+        path, buffer = self._path(part, trial), io.BytesIO()
+        frame.write_parquet(buffer)
+        content = buffer.getvalue()  # a view of the buffer, kept by an error's traceback, would not let go of it
         with _explained(path):
             try:
                 with atomic_write(path) as temporary, temporary.open("wb") as stream:
-                    stream.write(content.getbuffer())
+                    stream.write(content)
                     stream.flush()
                     os.fsync(stream.fileno())  # on disk before the row says that it is there
             except DataError as error:
                 raise (error.__cause__ if isinstance(error.__cause__, OSError) else error) from error
-        return hashlib.sha256(content.getbuffer()).hexdigest()
+        return hashlib.sha256(content).hexdigest()
 
     def _note(
         self, trial: Trial, status: str, facts: dict[str, Any], files: dict[str, str], error: str | None, seconds: float
