@@ -25,6 +25,7 @@ import polars as pl
 
 from fuzz import seeds
 from fuzz.mutations import SEPARATOR
+from rankbound.data.frames import polars_failures
 from rankbound.errors import RankboundError
 from rankbound.lists import Lists
 
@@ -170,7 +171,7 @@ def parquet(data: bytes, folder: Path) -> list[Any]:
     else:  # as text, so that columns of any type get past the format's own checks
         try:
             pl.read_csv(data, try_parse_dates=True).write_parquet(path, row_group_size=2)
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
+        except polars_failures():
             return []
     qrels = pl.DataFrame({"qid": ["1", "2"], "docid": ["a", "b"], "label": [1, 2]})
     read = [attempt(lists_from_frame, path), attempt(read_ratings, path)]
@@ -297,13 +298,11 @@ def trials(data: bytes, folder: Path) -> list[Any]:
         frame = attempt(read_frame, table)
         if frame is None:
             return [None]
-        content = io.BytesIO()
-        frame.write_parquet(content)
-        digests[table.stem] = hashlib.sha256(content.getbuffer()).hexdigest()
-        for trial in ("none", "min-max"):
-            path = folder / table.stem / f"{trial}.parquet"
-            path.parent.mkdir(exist_ok=True)
-            path.write_bytes(content.getbuffer())
+        part = folder / table.stem
+        part.mkdir()
+        frame.write_parquet(part / "none.parquet")
+        shutil.copy(part / "none.parquet", part / "min-max.parquet")
+        digests[part.name] = hashlib.sha256((part / "none.parquet").read_bytes()).hexdigest()
     database = folder / "trials.sqlite"
     database.write_bytes(seeds.stores()[0].split(SEPARATOR)[0])
     with contextlib.closing(sqlite3.connect(database, isolation_level=None)) as connection:
@@ -397,7 +396,7 @@ def scores(data: bytes, folder: Path) -> list[Any]:
 
     try:
         table = pl.read_csv(io.BytesIO(data), try_parse_dates=True).with_columns(pl.col(pl.String).fill_null(""))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
+    except polars_failures():
         return []
     found = [attempt(score_tables.contrasts, table), attempt(score_tables.trial_means, table)]
     names = attempt(score_tables.measures_of, table) or []
