@@ -20,8 +20,25 @@ import polars as pl
 from fuzz.mutations import SEPARATOR
 
 __all__ = [
-    "BEIR", "CSV", "LETOR", "MEASURES", "PUBLISHED", "RATINGS", "SCORES", "STUDY", "TREC", "archives", "checkpoints",
-    "compressed", "converted", "faces", "laws", "models", "parquet", "stores", "trials",
+    "BEIR",
+    "CSV",
+    "LETOR",
+    "MEASURES",
+    "PUBLISHED",
+    "RATINGS",
+    "SCORES",
+    "STUDY",
+    "TREC",
+    "archives",
+    "checkpoints",
+    "compressed",
+    "converted",
+    "distributions",
+    "faces",
+    "models",
+    "parquet",
+    "stores",
+    "trials",
 ]  # fmt: skip
 
 TREC = [
@@ -83,7 +100,7 @@ params = { factors = 4, epochs = 3 }
 name = "a"
 data = { ratings = "choices.csv" }
 loss = ["nDCG", { loss = "lambda-AP", name = "x", options = {} }]
-bounding = ["none", { bounding = "distribution", informed = 0.75 }]
+bounding = ["none", { bounding = "distribution", ranker_strength = 0.75 }]
 nsr = [1, 2]
 measures = ["nDCG", "AP"]
 grid = { learning_rate = [0.01, 0.03] }
@@ -271,10 +288,10 @@ def models() -> list[bytes]:
 
 
 def checkpoints() -> list[bytes]:
-    """Facts and arrays of a step."""
+    """Metadata and arrays of a step."""
     from safetensors.numpy import save
 
-    record = {"training": {"model": "x", "seed": 1}, "facts": {"epoch": 3, "history": [0.5]}}
+    record = {"training": {"model": "x", "seed": 1}, "metadata": {"epoch": 3, "history": [0.5]}}
     arrays = {"weights": np.ones((2, 2), np.float32), "state": np.arange(3)}
     return [SEPARATOR.join((json.dumps(record).encode(), save(arrays)))]
 
@@ -296,7 +313,7 @@ def stores() -> list[bytes]:
                 store.put(
                     trial,
                     SimpleNamespace(
-                        scores=scores, history=history, facts={"eval_score": 0.5}, seconds=1.0, examples=None
+                        scores=scores, history=history, metadata={"eval_score": 0.5}, seconds=1.0, examples=None
                     ),
                 )  # type: ignore[arg-type]
                 setting = {"table": "t", "data": "x", "model": "AdaRank", "bounding": bounding}
@@ -311,15 +328,15 @@ def stores() -> list[bytes]:
 
 
 def trials() -> list[bytes]:
-    """Scores, history and facts of a trial."""
+    """Scores, history and metadata of a trial."""
     scores = b"qid,items,relevant,nDCG,AP\na,4,1,0.5,0.25\nb,5,2,0.75,1.0\n"
     history = b"epoch,quantity,value\n1,loss,0.5\n2,eval nDCG,0.25\n"
-    facts = {"eval_score": 0.5, "kept_epoch": 2, "queries": 2, "mean": {"nDCG": 0.625, "AP": 0.625}}
-    return [SEPARATOR.join((scores, history, json.dumps(facts).encode()))]
+    metadata = {"eval_score": 0.5, "kept_epoch": 2, "queries": 2, "mean": {"nDCG": 0.625, "AP": 0.625}}
+    return [SEPARATOR.join((scores, history, json.dumps(metadata).encode()))]
 
 
-def laws() -> list[bytes]:
-    """A law as the cache keeps it."""
+def distributions() -> list[bytes]:
+    """A distribution as the cache keeps it."""
     out = io.BytesIO()
     np.savez(out, scores=np.array([0.25, 0.5]), probabilities=np.array([0.5, 0.5]), method=np.array("closed"))
     return [out.getvalue()]

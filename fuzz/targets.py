@@ -270,11 +270,11 @@ def models(data: bytes, folder: Path) -> list[Any]:
 def checkpoints(data: bytes, folder: Path) -> list[Any]:
     from rankbound.checkpoints import Checkpoints
 
-    facts, arrays = _files(data, folder, "epoch-000003/state.json", "epoch-000003/state.safetensors")
+    metadata, arrays = _files(data, folder, "epoch-000003/state.json", "epoch-000003/state.safetensors")
     try:
-        record = json.loads(facts.read_bytes())
+        record = json.loads(metadata.read_bytes())
         sealed = json.dumps(record, sort_keys=True).encode() + arrays.read_bytes()
-        facts.write_text(json.dumps(record | {"sha256": hashlib.sha256(sealed).hexdigest()}))
+        metadata.write_text(json.dumps(record | {"sha256": hashlib.sha256(sealed).hexdigest()}))
     except (ValueError, TypeError, RecursionError):
         pass
     return [attempt(Checkpoints(folder, {"model": "x", "seed": 1}).load)]
@@ -289,10 +289,10 @@ def store(data: bytes, folder: Path) -> list[Any]:
 
 
 def trials(data: bytes, folder: Path) -> list[Any]:
-    """Whole files of a store, their checksums right, with scores, history and facts as no trial gives them."""
+    """Whole files of a store, their checksums right, with scores, history and metadata as no trial gives them."""
     from rankbound.data.frames import read_frame
 
-    *tables, facts = _files(data, folder, "scores.csv", "history.csv", "facts.json")
+    *tables, metadata = _files(data, folder, "scores.csv", "history.csv", "metadata.json")
     digests = {}
     for table in tables:
         frame = attempt(read_frame, table)
@@ -306,8 +306,8 @@ def trials(data: bytes, folder: Path) -> list[Any]:
     database = folder / "trials.sqlite"
     database.write_bytes(seeds.stores()[0].split(SEPARATOR)[0])
     with contextlib.closing(sqlite3.connect(database, isolation_level=None)) as connection:
-        noted = (facts.read_text("utf-8", "replace"), json.dumps(digests))
-        connection.execute("UPDATE trials SET facts = ?, files = ?", noted)
+        noted = (metadata.read_text("utf-8", "replace"), json.dumps(digests))
+        connection.execute("UPDATE trials SET metadata = ?, files = ?", noted)
     return _read_store(folder)
 
 
@@ -322,15 +322,15 @@ def _read_store(folder: Path) -> list[Any]:
         return [*found, attempt(opened.trials), attempt(opened.failures), attempt(opened.seconds)]
 
 
-def laws(data: bytes, folder: Path) -> list[Any]:
-    """A damaged law is computed again: nothing is ever refused, and what is given is a law."""
-    from rankbound.difficulty import law_cache
+def distributions(data: bytes, folder: Path) -> list[Any]:
+    """A damaged distribution is computed again: nothing is ever refused, and what is given is a distribution."""
+    from rankbound.difficulty.distribution import cache as distribution_cache
 
-    path = law_cache._path("fuzz")
+    path = distribution_cache._path("fuzz")
     assert path is not None
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
-    found = law_cache.load("fuzz")
+    found = distribution_cache.load("fuzz")
     assert found is None or abs(found[1].sum() - 1) < 1e-6
     return [found]
 
@@ -432,5 +432,5 @@ TARGETS = {
     "trials": Target(trials, seeds.trials),
     "scores": Target(scores, lambda: seeds.SCORES),
     "published": Target(published, lambda: seeds.PUBLISHED),
-    "laws": Target(laws, seeds.laws),
+    "distributions": Target(distributions, seeds.distributions),
 }

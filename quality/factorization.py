@@ -1,11 +1,11 @@
-"""Quality of matrix factorisation beside the published numbers: a table, and docs/results/factorization.csv.
+"""Quality of matrix factorization beside the published numbers: a table, and docs/results/factorization.csv.
 
     python -m quality.factorization                      all rows
     python -m quality.factorization citeulike nRBP       those whose name has all these words
 
 MovieLens latest-small is the protocol of the metric bounding thesis (ratings from 4 on, users with 25 of them, five
 folds by user, NSR 1, Adam, 32 users per batch), rate and epochs chosen within the training folds. CiteULike-a is
-that of the metric optimisation paper (its own splits, NSR 1, SGD on the summed loss), its epoch chosen on the test set
+that of the metric optimization paper (its own splits, NSR 1, SGD on the summed loss), its epoch chosen on the test set
 as published, which the column `selection` says.
 
 What mattered on CiteULike-a: under SGD on the summed loss a vector grows with how often it occurs, so the rate must

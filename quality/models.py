@@ -10,7 +10,7 @@ each fold are drawn anew; the note compares with the single feature that ranks t
 from 1 on are relevant; the thesis says that only the highest label counts, which does not fit its numbers (the study
 thesis-5.1 has all its settings). OHSUMED: gain 2^label - 1; its published numbers are of 25 older features.
 
-Faces (All-Age-Faces, 48 x 48 grey): persons dealt into 70 % to learn from, 10 % to choose the epoch by (Kendall's tau)
+Faces (All-Age-Faces, 48 x 48 gray): persons dealt into 70 % to learn from, 10 % to choose the epoch by (Kendall's tau)
 and 20 % to test on; 10,000 test pairs more than 5 years apart, the share in the right order, its interval by drawing
 persons anew. Ranking learns from pairs more than 5 years apart, regression from ages, classification as in the paper
 from which face of a pair was the older. All learn from mirrored faces too. The lines at the end say whether ranking
@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from rankbound.data import age_pairs, binarised, deal, load_fold, load_set
+from rankbound.data import age_pairs, binarized, deal, load_fold, load_set
 from rankbound.data.letor import LetorData
 from rankbound.evaluation import evaluate_lists
 from rankbound.losses import APLoss, NDCGLoss, PointwiseLoss
@@ -142,7 +142,7 @@ def columns(part: LetorData) -> tuple[Any, Any, Any]:
 @cache
 def folds(name: str) -> list[tuple[LetorData, LetorData, LetorData]]:
     found = [load_fold(name, number) for number in range(1, 6)]
-    prepare: Callable[[LetorData], LetorData] = (lambda part: binarised(part, 1)) if name == "mq2008" else (lambda p: p)
+    prepare: Callable[[LetorData], LetorData] = (lambda part: binarized(part, 1)) if name == "mq2008" else (lambda p: p)
     return [(prepare(fold.train), prepare(fold.validation), prepare(fold.test)) for fold in found]
 
 

@@ -46,7 +46,7 @@ def test_all_constructors_agree(tmp_path):
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), min_size=1, max_size=40))
 @settings(max_examples=60)
-def test_rows_of_a_query_need_not_be_neighbours(rows):
+def test_rows_of_a_query_need_not_be_neighbors(rows):
     qid, labels = (list(column) for column in zip(*rows, strict=True))
     lists = Lists.from_qid(labels, qid, ids=np.arange(len(rows)))
     assert lists.qids.tolist() == list(dict.fromkeys(qid))

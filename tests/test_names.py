@@ -96,5 +96,5 @@ def test_a_measure_built_by_hand_equals_the_parsed_one():
     assert Measure("AP", 5, (("rel", 2),)) == parse_measure("AP(rel=2)@5")
 
 
-def test_the_catalogue_of_tests_has_every_family():
+def test_the_catalog_of_tests_has_every_family():
     assert {measure.family for measure in CATALOGUE} == set(FAMILIES)

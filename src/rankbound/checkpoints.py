@@ -1,4 +1,4 @@
-"""Checkpoints of a training: arrays in safetensors, facts in JSON, one complete folder per kept step.
+"""Checkpoints of a training: arrays in safetensors, metadata in JSON, one complete folder per kept step.
 
 A step is written under another name, brought to disk and renamed, and only then is the step before it removed: a kill
 at any moment leaves a complete step or none at all. Never pickle.
@@ -47,7 +47,7 @@ class Checkpoints:
             raise DataError(f"{self.folder}: is a file, expected a folder for checkpoints")
 
     def load(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
-        """Arrays and facts of the newest complete step; None if there is none."""
+        """Arrays and metadata of the newest complete step; None if there is none."""
         from safetensors import SafetensorError
         from safetensors.numpy import load
 
@@ -64,7 +64,7 @@ class Checkpoints:
             if record.pop("sha256", None) != _digest(record, content):
                 raise ValueError("the sha256 of its content is another one")
             arrays = load(content)
-            training, facts = dict(record["training"]), dict(record["facts"])
+            training, metadata = dict(record["training"]), dict(record["metadata"])
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, SafetensorError) as error:
             raise DataError(f"{newest}: this checkpoint cannot be read: {error}; remove it to begin anew") from error
         changed = sorted(
@@ -77,14 +77,14 @@ class Checkpoints:
                 f"{self.folder}: holds the checkpoint of another training, other in {', '.join(changed)}; "
                 "choose another folder or remove this one"
             )
-        return arrays, facts
+        return arrays, metadata
 
-    def save(self, epoch: int, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
+    def save(self, epoch: int, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> None:
         """Make this the newest step."""
         from safetensors.numpy import save
 
         content = save(dict(arrays))
-        record = {"training": self.training, "facts": facts}
+        record = {"training": self.training, "metadata": metadata}
         sealed = record | {"sha256": _digest(record, content)}
         files = {_ARRAYS: content, _FACTS: json.dumps(sealed, allow_nan=False).encode()}
         try:

@@ -15,7 +15,7 @@ from rankbound.difficulty.bounding import Bounds, Difficulty, get_bounding
 from rankbound.difficulty.queries import difficulty_of
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Lists, check_dicts
-from rankbound.measures import Measure, Ranked, has_something_to_find, parse_measure, values
+from rankbound.measures import Measure, Ranked, is_defined, parse_measure, values
 
 if TYPE_CHECKING:
     import polars as pl
@@ -93,7 +93,7 @@ def evaluate(
     depth: int | None = None,
     bounds: bool = False,
 ) -> Evaluation:
-    """Evaluate a run against judgements, or `Lists` that carry scores.
+    """Evaluate a run against judgments, or `Lists` that carry scores.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def evaluate(
         Judged queries that the run lacks: ``ignore`` them or count them as rankings of nothing, ``zero`` (trec_eval
         -c).
     judged_only:
-        Leave documents without judgement out of the run (trec_eval -J).
+        Leave documents without judgment out of the run (trec_eval -J).
     depth:
         Look only at the first ``depth`` documents of each query (trec_eval -M).
     bounds:
@@ -193,7 +193,7 @@ def evaluate_lists(
         if base not in plain:
             plain[base] = values(ranked, base)
         value = plain[base]
-        nothing = ~has_something_to_find(ranked.counts, base)
+        nothing = ~is_defined(ranked.counts, base)
         if measure.bounding != "none" or bounds:
             if base not in difficulty:
                 difficulty[base] = difficulty_of(base, ranked.counts)
@@ -211,7 +211,7 @@ def evaluate_lists(
 def to_lists(
     qrels: Any, run: Any, *, missing: str = "ignore", judged_only: bool = False, keep_ids: bool = True
 ) -> Lists:
-    """Bring judgements and a run together, whatever they come as."""
+    """Bring judgments and a run together, whatever they come as."""
     from rankbound.data import judged, trec
 
     if isinstance(qrels, Mapping) and isinstance(run, Mapping):

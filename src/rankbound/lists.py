@@ -41,7 +41,7 @@ class Lists:
         Name of each query; 0, 1, 2, ... if not given.
     depths:
         For queries of which a run returned only a part: the first ``depths[q]`` items were ranked, the others are known
-        from judgements alone and their scores are ignored. Not given: everything was ranked.
+        from judgments alone and their scores are ignored. Not given: everything was ranked.
 
     >>> lists = Lists([2, 0, 1, 0, 1], [0, 3, 5], scores=[0.3, 0.9, 0.1, 0.2, 0.7])
     >>> lists
@@ -109,7 +109,7 @@ class Lists:
 
     @classmethod
     def from_qid(cls, labels: ArrayLike, qid: ArrayLike, scores: ArrayLike | None = None, ids: Any = None) -> Self:
-        """From one row per item with the query it belongs to; rows of a query need not be neighbours.
+        """From one row per item with the query it belongs to; rows of a query need not be neighbors.
 
         Queries keep the order of their first row, items the order of their rows.
 

@@ -1,6 +1,7 @@
-"""The one training loop: a network, lists of items, a loss, an optimiser, an epoch at a time.
+"""The one training loop: a network, lists of items, a loss, an optimizer, an epoch at a time.
 
-Lists come as flat arrays with offsets and stay so: a batch is the rows of some queries, nothing is padded. All chance
+Lists come as flat arrays with offsets and stay so: a batch is the rows of some queries, nothing is padded. All randomness
+probability
 (weights, order of queries, dropout) comes from one torch.Generator, so that a seed gives the same model each time on
 the same machine with the same number of threads, and nobody else's random numbers are touched. Numbers are float32.
 """
@@ -40,7 +41,7 @@ class Settings:
     epochs:
         Passes over all queries, at most.
     batch_size:
-        Queries per step of the optimiser.
+        Queries per step of the optimizer.
     optimizer, learning_rate, weight_decay:
         "adam" or "sgd" (with momentum 0.9), its step, and the factor of half the squared weights added to the loss.
     selection:
@@ -255,7 +256,7 @@ def _arrays(network: Any, optimizer: Any, generator: torch.Generator, best: dict
 
 
 def _restore(
-    network: Any, optimizer: Any, generator: torch.Generator, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]
+    network: Any, optimizer: Any, generator: torch.Generator, arrays: dict[str, NDArray[Any]], metadata: dict[str, Any]
 ) -> tuple[list[dict[str, float]], dict[str, Any]]:
     parts: dict[str, dict[str, Any]] = {"network": {}, "best": {}, "optimizer": {}}
     for name, array in arrays.items():
@@ -269,7 +270,7 @@ def _restore(
         state.setdefault(int(parameter), {})[what] = value
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
     generator.set_state(torch.from_numpy(np.array(arrays["generator"])))
-    return facts["history"], parts["best"]
+    return metadata["history"], parts["best"]
 
 
 # ---- threads ---------------------------------------------------------------------------------------------------------

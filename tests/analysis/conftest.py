@@ -1,4 +1,4 @@
-"""Score tables to analyse."""
+"""Score tables to analyze."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ MEASURES = ["nDCG@10", "AP", "UL2(nDCG@10)"]
 
 
 def make_data(queries=40, seed=0, skills=(0.2, 1.0)):
-    """Judgements and one complete run for each skill."""
+    """Judgments and one complete run for each skill."""
     random = np.random.default_rng(seed)
     qrels, runs = {}, [{} for _ in skills]
     for q in range(queries):
@@ -260,7 +260,7 @@ def test_runs_without_a_common_query_are_refused():
         compare(first, second, measures="AP")
 
 
-def test_lists_take_no_judgements():
+def test_lists_take_no_judgments():
     lists = Lists([1, 0], [0, 2], [1.0, 0.5])
     with pytest.raises(ArgumentError, match="qrels go with"):
         compare(lists, lists, qrels={}, measures="AP")

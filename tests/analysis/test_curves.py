@@ -1,4 +1,4 @@
-"""Curves of bounds, laws and cutoffs; training paths and images."""
+"""Curves of bounds, distributions and cutoffs; training paths and images."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ def test_bounded_losses_run_from_best_to_worst(bounding, measure, ends):
         assert table["bounded"][-1] == pytest.approx(ends[1], abs=1e-12)
 
 
-def test_smooth_laws_near_the_law_as_their_gain_grows():
-    table = curves.smooth_laws(["nDCG"], [(8, 4)], gains=(1, 64, 4096), points=40)
-    law = distribution("nDCG", n=8, relevant=4)
-    shares = {name: rows for (name,), rows in table.group_by("law", maintain_order=True)}
-    exact = law.cdf(shares["exact"]["score"].to_numpy())
+def test_smooth_distributions_near_the_distribution_as_their_gain_grows():
+    table = curves.smooth_distributions(["nDCG"], [(8, 4)], gains=(1, 64, 4096), points=40)
+    null = distribution("nDCG", n=8, relevant=4)
+    shares = {name: rows for (name,), rows in table.group_by("distribution", maintain_order=True)}
+    exact = null.cdf(shares["exact"]["score"].to_numpy())
     assert shares["exact"]["share"].to_numpy() == pytest.approx(exact)
     gaps = [np.abs(shares[f"a = {gain}"]["share"].to_numpy() - exact).mean() for gain in (1, 64, 4096)]
     assert gaps[0] > gaps[1] > gaps[2]
 
 
-def test_law_curves_are_smooth_laws_with_their_own_gain():
-    table = curves.law_curves(["AP"], {"one": [(12, 4)]}, points=5)
-    law = distribution("AP", n=12, relevant=4)
-    assert table["share"].to_numpy() == pytest.approx(law.smooth_cdf(table["score"].to_numpy()))
+def test_distribution_curves_are_smooth_distributions_with_their_own_gain():
+    table = curves.distribution_curves(["AP"], {"one": [(12, 4)]}, points=5)
+    null = distribution("AP", n=12, relevant=4)
+    assert table["share"].to_numpy() == pytest.approx(null.smooth_cdf(table["score"].to_numpy()))
 
 
 def test_cutoff_curves_are_means_at_each_cutoff(score_table):

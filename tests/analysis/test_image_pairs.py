@@ -13,11 +13,11 @@ from rankbound.analysis.image_pairs import COLUMNS, KINDS, check_examples, examp
 from rankbound.errors import DataError
 
 
-def flat(*greys, size=(2, 3)):
-    return np.stack([np.full(size, grey, np.uint8) for grey in greys])
+def flat(*grays, size=(2, 3)):
+    return np.stack([np.full(size, gray, np.uint8) for gray in grays])
 
 
-# Images 0 to 9 have the grey value 10 x their number, so that a row of the table tells which image it is.
+# Images 0 to 9 have the gray value 10 x their number, so that a row of the table tells which image it is.
 IMAGES = flat(*range(0, 100, 10))
 LABELS = [1, 2, 1, 2, 1, 2, 1, 2, 1, 2]
 PAIRS = np.array([[0, 1], [3, 2], [4, 5], [6, 7], [9, 8]])
@@ -107,8 +107,8 @@ def test_what_is_no_pair_of_images_is_refused(change, message):
     ("change", "message"),
     [
         ({"images": IMAGES[0]}, "images must be 3-D"),
-        ({"images": IMAGES * np.nan}, "images must be grey values from 0 to 255, got nan"),
-        ({"images": IMAGES.astype(int) * 9}, "images must be grey values from 0 to 255, got 0 to 810"),
+        ({"images": IMAGES * np.nan}, "images must be gray values from 0 to 255, got nan"),
+        ({"images": IMAGES.astype(int) * 9}, "images must be gray values from 0 to 255, got 0 to 810"),
         ({"labels": LABELS[:9]}, "labels must have 10 entries, got 9"),
         ({"scores": [*SCORES[:9], np.nan]}, "scores must be finite"),
         ({"pairs": PAIRS[:, :1]}, r"got shape \(5, 1\)"),

@@ -8,13 +8,13 @@ import pytest
 
 from rankbound.analysis.instances import activity_curves, instance_scores, score_distributions, thinned
 from rankbound.analysis.score_tables import contrasts
-from rankbound.analysis.smoothing import penalised_spline
+from rankbound.analysis.smoothing import penalized_spline
 from rankbound.errors import DataError
 
 
 def test_the_spline_of_a_straight_line_is_the_line():
     x = np.linspace(-3, 5, 50)
-    fit, low, high = penalised_spline(x, 2 - 0.5 * x, [-3.0, 0.0, 5.0])
+    fit, low, high = penalized_spline(x, 2 - 0.5 * x, [-3.0, 0.0, 5.0])
     assert fit == pytest.approx([3.5, 2.0, -0.5], abs=1e-6)
     assert np.all(high - low < 1e-5)
 
@@ -26,7 +26,7 @@ def test_the_spline_is_scipys_least_squares_where_noise_leaves_no_need_to_smooth
     y = np.sin(12 * x)
     knots = np.concatenate([np.zeros(3), np.linspace(0, 1, 21), np.ones(3)])
     at = np.linspace(0, 1, 50)
-    assert penalised_spline(x, y, at)[0] == pytest.approx(make_lsq_spline(x, y, knots)(at), abs=2e-3)
+    assert penalized_spline(x, y, at)[0] == pytest.approx(make_lsq_spline(x, y, knots)(at), abs=2e-3)
 
 
 def test_the_band_covers_a_curve_as_often_as_it_says():
@@ -36,7 +36,7 @@ def test_the_band_covers_a_curve_as_often_as_it_says():
     for _ in range(60):
         x = random.random(150)
         y = np.sin(6 * x) + random.normal(0, 0.4, 150)
-        _, low, high = penalised_spline(x, y, at)
+        _, low, high = penalized_spline(x, y, at)
         covered.append((low <= np.sin(6 * at)) & (np.sin(6 * at) <= high))
     assert 0.90 <= np.mean(covered) <= 0.99
 
@@ -45,13 +45,13 @@ def test_the_fit_does_not_depend_on_the_order_of_points():
     random = np.random.default_rng(1)
     x, y = random.random(60), random.random(60)
     order = random.permutation(60)
-    assert penalised_spline(x[order], y[order], [0.3, 0.6])[0] == pytest.approx(penalised_spline(x, y, [0.3, 0.6])[0])
+    assert penalized_spline(x[order], y[order], [0.3, 0.6])[0] == pytest.approx(penalized_spline(x, y, [0.3, 0.6])[0])
 
 
 @pytest.mark.parametrize("x", [[1.0] * 30, [1.0, 2.0, 3.0] * 10, [1.0, 2.0, 3.0, 4.0]])
 def test_too_few_places_have_no_smooth_fit(x):
     with pytest.raises(DataError, match="a smooth fit needs"):
-        penalised_spline(x, x, x)
+        penalized_spline(x, x, x)
 
 
 def test_distributions_and_the_intervals_where_the_system_is_better_by_hand(score_table):

@@ -12,7 +12,7 @@ from rankbound.analysis.marginal_means import (
     best_counts,
     fit_linear_model,
     marginal_means,
-    standardised,
+    standardized,
     system_marginal_means,
 )
 from rankbound.errors import ArgumentError, DataError
@@ -97,13 +97,13 @@ def test_unknown_levels_cannot_be_predicted(runs):
         fit.predict(pl.DataFrame({"loss": ["ERR"]}))
 
 
-def test_standardised_scores_have_mean_0_and_spread_1_in_each_group(runs):
-    groups = standardised(runs, "y", ["data", "nsr"]).group_by("data", "nsr")
+def test_standardized_scores_have_mean_0_and_spread_1_in_each_group(runs):
+    groups = standardized(runs, "y", ["data", "nsr"]).group_by("data", "nsr")
     found = groups.agg(pl.col("y").mean().alias("mean"), pl.col("y").std().alias("std"))
     assert found["mean"].to_numpy() == pytest.approx(np.zeros(6), abs=1e-12)
     assert found["std"].to_numpy() == pytest.approx(np.ones(6))
-    with pytest.raises(DataError, match="all equal cannot be standardised"):
-        standardised(runs.with_columns(y=pl.lit(1.0)), "y", ["data"])
+    with pytest.raises(DataError, match="all equal cannot be standardized"):
+        standardized(runs.with_columns(y=pl.lit(1.0)), "y", ["data"])
 
 
 def make_trials(values, measure="nDCG"):

@@ -194,7 +194,7 @@ def test_columns_of_t_tests_are_scipys():
     assert sg.paired_t_columns(columns) == pytest.approx(expected, rel=1e-10)
 
 
-def test_studentised_bootstrap_is_a_loop_over_draws():
+def test_studentized_bootstrap_is_a_loop_over_draws():
     """Sakai's algorithm as he writes it, one draw at a time, from the same random numbers."""
     d = np.random.default_rng(6).normal(0.3, 1.0, 12)
     random, hits = np.random.default_rng(0), 0
@@ -203,19 +203,19 @@ def test_studentised_bootstrap_is_a_loop_over_draws():
     for rows in random.integers(12, size=(500, 12), dtype=np.int32):
         z = w[rows]
         hits += abs(z.mean() / (z.std(ddof=1) / sqrt(12))) >= abs(t)
-    assert sg.studentised_bootstrap(d, resamples=500) == pytest.approx(hits / 500, abs=1e-12)
+    assert sg.studentized_bootstrap(d, resamples=500) == pytest.approx(hits / 500, abs=1e-12)
 
 
-def test_studentised_bootstrap_is_near_the_t_test_where_differences_are_normal():
+def test_studentized_bootstrap_is_near_the_t_test_where_differences_are_normal():
     columns = np.random.default_rng(7).normal([0.0, 0.15, 0.3], 1.0, (200, 3))
-    assert sg.studentised_bootstrap_columns(columns, resamples=4000) == pytest.approx(
+    assert sg.studentized_bootstrap_columns(columns, resamples=4000) == pytest.approx(
         sg.paired_t_columns(columns), abs=0.02
     )
 
 
-def test_studentised_bootstrap_of_no_evidence_is_one_and_of_certainty_zero():
-    assert sg.studentised_bootstrap([0.0, 0.0, 0.0]) == sg.studentised_bootstrap([0.4]) == 1.0
-    assert sg.studentised_bootstrap([0.1] * 12) == 0.0
+def test_studentized_bootstrap_of_no_evidence_is_one_and_of_certainty_zero():
+    assert sg.studentized_bootstrap([0.0, 0.0, 0.0]) == sg.studentized_bootstrap([0.4]) == 1.0
+    assert sg.studentized_bootstrap([0.1] * 12) == 0.0
 
 
 @pytest.mark.parametrize("d", DRAWS[1:], ids=len)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rankbound.bench import laws, memory, timing
+from rankbound.bench import distributions, memory, timing
 from rankbound.bench.contest import Peer, contest, is_installed
 from rankbound.bench.growth import OURS, Curve, Way, growth_of
 from rankbound.bench.records import Growth, Missing, Row, fit_exponent
@@ -46,7 +46,7 @@ def test_amounts_that_are_lost_in_noise_have_no_exponent():
 
 
 class Clock:
-    """Time that only work makes pass; neighbours make every run wait on the wall's clock."""
+    """Time that only work makes pass; neighbors make every run wait on the wall's clock."""
 
     def __init__(self):
         self.now, self.waited, self.log = 0.0, 0.0, []
@@ -172,7 +172,7 @@ def test_memory_is_what_the_work_adds_at_its_peak():
 
 @needs_linux
 def test_memory_of_a_curve_is_measured_in_a_process_of_its_own(tmp_path):
-    found = memory.peaks(laws.__name__, laws.CURVES[0].name, OURS, (8, 12), tmp_path)
+    found = memory.peaks(distributions.__name__, distributions.CURVES[0].name, OURS, (8, 12), tmp_path)
     assert len(found) == 2
     assert all(0 <= megabytes < 100 for megabytes in found)
 

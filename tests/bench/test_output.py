@@ -30,24 +30,26 @@ THEIRS = Growth("evaluate", "items", "peer", SIZES[:3], tuple(2e-4 * n for n in 
 def outcome():
     machine = {"python": "3.11", "processor": "x86_64", "system": "Linux", "cores": 2}
     versions = {"rankbound": "0.1.0", "ranx": "0.3"}
-    growth, missing = {"laws": [OURS, THEIRS]}, [Missing("rax", "rax jax")]
-    return Outcome(machine, versions, False, {"laws": "queries"}, {"laws": ROWS}, growth, missing)
+    growth, missing = {"distributions": [OURS, THEIRS]}, [Missing("rax", "rax jax")]
+    return Outcome(machine, versions, False, {"distributions": "queries"}, {"distributions": ROWS}, growth, missing)
 
 
 def test_where_we_lose_is_said(outcome):
     assert outcome.shortfalls == [
-        "laws: short of it: 5.00 times peer, asked for 10.00",
-        "laws: slow: other is 2.00 times as fast",
-        "laws: wrong: the value differs from that of peer by 0.5",
-        "laws: evaluate, 40 items: peer is up to 2.00 times faster",  # 0.016 s against 0.008 s
-        "laws: evaluate, 20 to 40 items: peer is up to 4.00 times smaller",
-        "laws: evaluate: time grows as items^2.00, that of peer as ^1.00",
+        "distributions: short of it: 5.00 times peer, asked for 10.00",
+        "distributions: slow: other is 2.00 times as fast",
+        "distributions: wrong: the value differs from that of peer by 0.5",
+        "distributions: evaluate, 40 items: peer is up to 2.00 times faster",  # 0.016 s against 0.008 s
+        "distributions: evaluate, 20 to 40 items: peer is up to 4.00 times smaller",
+        "distributions: evaluate: time grows as items^2.00, that of peer as ^1.00",
     ]
     assert outcome.failed
 
 
 def test_nothing_is_short_where_every_bar_is_met(outcome):
-    fine = Outcome(outcome.machine, {}, False, {"laws": ""}, {"laws": ROWS[:1]}, {"laws": [OURS]}, [])
+    fine = Outcome(
+        outcome.machine, {}, False, {"distributions": ""}, {"distributions": ROWS[:1]}, {"distributions": [OURS]}, []
+    )
     assert fine.shortfalls == []
     assert not fine.failed
     assert "Nowhere in these tables." in markdown(fine)
@@ -76,12 +78,12 @@ def test_files(outcome, tmp_path):
     assert {file.name for file in (tmp_path / "new").iterdir()} == {file.name for file in files}
     found = json.loads(files[0].read_text())
     assert set(found) == {"machine", "versions", "quick", "inputs", "rows", "growth", "missing", "shortfalls"}
-    assert found["rows"][0] | {"part": "laws", "name": "fast", "ratio": 20.0, "bar": 10.0} == found["rows"][0]
+    assert found["rows"][0] | {"part": "distributions", "name": "fast", "ratio": 20.0, "bar": 10.0} == found["rows"][0]
     assert found["growth"][0]["time_exponent"] == pytest.approx(2.0)
     assert found["missing"] == [{"peer": "rax", "install": "rax jax"}]
     text = files[1].read_text()
     assert "rankbound 0.1.0, ranx 0.3" in text
-    assert "- laws: slow: other is 2.00 times as fast" in text
+    assert "- distributions: slow: other is 2.00 times as fast" in text
     assert "rax not installed: pip install rax jax" in text
     picture = files[2].read_text()
     assert all(row.name in picture for row in ROWS)
@@ -105,7 +107,7 @@ def found(outcome, monkeypatch, tmp_path):
 
     def parts(chosen, **options):
         asked.update(options, parts=chosen)
-        options["tell"]("laws", ROWS[0])
+        options["tell"]("distributions", ROWS[0])
         return outcome
 
     monkeypatch.setattr("rankbound.bench.running.run_parts", parts)
@@ -113,14 +115,14 @@ def found(outcome, monkeypatch, tmp_path):
 
 
 def test_the_command_prints_tables_and_writes_files(found, capsys, tmp_path):
-    assert run(["bench", "laws"]) == 1  # a bar was missed
+    assert run(["bench", "distributions"]) == 1  # a bar was missed
     out, err = capsys.readouterr()
-    assert "laws: fast: 20.00 times peer" in err
-    assert "laws: against peers" in out
+    assert "distributions: fast: 20.00 times peer" in err
+    assert "distributions: against peers" in out
     assert "MISSED" in out
     assert "slow: other is 2.00 times as fast" in out
     assert (tmp_path / "bench-results" / "bench.svg").exists()
-    assert (found["parts"], found["quick"], found["scale_rows"]) == (("laws",), False, 10_000_000)
+    assert (found["parts"], found["quick"], found["scale_rows"]) == (("distributions",), False, 10_000_000)
 
 
 def test_the_command_prints_one_json_object(found, capsys):

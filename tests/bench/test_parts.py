@@ -14,7 +14,7 @@ from rankbound.errors import ArgumentError
 OPTIONAL = ("ranx", "rax", "keras_rs")  # not there where the tests run as a rule
 PEERS = {
     "evaluation": {"pytrec_eval", "ir_measures", "scikit-learn ndcg_score, with ties", "python -c 'import numpy'"},
-    "laws": {"3,000 permutations", "3,000 drawn rank by rank"},
+    "distributions": {"3,000 permutations", "3,000 drawn rank by rank"},
     "losses": {"torch N x N per query", "torch padded", "NDCGLoss", "direct sums", "1 second"},
     "objectives": {"lambdarank of lightgbm", "rank:ndcg of xgboost"},
     "reading": {"load_svmlight_file", "rng.choice user by user"},
@@ -22,7 +22,15 @@ PEERS = {
     "scale": {"ours, whole table at once", "1 second per million", "1 second"},
 }
 MISSING = {"evaluation": {"ranx"}, "losses": {"rax", "keras_rs"}}
-COMPARED = {"evaluation": 7, "laws": 6, "losses": 5, "objectives": 0, "reading": 2, "factorization": 2, "scale": 2}
+COMPARED = {
+    "evaluation": 7,
+    "distributions": 6,
+    "losses": 5,
+    "objectives": 0,
+    "reading": 2,
+    "factorization": 2,
+    "scale": 2,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -59,9 +67,9 @@ def test_a_part_whose_library_is_missing_says_so(monkeypatch):
 
 def test_parts_are_run_in_their_order_and_once():
     assert check_parts([], 1) == PARTS
-    assert check_parts(["reading", "laws", "laws"], 1) == ("laws", "reading")
-    with pytest.raises(ArgumentError, match="unknown part law; the parts are evaluation, laws"):
-        check_parts(["law"], 1)
+    assert check_parts(["reading", "distributions", "distributions"], 1) == ("distributions", "reading")
+    with pytest.raises(ArgumentError, match="unknown part distribution; the parts are evaluation, distributions"):
+        check_parts(["distribution"], 1)
     with pytest.raises(ArgumentError, match="--scale-rows must be at least 1, got 0"):
         check_parts([], 0)
 

@@ -69,7 +69,7 @@ EXPECTED = difficulty_weights([2, 0, 1, 1], [7, 7, 9, 9])
 
 
 @pytest.fixture
-def labelled(files):
+def labeled(files):
     """One small data set in three formats."""
     (files / "letor.txt").write_text(LETOR)
     (files / "judged").write_text("7 0 a 2\n7 0 b 0\n9 0 c 1\n9 0 d 1\n")
@@ -78,7 +78,7 @@ def labelled(files):
 
 
 @pytest.mark.parametrize("name", ["letor.txt", "judged", "data.csv"])
-def test_weights_of_every_format(cli, labelled, name):
+def test_weights_of_every_format(cli, labeled, name):
     answer = cli("weights", name, "--json").json
     assert answer["weights"] == pytest.approx(EXPECTED.tolist())
     assert [str(qid) for qid in answer["qid"]] == ["7", "9"]
@@ -87,7 +87,7 @@ def test_weights_of_every_format(cli, labelled, name):
     assert [line.split("\t")[0] for line in lines] == ["7", "9"]
 
 
-def test_weights_per_row_as_text_and_table(cli, labelled):
+def test_weights_per_row_as_text_and_table(cli, labeled):
     assert cli("weights", "letor.txt", "--per", "row", "-o", "w.txt").code == 0
     assert np.loadtxt("w.txt") == pytest.approx(np.repeat(EXPECTED, 2))
     answer = cli("weights", "letor.txt", "--normalize", "-o", "w.csv", "--json").json
@@ -95,17 +95,17 @@ def test_weights_per_row_as_text_and_table(cli, labelled):
     assert pl.read_csv("w.csv")["weight"].to_list() == [1.0, 0.0]
 
 
-def test_weights_per_row_need_the_order_of_the_file(cli, labelled):
+def test_weights_per_row_need_the_order_of_the_file(cli, labeled):
     lines = LETOR.splitlines(keepends=True)
-    (labelled / "mixed.txt").write_text("".join(lines[i] for i in (0, 2, 1, 3)))
+    (labeled / "mixed.txt").write_text("".join(lines[i] for i in (0, 2, 1, 3)))
     assert cli("weights", "mixed.txt", "--json").code == 0
     answer = cli("weights", "mixed.txt", "--per", "row", "-o", "w.txt")
     assert answer.code == 2
-    assert "rows of a query must be neighbours" in answer.err
-    assert not (labelled / "w.txt").exists()
+    assert "rows of a query must be neighbors" in answer.err
+    assert not (labeled / "w.txt").exists()
 
 
-def test_weights_from_standard_input(shell, labelled):
+def test_weights_from_standard_input(shell, labeled):
     answer = shell("weights", "-", "--format", "letor", "--json", stdin=LETOR.encode())
     assert answer.json["weights"] == pytest.approx(EXPECTED.tolist())
 

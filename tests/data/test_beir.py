@@ -21,9 +21,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_judgements_queries_and_documents_are_read(folder: Path) -> None:
+def test_judgments_queries_and_documents_are_read(folder: Path) -> None:
     data = read_beir(folder)
-    assert repr(data) == "BeirData(queries=2, judgements=3, documents=2)"
+    assert repr(data) == "BeirData(queries=2, judgments=3, documents=2)"
     assert data.lists.qids.tolist() == ["q2", "q1"]
     assert data.lists.ids.tolist() == ["d1", "d2", "d2"]
     assert data.lists.labels.tolist() == [1, 0, 2]
@@ -41,7 +41,7 @@ def test_bad_files_are_named(folder: Path) -> None:
     with pytest.raises(FileFormatError, match=r"test\.tsv:1: expected query, document, label between tabs"):
         read_beir(folder)
     qrels.write_text("query-id\tcorpus-id\tscore\n")
-    with pytest.raises(DataError, match=r"test\.tsv: holds no judgement"):
+    with pytest.raises(DataError, match=r"test\.tsv: holds no judgment"):
         read_beir(folder)
     qrels.write_text("q2\td1\t1\n")
     (folder / "queries.jsonl").write_text('{"_id": "q1"}\n{"text": 1}\n')

@@ -49,7 +49,7 @@ def test_describe_a_letor_file(capsys: pytest.CaptureFixture[str], letor: Path) 
     assert found["difficulty"]["uninformative_queries"] == 1
     expected = (1 + 0.6309297535714575) / 2  # one relevant item of two: rank 1 or rank 2
     assert found["difficulty"]["mean_expected"] == pytest.approx(expected)
-    assert "not neighbours" in found["notes"][0]
+    assert "not neighbors" in found["notes"][0]
     assert run(["data", "describe", str(letor)]) == 0
     shown = capsys.readouterr().out
     assert "uninformative queries 50.0%" in shown

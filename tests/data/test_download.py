@@ -15,7 +15,7 @@ from typing import IO, Any
 import pytest
 
 from rankbound.data import archives, download
-from rankbound.data.catalogue import DataFile, Entry, find_entry
+from rankbound.data.catalog import DataFile, Entry, find_entry
 from rankbound.data.download import fetch
 from rankbound.data.obtain import check, obtain
 from rankbound.data.sets import read_files

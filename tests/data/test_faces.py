@@ -16,9 +16,9 @@ from rankbound.errors import ArgumentError, DataError, FileFormatError
 image_library = pytest.importorskip("PIL.Image")
 
 
-def jpeg(width: int = 30, height: int = 20, grey: int = 100) -> bytes:
+def jpeg(width: int = 30, height: int = 20, gray: int = 100) -> bytes:
     out = io.BytesIO()
-    image_library.new("RGB", (width, height), (grey, grey, grey)).save(out, "JPEG")
+    image_library.new("RGB", (width, height), (gray, gray, gray)).save(out, "JPEG")
     return out.getvalue()
 
 
@@ -36,8 +36,8 @@ def test_names_of_both_kinds_give_the_age(tmp_path: Path) -> None:
 def test_archive_equals_folder_and_keeps_the_given_split(tmp_path: Path) -> None:
     folder = tmp_path / "faces"
     folder.mkdir()
-    for name, grey in (("00001A10.jpg", 50), ("00002A20.jpg", 200)):
-        (folder / name).write_bytes(jpeg(grey=grey))
+    for name, gray in (("00001A10.jpg", 50), ("00002A20.jpg", 200)):
+        (folder / name).write_bytes(jpeg(gray=gray))
     with tarfile.open(tmp_path / "faces.tar", "w") as tape:
         tape.add(folder, "aligned")
     (tmp_path / "train.txt").write_text("00002A20.jpg 1\n")
@@ -104,4 +104,4 @@ def test_arrays_of_all_age_faces_are_the_middle_squares_of_its_jpegs(data_dir: P
     np.testing.assert_array_equal(arrays.ages[at], pictures.ages)
     np.testing.assert_array_equal(arrays.train[at], pictures.train)
     differences = np.abs(arrays.images[at].astype(int) - pictures.images)
-    assert differences.mean() < 1  # JPEG decoders differ by a grey level here and there
+    assert differences.mean() < 1  # JPEG decoders differ by a gray level here and there

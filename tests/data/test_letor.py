@@ -132,7 +132,7 @@ def test_queries_that_are_not_contiguous_are_brought_together_with_a_note(tmp_pa
     assert data.lists.offsets.tolist() == [0, 2, 4, 5]
     assert data.features.ravel().tolist() == [1, 3, 2, 4, 5]
     assert data.lists.ids.tolist() == ["a", "c", "b", "d", "e"]
-    assert data.notes == ("the rows of 2 queries were not neighbours and were brought together",)
+    assert data.notes == ("the rows of 2 queries were not neighbors and were brought together",)
 
 
 def test_group_file_beside_the_data_gives_the_queries(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Binarising, filtering, scaling, and the papers' preparations."""
+"""Binarizing, filtering, scaling, and the papers' preparations."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from rankbound.data.interactions import Interactions
 from rankbound.data.preparation import (
-    binarise,
-    binarised,
+    binarize,
+    binarized,
     keep_queries,
     keep_users,
     prepare_citeulike,
@@ -28,17 +28,17 @@ from rankbound.data.synthetic import synthetic_interactions, synthetic_letor
 from rankbound.errors import ArgumentError, DataError
 
 
-def test_binarise_by_threshold_and_by_highest_label() -> None:
-    assert binarise([0, 1, 2, -1], 2).tolist() == [0, 0, 1, 0]
-    assert binarise([0, 1, 1], "highest").tolist() == [0, 1, 1]
-    assert binarise([], "highest").tolist() == []
+def test_binarize_by_threshold_and_by_highest_label() -> None:
+    assert binarize([0, 1, 2, -1], 2).tolist() == [0, 0, 1, 0]
+    assert binarize([0, 1, 1], "highest").tolist() == [0, 1, 1]
+    assert binarize([], "highest").tolist() == []
     with pytest.raises(ArgumentError, match="at_least must be a number or"):
-        binarise([1], "most")
+        binarize([1], "most")
 
 
-def test_binarised_keeps_everything_but_the_labels() -> None:
+def test_binarized_keeps_everything_but_the_labels() -> None:
     data = synthetic_letor(queries=10, seed=1)
-    binary = binarised(data, "highest")
+    binary = binarized(data, "highest")
     assert set(binary.lists.labels.tolist()) == {0, 1}
     assert binary.lists.labels.sum() == (data.lists.labels == data.lists.labels.max()).sum()
     assert binary.features is data.features
@@ -65,7 +65,7 @@ def test_keep_users_numbers_users_anew_and_keeps_all_items() -> None:
 
 
 def test_choices_without_ratings_cannot_be_filtered_by_rating() -> None:
-    with pytest.raises(DataError, match="interactions without ratings cannot be binarised by rating"):
+    with pytest.raises(DataError, match="interactions without ratings cannot be binarized by rating"):
         relevant_only(Interactions.from_columns([1], [1]), 4)
 
 
@@ -120,7 +120,7 @@ def test_movielens_latest_small_as_in_the_thesis(data_dir: Path) -> None:
 
 
 @pytest.mark.real_data
-def test_citeulike_as_in_the_metric_optimisation_study(data_dir: Path) -> None:
+def test_citeulike_as_in_the_metric_optimization_study(data_dir: Path) -> None:
     kept = prepare_citeulike(read_ratings(data_dir / "citeulike-a" / "users.dat.gz"))
     assert (len(kept.user_names), len(kept.item_names), len(kept)) == (2_465, 16_702, 157_527)
     ours = set(zip(kept.user_names[kept.users].tolist(), kept.item_names[kept.items].tolist(), strict=True))

@@ -88,7 +88,7 @@ def test_negatives_are_drawn_uniformly() -> None:
     assert drawn[:4].sum() == 0
     expected = drawn.sum() / (ITEMS - 4)
     chi_square = ((drawn[4:] - expected) ** 2 / expected).sum()
-    assert chi_square < 70  # 35 degrees of freedom; the chance of more is below 0.001
+    assert chi_square < 70  # 35 degrees of freedom; the probability of more is below 0.001
 
 
 def test_every_item_left_can_be_asked_for_and_not_one_more() -> None:

@@ -47,7 +47,7 @@ def test_scored_table(table, tmp_path, monkeypatch, rows):
 
 @pytest.mark.parametrize("missing", ["ignore", "zero"])
 @pytest.mark.parametrize("rows", [1, 50, 10_000])
-def test_run_with_judgements_apart(table, tmp_path, monkeypatch, rows, missing):
+def test_run_with_judgments_apart(table, tmp_path, monkeypatch, rows, missing):
     queries = table["qid"].unique().sort()
     qrels = table.filter(pl.col("label") > 0, pl.col("qid") != queries[3]).select("qid", "docid", "label")
     run = table.filter(pl.col("qid") != queries[8]).select("qid", "docid", "score")

@@ -106,8 +106,8 @@ def test_measures_that_a_bounding_cannot_take():
             parse_measure(name)
 
 
-def test_distribution_needs_laws():
-    with pytest.raises(ArgumentError, match="carries no laws"):
+def test_distribution_needs_distributions():
+    with pytest.raises(ArgumentError, match="carries no distributions"):
         get_bounding("distribution").apply(np.array([0.5]), plain_difficulty(0.0, 0.5, 1.0))
 
 

@@ -22,10 +22,10 @@ MULTISETS = [c for n in range(1, 7) for c in itertools.combinations_with_replace
 
 @pytest.mark.parametrize("size", range(1, 7))
 def test_brute_force_over_all_orders(size):
-    """Every label multiset of this size, labels 0..2, the whole catalogue with cutoffs 1..8."""
+    """Every label multiset of this size, labels 0..2, the whole catalog with cutoffs 1..8."""
     for labels in (m for m in MULTISETS if len(m) == size):
         orders = list(oracles.all_orders(labels))
-        # the value functions agree with the oracles elsewhere; here once more on a part of the catalogue
+        # the value functions agree with the oracles elsewhere; here once more on a part of the catalog
         every = rb.Lists(
             np.ravel(orders), np.arange(len(orders) + 1) * size, np.tile(np.arange(size, 0, -1.0), len(orders))
         )

@@ -1,4 +1,5 @@
-"""Laws against brute force: every order of small lists, valued by the measures, which share no code with the laws."""
+"""Distributions against brute force: every order of small lists, valued by the measures, which share no code with
+the distributions."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import pytest
 
 from rankbound.difficulty.bounds import bounds_of
 from rankbound.difficulty.distribution import Distribution, distribution
-from rankbound.difficulty.law_closed import wrong_pairs
+from rankbound.difficulty.distribution.closed_form import wrong_pairs
 from rankbound.errors import ArgumentError, DataError, MeasureError
 from rankbound.lists import Lists
 from rankbound.measures import LabelCounts, Ranked, parse_measure, values
@@ -51,9 +52,9 @@ def brute_force(measure: str, labels: list[int], depth: int | None = None) -> di
     return dict(zip(rounded.tolist(), (count / len(orders)).tolist(), strict=True))
 
 
-def check(law: Distribution, expected: dict[float, float]) -> None:
-    assert law.scores == pytest.approx(list(expected), abs=2e-9)
-    assert law.probabilities == pytest.approx(list(expected.values()), abs=1e-12)
+def check(null: Distribution, expected: dict[float, float]) -> None:
+    assert null.scores == pytest.approx(list(expected), abs=2e-9)
+    assert null.probabilities == pytest.approx(list(expected.values()), abs=1e-12)
 
 
 def binary_lists() -> list[tuple[int, int]]:
@@ -61,13 +62,13 @@ def binary_lists() -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("measure", BINARY)
-def test_binary_laws_equal_brute_force(measure: str) -> None:
+def test_binary_distributions_equal_brute_force(measure: str) -> None:
     for n, p in binary_lists():
         check(distribution(measure, n=n, relevant=p, cache=False), brute_force(measure, [1] * p + [0] * (n - p)))
 
 
 @pytest.mark.parametrize("measure", CUT)
-def test_laws_with_cutoffs_equal_brute_force(measure: str) -> None:
+def test_distributions_with_cutoffs_equal_brute_force(measure: str) -> None:
     for n, p in [(1, 1), (3, 1), (4, 4), (5, 2), (5, 3), (6, 2), (6, 5)]:
         for k in range(1, 9):
             name = measure.format(k=k)
@@ -75,7 +76,7 @@ def test_laws_with_cutoffs_equal_brute_force(measure: str) -> None:
 
 
 @pytest.mark.parametrize("measure", GRADED)
-def test_graded_laws_equal_brute_force(measure: str) -> None:
+def test_graded_distributions_equal_brute_force(measure: str) -> None:
     for labels in (
         [2],
         [2, 1],
@@ -93,8 +94,8 @@ def test_graded_laws_equal_brute_force(measure: str) -> None:
 def test_depth_fills_only_the_first_ranks(measure: str) -> None:
     for labels in ([1, 0, 0, 1, 0], [2, 1, 1, 0, 0]):
         for depth in range(0, 7):
-            law = distribution(measure, labels=labels, depth=depth, cache=False)
-            check(law, brute_force(measure, labels, depth))
+            null = distribution(measure, labels=labels, depth=depth, cache=False)
+            check(null, brute_force(measure, labels, depth))
 
 
 @pytest.mark.parametrize(
@@ -104,23 +105,23 @@ def test_depth_fills_only_the_first_ranks(measure: str) -> None:
 def test_dynamic_programme_is_enumeration_on_a_grid(measure: str, labels: list[int]) -> None:
     """On a grid of 2^14 points scores move by a few points (but for a share of 1e-5), and the mean by nothing."""
     exact = distribution(measure, labels=labels, method="enumeration", cache=False)
-    law = distribution(measure, labels=labels, method="dynamic", grid=2**14, cache=False)
-    assert law.method == "dynamic"
-    assert law.mean == pytest.approx(exact.mean, abs=1e-12)
-    assert law.scores[0] >= exact.scores[0] - 1e-12
-    assert law.scores[-1] <= exact.scores[-1] + 1e-12
-    assert law.std == pytest.approx(exact.std, rel=1e-3)
+    null = distribution(measure, labels=labels, method="dynamic", grid=2**14, cache=False)
+    assert null.method == "dynamic"
+    assert null.mean == pytest.approx(exact.mean, abs=1e-12)
+    assert null.scores[0] >= exact.scores[0] - 1e-12
+    assert null.scores[-1] <= exact.scores[-1] + 1e-12
+    assert null.std == pytest.approx(exact.std, rel=1e-3)
     slack = (exact.scores[-1] - exact.scores[0]) * 8 / 2**14
-    assert (law.cdf(exact.scores + slack) >= exact.cdf(exact.scores) - 1e-5).all()
-    assert (law.cdf(exact.scores - slack) <= exact.cdf(exact.scores - 2 * slack) + 1e-5).all()
+    assert (null.cdf(exact.scores + slack) >= exact.cdf(exact.scores) - 1e-5).all()
+    assert (null.cdf(exact.scores - slack) <= exact.cdf(exact.scores - 2 * slack) + 1e-5).all()
 
 
 @pytest.mark.parametrize("measure", ["nDCG", "AP", "RBP", "nRBP(p=0.95)", "ERR"])
 def test_dynamic_programme_at_15_5(measure: str) -> None:
     exact = distribution(measure, n=15, relevant=5, method="enumeration", cache=False)
-    law = distribution(measure, n=15, relevant=5, method="dynamic", cache=False)
+    null = distribution(measure, n=15, relevant=5, method="dynamic", cache=False)
     assert len(exact) <= math.comb(15, 5)
-    assert np.abs(law.cdf(exact.scores) - exact.cdf(exact.scores)).max() < 2e-3
+    assert np.abs(null.cdf(exact.scores) - exact.cdf(exact.scores)).max() < 2e-3
 
 
 @pytest.mark.parametrize(
@@ -128,26 +129,26 @@ def test_dynamic_programme_at_15_5(measure: str) -> None:
 )
 @pytest.mark.parametrize(("n", "p"), [(30, 10), (100, 25), (100, 90), (200, 50), (400, 100)])
 def test_mean_and_ends_are_the_closed_forms(measure: str, n: int, p: int) -> None:
-    law = distribution(measure, n=n, relevant=p)
+    null = distribution(measure, n=n, relevant=p)
     three = bounds_of(parse_measure(measure), LabelCounts.binary(n, p))
     worst, best = sorted((float(three.worst[0]), float(three.best[0])))
-    assert law.mean == pytest.approx(float(three.expected[0]), abs=1e-9 * max(best, 1))
-    assert worst - 1e-12 <= law.scores[0]
-    assert law.scores[-1] <= best + 1e-12
-    assert law.probabilities.sum() == pytest.approx(1, abs=1e-12)
-    assert (law.probabilities >= 0).all()
+    assert null.mean == pytest.approx(float(three.expected[0]), abs=1e-9 * max(best, 1))
+    assert worst - 1e-12 <= null.scores[0]
+    assert null.scores[-1] <= best + 1e-12
+    assert null.probabilities.sum() == pytest.approx(1, abs=1e-12)
+    assert (null.probabilities >= 0).all()
 
 
 @pytest.mark.parametrize("measure", ["nDCG", "AP", "U", "nRBP(p=0.99)"])
 def test_spectral_and_grid_programmes_agree(measure: str) -> None:
-    from rankbound.difficulty.law_case import case_of
-    from rankbound.difficulty.law_dynamic import dynamic
-    from rankbound.difficulty.law_spectral import spectral
+    from rankbound.difficulty.distribution.case import case_of
+    from rankbound.difficulty.distribution.dynamic import dynamic
+    from rankbound.difficulty.distribution.spectral import spectral
 
     case = case_of(parse_measure(measure), [1.0, 0.0], [50, 150], 200)
-    law = spectral(case, 4096)
-    assert law is not None
-    smooth = Distribution(measure, *law, "dynamic")
+    null = spectral(case, 4096)
+    assert null is not None
+    smooth = Distribution(measure, *null, "dynamic")
     rough = Distribution(measure, *dynamic(case, 4096), "dynamic")
     assert smooth.mean == pytest.approx(rough.mean, rel=1e-9)
     assert smooth.std == pytest.approx(rough.std, rel=2e-3)
@@ -158,47 +159,47 @@ def test_spectral_and_grid_programmes_agree(measure: str) -> None:
 @pytest.mark.parametrize("labels", [[1] * 25 + [0] * 75, [3] * 4 + [2] * 6 + [1] * 10 + [0] * 20])
 @pytest.mark.parametrize("measure", ["nDCG", "nDCG@10", "AP", "RBP", "ERR", "PairAcc"])
 def test_quantiles_agree_with_sampling(measure: str, labels: list[int]) -> None:
-    law = distribution(measure, labels=labels)
+    null = distribution(measure, labels=labels)
     drawn = distribution(measure, labels=labels, method="sampled", samples=40_000, seed=1)
-    assert (law.method, drawn.method) != ("sampled", "sampled")
-    at = np.linspace(law.scores[0], law.scores[-1], 200)
+    assert (null.method, drawn.method) != ("sampled", "sampled")
+    at = np.linspace(null.scores[0], null.scores[-1], 200)
     # Dvoretzky-Kiefer-Wolfowitz: wrong once in a million seeds, plus the weight of a grid point
-    room = math.sqrt(math.log(2e6) / (2 * 40_000)) + law.probabilities.max()
-    assert np.abs(law.cdf(at) - drawn.cdf(at)).max() < room
+    room = math.sqrt(math.log(2e6) / (2 * 40_000)) + null.probabilities.max()
+    assert np.abs(null.cdf(at) - drawn.cdf(at)).max() < room
 
 
 @pytest.mark.parametrize("measure", ["nDCG", "AP", "ERR@50", "U", "AP(div='retrieved')@200"])
 def test_few_relevant_items_in_a_long_list(measure: str) -> None:
-    """The grid is fine where the law lives, and the sampler draws places in the place of whole orders."""
-    law = distribution(measure, n=1000, relevant=10)
+    """The grid is fine where the distribution lives, and the sampler draws places in the place of whole orders."""
+    null = distribution(measure, n=1000, relevant=10)
     drawn = distribution(measure, n=1000, relevant=10, method="sampled", samples=40_000)
-    assert drawn.mean == pytest.approx(law.mean, abs=5 * law.std / math.sqrt(40_000))
-    assert drawn.std == pytest.approx(law.std, rel=0.1)
+    assert drawn.mean == pytest.approx(null.mean, abs=5 * null.std / math.sqrt(40_000))
+    assert drawn.std == pytest.approx(null.std, rel=0.1)
     middle = drawn.quantile(np.linspace(0.05, 0.95, 50))
-    assert np.abs(law.cdf(middle) - drawn.cdf(middle)).max() < 0.03
+    assert np.abs(null.cdf(middle) - drawn.cdf(middle)).max() < 0.03
 
 
 @pytest.mark.parametrize(
     "measure", ["nDCG", "AP", "AP(div='retrieved')@4", "RBP", "U", "P@3", "RR", "Success@2", "ERR", "PairAcc"]
 )
-def test_informed_order_equals_weighted_brute_force(measure: str) -> None:
-    """Plackett-Luce with weight w for relevant and 1 - w for other items, every order with its own chance."""
+def test_ranker_strength_order_equals_weighted_brute_force(measure: str) -> None:
+    """Plackett-Luce with weight w for relevant and 1 - w for other items, every order with its own probability."""
     labels, w = [1, 1, 0, 0, 0], 0.8
     expected: dict[float, float] = {}
     for order in itertools.permutations(range(5)):
         weight = [w if labels[i] else 1 - w for i in order]
-        chance = math.prod(weight[i] / sum(weight[i:]) for i in range(5))
+        probability = math.prod(weight[i] / sum(weight[i:]) for i in range(5))
         lists = Lists([labels[i] for i in order], [0, 5], scores=[5.0, 4, 3, 2, 1])
         score = float(values(Ranked(lists, "input"), parse_measure(measure))[0].round(9))
-        expected[score] = expected.get(score, 0.0) + chance
-    check(distribution(measure, labels=labels, informed=w, cache=False), dict(sorted(expected.items())))
-    law = distribution(measure, labels=labels, informed=w, method="dynamic", grid=2**14, cache=False)
-    assert law.mean == pytest.approx(sum(s * p for s, p in expected.items()), abs=1e-8)
-    drawn = distribution(measure, labels=labels, informed=w, method="sampled", samples=20_000)
-    assert drawn.mean == pytest.approx(law.mean, abs=5 * law.std / math.sqrt(20_000))
+        expected[score] = expected.get(score, 0.0) + probability
+    check(distribution(measure, labels=labels, ranker_strength=w, cache=False), dict(sorted(expected.items())))
+    null = distribution(measure, labels=labels, ranker_strength=w, method="dynamic", grid=2**14, cache=False)
+    assert null.mean == pytest.approx(sum(s * p for s, p in expected.items()), abs=1e-8)
+    drawn = distribution(measure, labels=labels, ranker_strength=w, method="sampled", samples=20_000)
+    assert drawn.mean == pytest.approx(null.mean, abs=5 * null.std / math.sqrt(20_000))
 
 
-def test_u_is_the_exact_mann_whitney_law() -> None:
+def test_u_is_the_exact_mann_whitney_distribution() -> None:
     """Counts of orders with u wrong pairs are whole numbers: the coefficients of the Gaussian binomial."""
     row = [1]
     for j in range(1, 9):  # binom(12 + j, j)_q from binom(11 + j, j - 1)_q, in whole numbers
@@ -208,24 +209,24 @@ def test_u_is_the_exact_mann_whitney_law() -> None:
         for u in range(j, len(up)):
             up[u] += up[u - j]
         row = up[: 12 * j + 1]
-    law = distribution("U", n=20, relevant=8)
-    assert law.method == "closed"
-    assert law.scores.tolist() == list(range(97))
-    assert law.probabilities == pytest.approx(np.array(row) / math.comb(20, 8), rel=1e-12)
+    null = distribution("U", n=20, relevant=8)
+    assert null.method == "closed"
+    assert null.scores.tolist() == list(range(97))
+    assert null.probabilities == pytest.approx(np.array(row) / math.comb(20, 8), rel=1e-12)
 
 
 def test_tails_of_u_keep_their_digits() -> None:
-    chances = wrong_pairs([40, 60])
-    assert chances[:3] == pytest.approx(np.array([1, 1, 2]) / math.comb(100, 40), rel=1e-10)
-    assert chances[-1] == pytest.approx(1 / math.comb(100, 40), rel=1e-10)
+    probabilities = wrong_pairs([40, 60])
+    assert probabilities[:3] == pytest.approx(np.array([1, 1, 2]) / math.comb(100, 40), rel=1e-10)
+    assert probabilities[-1] == pytest.approx(1 / math.comb(100, 40), rel=1e-10)
 
 
 def test_u_of_long_lists_keeps_mean_and_variance() -> None:
     n, p = 800, 400  # more wrong pairs than are kept point by point
-    law = distribution("U", n=n, relevant=p)
-    assert law.method == "dynamic"
-    assert law.mean == pytest.approx(p * (n - p) / 2)
-    assert law.std == pytest.approx(math.sqrt(p * (n - p) * (n + 1) / 12), rel=1e-9)
+    null = distribution("U", n=n, relevant=p)
+    assert null.method == "dynamic"
+    assert null.mean == pytest.approx(p * (n - p) / 2)
+    assert null.std == pytest.approx(math.sqrt(p * (n - p) * (n + 1) / 12), rel=1e-9)
 
 
 def test_thesis_example() -> None:
@@ -235,8 +236,8 @@ def test_thesis_example() -> None:
 
 
 def test_graded_fallback_says_sampled() -> None:
-    law = distribution("ERR", labels=list(range(5)) * 30, samples=200, cache=False)
-    assert law.method == "sampled"
+    null = distribution("ERR", labels=list(range(5)) * 30, samples=200, cache=False)
+    assert null.method == "sampled"
 
 
 @pytest.mark.parametrize(
@@ -248,10 +249,10 @@ def test_graded_fallback_says_sampled() -> None:
         ({"n": 3, "relevant": 1, "labels": [1]}, "give n and relevant, or labels, not both"),
         ({"n": 3, "relevant": 1, "method": "magic"}, "method must be one of auto, closed, .*, got 'magic'"),
         ({"n": 3, "relevant": 1, "samples": 0}, "samples must be a whole number from 1 on, got 0"),
-        ({"n": 3, "relevant": 1, "informed": 1.0}, "informed must lie between 0 and 1, got 1.0"),
+        ({"n": 3, "relevant": 1, "ranker_strength": 1.0}, "ranker_strength must lie between 0 and 1, got 1.0"),
         ({"n": 3, "relevant": 1, "depth": -1}, "depth must be a whole number from 0 on, got -1"),
         ({"n": 3, "relevant": 1, "grid": 2}, "grid must be a whole number from 16 on, got 2"),
-        ({"n": 3, "relevant": 1, "method": "closed"}, "nDCG has no closed law here"),
+        ({"n": 3, "relevant": 1, "method": "closed"}, "nDCG has no closed distribution here"),
         ({"n": 300, "relevant": 100, "method": "enumeration"}, "enumeration takes up to 5,000,000 arrangements"),
         ({"labels": [1.0, math.nan]}, "labels must be the finite numbers of one query"),
     ],
@@ -261,7 +262,7 @@ def test_bad_arguments_are_named(arguments: dict[str, object], message: str) -> 
         distribution("nDCG", **arguments)  # type: ignore[arg-type]
 
 
-def test_bounded_measure_has_no_law_of_its_own() -> None:
+def test_bounded_measure_has_no_distribution_of_its_own() -> None:
     with pytest.raises(MeasureError, match=r"plain measure, nDCG@10; got MM\(nDCG@10\)"):
         distribution("MM(nDCG@10)", n=3, relevant=1)
 

@@ -24,7 +24,7 @@ from .conftest import ROWS, USERS
         (('measures = ["nDCG", "AP"]', 'measures = ["nDCG", "Map10"]'), r"tables\[0\].measures\[1\]: .*Map10"),
         (("min-max", "minmax"), r"tables\[0\].bounding\[1\]: bounding must be one of none, .* got 'minmax'"),
         (
-            ("MatrixFactorization", "MatrixFactorisation"),
+            ("MatrixFactorization", "MatrixFactorization"),
             r"tables\[0\].model: .*MatrixFactorization.* got 'MatrixFacto",
         ),
         (("MatrixFactorization", "MLPRanker"), r"tables\[0\].model: MatrixFactorization is the model of users' lists"),
@@ -37,7 +37,7 @@ from .conftest import ROWS, USERS
         (("versus =", "report = ['RR']\nversus ="), r"tables\[0\].report\[0\]: must be one of the measures"),
         (
             ("versus =", "prepare = { binarize = 1 }\nversus ="),
-            r"tables\[0\].prepare.binarize: .*did you mean binarise",
+            r"tables\[0\].prepare.binarize: .*did you mean binarize",
         ),
         (("versus =", "record = ['x']\nversus ="), r"tables\[0\].record\[0\]: must be one of the registered recorders"),
         (("data = {", "data = { letor = 'letor',"), r"tables\[0\].data: data must name one of letor, ratings, faces"),
@@ -69,7 +69,7 @@ def test_every_combination_becomes_a_trial(plan):
     assert {one.system for one in planned} == {"nDCG · none", "nDCG · min-max", "AP · none", "AP · min-max"}
     assert {one.variant for one in planned} == {"NSR 1"}
     rates = select(planned, {"learning_rate": "0.1", "loss": ["nDCG"]})
-    assert [one.facts["fold"] for one in rates] == ["0", "1", "0", "1"]
+    assert [one.metadata["fold"] for one in rates] == ["0", "1", "0", "1"]
     with pytest.raises(ArgumentError, match=r"--only: unknown key 'los'; this study has .*loss"):
         select(planned, {"los": "AP"})
     with pytest.raises(ArgumentError, match=r"--only: loss is one of AP, nDCG, got RR"):
@@ -92,16 +92,16 @@ def test_losses_boundings_and_ratios_have_options(plan):
     text = USERS.replace(
         'loss = ["nDCG", "AP"]', 'loss = [{ loss = "nDCG", name = "steep", options = { alpha = 10 } }]'
     )
-    text = text.replace('["none", "min-max"]', '["none", { bounding = "log-distribution", informed = 0.7 }]')
+    text = text.replace('["none", "min-max"]', '["none", { bounding = "log-distribution", ranker_strength = 0.7 }]')
     text = text.replace("nsr = 1", "nsr = [1, 2]\ntest_nsr = 1").replace(
         "learning_rate = [", '"loss.beta" = [2.0], learning_rate = ['
     )
     found = {(one.system, one.variant) for one in plan(text)}
-    assert ("steep · log-distribution, informed 0.7", "NSR 2, tested at 1") in found
+    assert ("steep · log-distribution, ranker_strength 0.7", "NSR 2, tested at 1") in found
     specs = [one.trial.spec for one in plan(text)]
     assert {spec["loss_options"]["alpha"] for spec in specs} == {10}
     assert {spec["loss_options"]["beta"] for spec in specs} == {2.0}
-    assert {spec["loss_options"].get("informed") for spec in specs} == {None, 0.7}
+    assert {spec["loss_options"].get("ranker_strength") for spec in specs} == {None, 0.7}
     assert {(spec["nsr"], spec["test_nsr"]) for spec in specs} == {(1, 1), (2, 1)}
 
 

@@ -41,7 +41,7 @@ def test_what_is_put_comes_back(planned, tmp_path):
         assert store.states() == {planned[0].trial.id: "done", planned[1].trial.id: "failed"}
         assert store.studies() == ["mine"]
         assert store.placed("mine") == [one.placed for one in planned]
-        assert store.facts()[planned[0].trial.id]["mean"] == {"nDCG": 0.5, "AP": 0.25}
+        assert store.metadata()[planned[0].trial.id]["mean"] == {"nDCG": 0.5, "AP": 0.25}
         assert store.failures() == {planned[1].trial.id: "too bad\nsomewhere"}
         assert store.scores(planned[0].trial.id).equals(outcome().scores)
         assert store.trials().select("status", "seconds").rows() == [("done", 1.5), ("failed", 0.0)]

@@ -36,11 +36,11 @@ def test_rows_are_what_the_model_gives_by_hand(plan, folder):
     assert found.scores["qid"].to_list() == [str(name) for name in test.lists.query_ids]
     relevant = [int((labels >= 1).sum()) for labels in np.split(test.lists.labels, test.lists.offsets[1:-1])]
     assert found.scores["relevant"].to_list() == relevant
-    assert found.facts["eval_score"] == ranker.eval_score_
+    assert found.metadata["eval_score"] == ranker.eval_score_
 
 
 def test_preparation_of_rows(plan):
-    text = ROWS.replace("measures", "prepare = { binarise = 2, scale = 'min-max', relevant = 1, first = 5 }\nmeasures")
+    text = ROWS.replace("measures", "prepare = { binarize = 2, scale = 'min-max', relevant = 1, first = 5 }\nmeasures")
     found = run_trial(plan(text)[0].trial).scores
     assert found.height == 5
     assert found["relevant"].min() >= 1
@@ -68,20 +68,20 @@ def test_users_choose_within_the_training_folds_and_are_trained_again(plan, fold
     users, items, _ = columns(test)
     expected = evaluate_lists(test.lists.with_scores(again.predict(users, items)), ["nDCG"]).values["nDCG"]
     np.testing.assert_array_equal(found.scores["nDCG"].to_numpy(), expected)
-    assert found.facts["eval_score"] == first.eval_score_
+    assert found.metadata["eval_score"] == first.eval_score_
     assert found.history.filter(quantity="validation nDCG").height == 4
 
 
 def test_other_ways_to_choose_and_to_split(plan):
     tested = USERS.replace("versus", "selection = 'test'\nchoose = 'each'\nprotocol = 'published'\nversus")
     found = run_trial(plan(tested)[0].trial)
-    assert found.scores["nDCG"].mean() == pytest.approx(found.facts["eval_score"], abs=1e-12)
+    assert found.scores["nDCG"].mean() == pytest.approx(found.metadata["eval_score"], abs=1e-12)
     last = USERS.replace(
         "grid = { learning_rate = [0.01, 0.1] }", "selection = 'last'\nsplit = 'monte-carlo'\ntest_share = 0.3"
     )
     found = run_trial(plan(last)[0].trial)
-    assert found.facts["kept_epoch"] == 4
-    assert "eval_score" not in found.facts
+    assert found.metadata["kept_epoch"] == 4
+    assert "eval_score" not in found.metadata
     more = run_trial(plan(last.replace("nsr = 1", "nsr = 1\ntest_nsr = 2"))[0].trial)
     assert more.scores["items"].sum() == 1.5 * found.scores["items"].sum()
     assert more.scores["relevant"].to_list() == found.scores["relevant"].to_list()
@@ -99,7 +99,7 @@ def test_graded_queries_keep_their_bounds(plan, folder):
     with open_store(folder / "store", create=True) as store:
         store.register("mine", [one.placed])
         store.put(one.trial, run_trial(one.trial))
-        assert set(store.facts()[one.trial.id]["mean"]) == {"AP", "UL2(nDCG)", "nDCG"}
+        assert set(store.metadata()[one.trial.id]["mean"]) == {"AP", "UL2(nDCG)", "nDCG"}
         table = store.score_table("mine")
     assert measures_of(table) == ["AP", "UL2(nDCG)", "nDCG"]
     counted = found.filter(pl.col("nDCG").is_not_null())

@@ -11,7 +11,7 @@ import pytest
 
 from rankbound.data.converted import converted
 from rankbound.data.letor import LetorData, read_letor
-from rankbound.difficulty import law_cache
+from rankbound.difficulty.distribution import cache as distribution_cache
 from rankbound.errors import DataError
 
 HOUR = 3600
@@ -69,17 +69,17 @@ def test_a_file_that_is_changed_while_it_is_read(letor, tmp_path, monkeypatch):
     assert len(converted([letor], lambda: read_letor(letor), LetorData).lists) == 12
 
 
-def test_laws_when_the_clock_jumps_back(tmp_path, monkeypatch):
-    """The newest law may be taken for the oldest and dropped: it is computed again, nothing else happens."""
+def test_distributions_when_the_clock_jumps_back(tmp_path, monkeypatch):
+    """The newest distribution may be taken for the oldest and dropped: it is computed again, nothing else happens."""
     monkeypatch.setenv("RANKBOUND_CACHE", str(tmp_path))
-    monkeypatch.setattr(law_cache, "_MOST_FILES", 5)
-    law = (np.zeros(1), np.ones(1), "closed")
+    monkeypatch.setattr(distribution_cache, "_MOST_FILES", 5)
+    distribution = (np.zeros(1), np.ones(1), "closed")
     for key in range(12):
-        law_cache.store(key, law)
-        for file in (tmp_path / "laws").iterdir():
+        distribution_cache.store(key, distribution)
+        for file in (tmp_path / "distributions").iterdir():
             os.utime(file, (time.time() + (HOUR if key % 2 else -HOUR),) * 2)
-    assert 0 < len(list((tmp_path / "laws").iterdir())) <= 6
-    assert all(law_cache.load(key) in (None, law) for key in range(12))
+    assert 0 < len(list((tmp_path / "distributions").iterdir())) <= 6
+    assert all(distribution_cache.load(key) in (None, distribution) for key in range(12))
 
 
 TRIALS = """

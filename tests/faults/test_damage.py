@@ -17,7 +17,7 @@ import pytest
 from rankbound.checkpoints import Checkpoints
 from rankbound.data.converted import converted
 from rankbound.data.letor import LetorData, read_letor
-from rankbound.difficulty import law_cache
+from rankbound.difficulty.distribution import cache as distribution_cache
 from rankbound.errors import DataError
 from rankbound.losses import compiling
 
@@ -30,16 +30,16 @@ def own_cache(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
-def test_a_law_with_any_bit_flipped_is_not_used(own_cache):
-    """Every byte of the file in turn: the law comes back as it was, or not at all."""
-    law = (np.array([0.25, 1.0]), np.array([0.5, 0.5]), "closed")
-    law_cache.store("key", law)
-    (file,) = (own_cache / "laws").iterdir()
+def test_a_distribution_with_any_bit_flipped_is_not_used(own_cache):
+    """Every byte of the file in turn: the distribution comes back as it was, or not at all."""
+    distribution = (np.array([0.25, 1.0]), np.array([0.5, 0.5]), "closed")
+    distribution_cache.store("key", distribution)
+    (file,) = (own_cache / "distributions").iterdir()
     whole = file.read_bytes()
     for place in range(len(whole)):
         file.write_bytes(whole[:place] + bytes([whole[place] ^ 0x40]) + whole[place + 1 :])
-        found = law_cache.load("key")
-        assert found is None or all(np.array_equal(*pair) for pair in zip(found, law, strict=True)), place
+        found = distribution_cache.load("key")
+        assert found is None or all(np.array_equal(*pair) for pair in zip(found, distribution, strict=True)), place
 
 
 def empty(entry):

@@ -15,7 +15,7 @@ from rankbound.checkpoints import Checkpoints
 from rankbound.data.converted import converted
 from rankbound.data.download import fetch
 from rankbound.data.letor import LetorData, read_letor
-from rankbound.difficulty import law_cache
+from rankbound.difficulty.distribution import cache as distribution_cache
 from rankbound.errors import DataError
 from rankbound.models import AdaRank, load_ranker
 
@@ -65,18 +65,18 @@ def test_checkpoint(small_disk):
     steps.save(1, {"weights": np.ones(3)}, {"loss": 0.5})
     with pytest.raises(DataError, match="the checkpoint of epoch 2 cannot be written: No space left on device"):
         steps.save(2, {"weights": np.ones(100_000)}, {"loss": 0.25})
-    arrays, facts = steps.load()
-    assert (arrays["weights"].tolist(), facts) == ([1.0, 1.0, 1.0], {"loss": 0.5})
+    arrays, metadata = steps.load()
+    assert (arrays["weights"].tolist(), metadata) == ([1.0, 1.0, 1.0], {"loss": 0.5})
     assert [path.name for path in (disk / "steps").iterdir()] == ["epoch-000001"]
 
 
-def test_laws_are_computed_without_their_cache(small_disk, monkeypatch):
+def test_distributions_are_computed_without_their_cache(small_disk, monkeypatch):
     disk = small_disk(0)
     monkeypatch.setenv("RANKBOUND_CACHE", str(disk))
-    law = (np.linspace(0, 1, 5_000), np.full(5_000, 1 / 5_000), "dynamic")
-    law_cache.store("key", law)
-    assert law_cache.load("key") is None
-    assert [path.name for path in (disk / "laws").iterdir()] == []
+    distribution = (np.linspace(0, 1, 5_000), np.full(5_000, 1 / 5_000), "dynamic")
+    distribution_cache.store("key", distribution)
+    assert distribution_cache.load("key") is None
+    assert [path.name for path in (disk / "distributions").iterdir()] == []
 
 
 def test_data_are_read_without_their_cache(small_disk, letor, monkeypatch):

@@ -10,7 +10,7 @@ import threading
 import numpy as np
 import pytest
 
-from rankbound.data.catalogue import DataFile, Entry
+from rankbound.data.catalog import DataFile, Entry
 from rankbound.data.letor import read_letor
 from rankbound.data.obtain import check, obtain
 from rankbound.models import load_ranker
@@ -43,22 +43,22 @@ def race(work, processes=8):
 """
 
 
-def test_one_law(python, tmp_path, monkeypatch):
+def test_one_distribution(python, tmp_path, monkeypatch):
     monkeypatch.setenv("RANKBOUND_CACHE", str(tmp_path))
     code = """
 import numpy as np
-from rankbound.difficulty import law_cache
-law = (np.linspace(0, 1, 20_000), np.full(20_000, 1 / 20_000), "dynamic")
+from rankbound.difficulty.distribution import cache as distribution_cache
+distribution = (np.linspace(0, 1, 20_000), np.full(20_000, 1 / 20_000), "dynamic")
 def work(number):
     for turn in range(20):
-        found = law_cache.load(turn)
-        assert found is None or np.array_equal(found[0], law[0])
-        law_cache.store(turn, law)
-        assert np.array_equal(law_cache.load(turn)[1], law[1])
+        found = distribution_cache.load(turn)
+        assert found is None or np.array_equal(found[0], distribution[0])
+        distribution_cache.store(turn, distribution)
+        assert np.array_equal(distribution_cache.load(turn)[1], distribution[1])
 race(work)
 """
     python(RACE + code)
-    assert sorted({path.suffix for path in (tmp_path / "laws").iterdir()}) == [".npz"]
+    assert sorted({path.suffix for path in (tmp_path / "distributions").iterdir()}) == [".npz"]
 
 
 def test_one_conversion(python, letor, tmp_path, monkeypatch):
@@ -109,8 +109,8 @@ def work(number):
     steps = Checkpoints(sys.argv[1], {"seed": 0})
     for epoch in range(1, 16):
         steps.save(epoch, {"weights": np.full(1000, float(epoch))}, {"epoch": epoch})
-        arrays, facts = steps.load()
-        assert set(arrays["weights"]) == {float(facts["epoch"])}
+        arrays, metadata = steps.load()
+        assert set(arrays["weights"]) == {float(metadata["epoch"])}
 race(work, 4)
 """
     python(RACE + code, tmp_path / "steps")
@@ -151,7 +151,7 @@ def test_one_download(tmp_path, monkeypatch):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         entry = Entry(
-            name="mine", kind="letor", folder="mine", title="", origin="", licence="", citation="",
+            name="mine", kind="letor", folder="mine", title="", origin="", license="", citation="",
             download=(f"http://127.0.0.1:{server.server_port}/data.bin",), files=(DataFile("data.bin"),),
         )  # fmt: skip
         found = []

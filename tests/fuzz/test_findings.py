@@ -318,7 +318,7 @@ def test_images_of_other_kinds_and_sizes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "record", [{}, {"training": {}}, {"training": 1, "facts": {}}, {"training": {}, "facts": 1}, []]
+    "record", [{}, {"training": {}}, {"training": 1, "metadata": {}}, {"training": {}, "metadata": 1}, []]
 )
 def test_a_checkpoint_without_its_parts(record: object, tmp_path: Path) -> None:
     Checkpoints(tmp_path, {}).save(1, {"a": np.zeros(2)}, {})

@@ -74,12 +74,12 @@ def test_features_written_as_letor_lines(features: np.ndarray, data: st.DataObje
     st.dictionaries(words, arrays.arrays(st.sampled_from((np.float32, np.int64)), (2, 3)), max_size=3),
     st.dictionaries(words, st.one_of(st.integers(-(2**53), 2**53), finite, words, st.none()), max_size=3),
 )
-def test_a_checkpoint(weights: dict[str, np.ndarray], facts: dict[str, object]) -> None:
+def test_a_checkpoint(weights: dict[str, np.ndarray], metadata: dict[str, object]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        Checkpoints(folder, {"a": 1}).save(3, weights, facts)
+        Checkpoints(folder, {"a": 1}).save(3, weights, metadata)
         found = Checkpoints(folder, {"a": 1}).load()
     assert found is not None
-    assert found[1] == facts
+    assert found[1] == metadata
     assert found[0].keys() == weights.keys()
     for name, array in weights.items():
         np.testing.assert_array_equal(found[0][name], array)

@@ -165,7 +165,7 @@ def _front_door() -> Iterable[Entry]:
         yield Entry(f"evaluate, ties={ties}", ("evaluate",), find, arrays)
     rows = {"labels": labels, "qid": qid, "scores": scores, "ids": ids}
     yield Entry("Lists.from_qid", ("Lists.from_qid",), rb.Lists.from_qid, rows)
-    mixed = np.argsort(np.tile([0, 1], 5), kind="stable")  # rows of a query that are no neighbours
+    mixed = np.argsort(np.tile([0, 1], 5), kind="stable")  # rows of a query that are no neighbors
     rows = {"labels": argument(LABELS[mixed]), "qid": argument(QID[mixed], NAMES)}
     rows |= {"scores": argument(SCORES[mixed], OPTIONAL), "ids": argument(ITEM_IDS[mixed], IDS, OPTIONAL)}
     yield Entry("Lists.from_qid, mixed", ("Lists.from_qid",), rb.Lists.from_qid, rows)
@@ -200,12 +200,12 @@ def _difficulty() -> Iterable[Entry]:
     for measure in ("nDCG", "AP", "U"):
         find = functools.partial(rb.distribution, measure, cache=False)
         yield Entry(f"distribution, {measure}", ("distribution", "Distribution"), find, one)
-    law = rb.distribution("nDCG", n=6, relevant=2, cache=False)
+    distribution = rb.distribution("nDCG", n=6, relevant=2, cache=False)
     at = argument([0.5, 0.25, 1.0], ANY_LENGTH, ANY_SHAPE, NOT_FINITE_TOO)
     for name in ("cdf", "survival", "smooth_cdf", "smooth_slope"):
-        yield Entry(f"Distribution.{name}", (f"Distribution.{name}",), getattr(law, name), {"x": at})
+        yield Entry(f"Distribution.{name}", (f"Distribution.{name}",), getattr(distribution, name), {"x": at})
     q = argument([0.5, 0.25, 1.0], ANY_LENGTH, ANY_SHAPE)
-    yield Entry("Distribution.quantile", ("Distribution.quantile",), law.quantile, {"q": q})
+    yield Entry("Distribution.quantile", ("Distribution.quantile",), distribution.quantile, {"q": q})
     rows = {"labels": argument(LABELS), "qid": argument(QID, NAMES)}
     for per in ("query", "row"):
         weigh = functools.partial(rb.difficulty_weights, per=per)
@@ -404,14 +404,14 @@ def _analysis() -> Iterable[Entry]:
     )  # NaN on purpose
     for name, options in {
         "effect_size": {}, "effect_size_interval": {}, "paired_t": {}, "wilcoxon": {}, "randomization": short,
-        "bootstrap_interval": short, "studentised_bootstrap": short, "win_tie_loss": {},
+        "bootstrap_interval": short, "studentized_bootstrap": short, "win_tie_loss": {},
     }.items():  # fmt: skip
         test = functools.partial(getattr(significance, name), **options)
         d_rule = no_spread if name.startswith(("effect", "boot")) else {}
         yield Entry(name, (f"analysis.significance.{name}",), test, {"differences": argument(d, ANY_LENGTH, d_rule)})
     for name, options in {
         "paired_t_columns": {}, "randomization_columns": short, "bootstrap_interval_columns": short,
-        "studentised_bootstrap_columns": short,
+        "studentized_bootstrap_columns": short,
     }.items():  # fmt: skip
         test = functools.partial(getattr(significance, name), **options)
         yield Entry(name, (f"analysis.significance.{name}",), test, many)
@@ -432,7 +432,7 @@ def _analysis() -> Iterable[Entry]:
     )
     x = np.arange(12) / 4
     curve = {"x": argument(x), "y": argument(x**2), "at": argument([0.5, 1.5], ANY_LENGTH)}
-    yield Entry("penalised_spline", ("analysis.smoothing.penalised_spline",), smoothing.penalised_spline, curve)
+    yield Entry("penalized_spline", ("analysis.smoothing.penalized_spline",), smoothing.penalized_spline, curve)
 
     def image(values: Any) -> Any:
         return learning.coefficient_images({"model": values}, (2, 3))
@@ -441,8 +441,8 @@ def _analysis() -> Iterable[Entry]:
         "values": argument([0.5, -0.25, 1.0, 0.0, 0.125, 2.0], {"matrix": EITHER}, called=["model", "coefficients"])
     }
     yield Entry("coefficient_images", ("analysis.learning.coefficient_images",), image, layout)
-    grey = np.arange(24).reshape(4, 2, 3) * 8
-    four = {"images": argument(grey), "labels": argument([1, 0, 2, 0]), "scores": argument([0.5, 0.25, -1.0, 2.0])}
+    gray = np.arange(24).reshape(4, 2, 3) * 8
+    four = {"images": argument(gray), "labels": argument([1, 0, 2, 0]), "scores": argument([0.5, 0.25, -1.0, 2.0])}
     four["pairs"] = argument([[0, 1], [2, 3], [1, 2]], WHOLE, ANY_LENGTH)
     four = {name: dataclasses.replace(each, called=(name, *four)) for name, each in four.items()}
     pick = functools.partial(image_pairs.example_pairs, count=1)
@@ -505,10 +505,11 @@ NO_ARRAYS = {
     **{f"analysis.meta_evaluation.{name}": _TABLES for name in """asl_curves conflict_cases discriminative_power
         measure_families meta_evaluation tau_between_measures""".split()},
     **{f"analysis.marginal_means.{name}": _TABLES for name in """best_counts fit_linear_model marginal_means
-        standardised system_marginal_means""".split()},
+        standardized system_marginal_means""".split()},
     **{f"analysis.curves.{name}": _TABLES for name in "cutoff_curves expected_histogram".split()},
-    **{f"analysis.curves.{name}": _NAMES for name in """bounded_losses expectation_curves law_curves lower_bounds
-        smooth_laws""".split()},
+    **{f"analysis.curves.{name}": _NAMES for name in """bounded_losses expectation_curves distribution_curves
+    lower_bounds
+        smooth_distributions""".split()},
     **{f"analysis.comparison.{name}": _MADE for name in "Comparison Difference TypeDifference".split()},
     **{f"analysis.runs.{name}": _MADE for name in """SharedQueries difference is_lower_better share_evaluations
         share_lists share_runs""".split()},

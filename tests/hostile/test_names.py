@@ -75,11 +75,11 @@ def test_what_is_no_count_is_refused(take: Callable[[Any], Any], count: Any) -> 
     "take",
     [
         lambda share: rb.query_types([0.5, 0.25], [0.25, 0.25], share=share),
-        lambda share: rb.distribution("nDCG", n=3, relevant=1, informed=share),
+        lambda share: rb.distribution("nDCG", n=3, relevant=1, ranker_strength=share),
         lambda share: losses.NRBPLoss(p=share) if share is not None else losses.NRBPLoss(p=0),
         lambda share: rb.compare(*([rb.Lists([1, 0], [0, 2], [0.5, 0.25])] * 2), measures="AP", confidence=share),
     ],
-    ids=["share", "informed", "p", "confidence"],
+    ids=["share", "ranker_strength", "p", "confidence"],
 )
 def test_what_is_no_share_is_refused(take: Callable[[Any], Any], share: Any) -> None:
     refused(lambda: take(share))

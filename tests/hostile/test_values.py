@@ -91,14 +91,14 @@ def test_significance(differences: np.ndarray) -> None:
     for test in (significance.paired_t, significance.wilcoxon):
         p = outcome(lambda test=test: test(differences), "differences")
         assert p is None or 0 <= p <= 1
-    for test in (significance.randomization, significance.studentised_bootstrap):
+    for test in (significance.randomization, significance.studentized_bootstrap):
         p = outcome(lambda test=test: test(differences, resamples=20), "differences")
         assert p is None or 0 <= p <= 1
 
 
 @few
 @given(sizes.flatmap(arrays))
-def test_bounds_and_laws(labels: np.ndarray) -> None:
+def test_bounds_and_distributions(labels: np.ndarray) -> None:
     for measure in ("nDCG", "nDCG(dcg='exp-log2')", "AP", "RBP(gain='graded')"):
         three = outcome(lambda measure=measure: rb.bounds(measure, labels=labels), "labels")
         if three is not None:

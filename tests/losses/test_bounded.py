@@ -1,4 +1,4 @@
-"""Bounding a loss: a weight and a constant for the affine ways, the law of the query for the others."""
+"""Bounding a loss: a weight and a constant for the affine ways, the distribution of the query for the others."""
 
 from __future__ import annotations
 
@@ -67,24 +67,24 @@ def test_min_max_of_a_perfect_and_of_the_worst_ranking():
 
 
 def test_expectation_keeps_u_a_loss():
-    """U / E falls as the ranking gets better, so it is minimised as it is."""
+    """U / E falls as the ranking gets better, so it is minimized as it is."""
     labels, sharp = np.array([1, 0, 0]), NRBPLoss(bounding="expectation", alpha=1e4)
     good, bad = torch.tensor([2.0, 1.0, 0.0]), torch.tensor([0.0, 1.0, 2.0])
     assert sharp(good, labels, [0, 3]).item() == pytest.approx(0)
     assert sharp(bad, labels, [0, 3]).item() == pytest.approx(2 / 1)  # U = 2, E = P (N - P) / 2 = 1
 
 
-def law_by_enumeration(true_measure, labels):
+def distribution_by_enumeration(true_measure, labels):
     """Dx and Dy of the thesis: the scores of all orders and how often each comes."""
     values = [true_measure(order) for order in itertools.permutations(labels)]
     scores, counts = np.unique(np.round(values, 12), return_counts=True)
     return scores, counts / counts.sum()
 
 
-def algorithm_2(score, scores, chances):
-    """Smooth law of the thesis, summed directly, with the gain of its eq. 3.13."""
+def algorithm_2(score, scores, probabilities):
+    """Smooth distribution of the thesis, summed directly, with the gain of its eq. 3.13."""
     gain = len(scores) / (scores.max() - scores.min())
-    return float((chances * expit(gain * (score - scores))).sum())
+    return float((probabilities * expit(gain * (score - scores))).sum())
 
 
 @pytest.mark.parametrize(
@@ -97,14 +97,14 @@ def algorithm_2(score, scores, chances):
 )
 def test_distribution_is_algorithm_2_of_the_thesis(loss, true_measure):
     labels = np.array([1, 0, 0, 1, 0, 0, 0])
-    scores, chances = law_by_enumeration(true_measure, labels)
+    scores, probabilities = distribution_by_enumeration(true_measure, labels)
     if loss is NDCGLoss:
         scores = scores / scores.max()
     for spread in (0.0, 0.3, 1.0, 3.0):
         case = torch.tensor(spread * np.random.default_rng(1).normal(size=len(labels)))
         value = loss()(case, labels, [0, len(labels)]).item()
         smooth = value if loss is NRBPLoss else -value
-        expected = algorithm_2(smooth, scores, chances)
+        expected = algorithm_2(smooth, scores, probabilities)
         if loss is NRBPLoss:
             expected = 1 - expected  # F speaks of orders that are no better, and less is better for U
         ours = loss(bounding="distribution")(case, labels, [0, len(labels)]).item()
@@ -121,11 +121,11 @@ def test_log_distribution_still_pulls_where_the_distribution_has_gone_flat():
     assert steep > 10 * flat
 
 
-def test_an_informed_reference_law_is_harder_to_beat():
+def test_an_ranker_strength_reference_distribution_is_harder_to_beat():
     labels, scores = np.array([1, 0, 0, 0, 1, 0]), torch.tensor([2.0, 0.0, 1.0, -1.0, 1.5, 0.5])
     random = NDCGLoss(bounding="distribution")(scores, labels, [0, 6]).item()
-    informed = NDCGLoss(bounding="distribution", informed=0.8)(scores, labels, [0, 6]).item()
-    assert informed > random
+    ranker_strength = NDCGLoss(bounding="distribution", ranker_strength=0.8)(scores, labels, [0, 6]).item()
+    assert ranker_strength > random
 
 
 def test_what_cannot_be_bounded_is_refused():
@@ -133,14 +133,15 @@ def test_what_cannot_be_bounded_is_refused():
         KendallTauLoss(bounding="expectation")
     with pytest.raises(ArgumentError, match="bounding must be one of none, min-max"):
         NDCGLoss(bounding="UL1")
-    with pytest.raises(ArgumentError, match="informed is for the distribution boundings"):
-        NDCGLoss(informed=0.7)
+    with pytest.raises(ArgumentError, match="ranker_strength is for the distribution boundings"):
+        NDCGLoss(ranker_strength=0.7)
 
 
 @pytest.mark.parametrize("bounding", ["distribution", "log-distribution"])
 @pytest.mark.parametrize("measure", ["nDCG", "AP", "RR", "nRBP(p=0.8)", "P@3", "ERR"])
-def test_lambda_losses_bounded_by_a_law_have_the_gradient_of_finite_differences(measure, bounding):
-    """Pair weights and the slope of the law depend on the order alone, so small steps leave them as they are."""
+def test_lambda_losses_bounded_by_a_distribution_have_the_gradient_of_finite_differences(measure, bounding):
+    """Pair weights and the slope of the distribution depend on the order alone, so small steps leave them as they
+    are."""
     rng = np.random.default_rng(4)
     offsets = np.array([0, 7, 12, 21])
     labels = np.array([1, 0, 2, 0, 0, 1, 0, 1, 0, 0, 1, 0, 0, 0, 1, 0, 0, 2, 0, 0, 1])

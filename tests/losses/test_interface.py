@@ -122,7 +122,7 @@ def test_losses_are_values():
     loss = NDCGLoss(10, bounding="min-max")
     loss(scores(), LABELS, OFFSETS)
     assert pickle.loads(pickle.dumps(NDCGLoss(10, bounding="min-max"))) == loss
-    assert repr(loss).startswith("NDCGLoss(reduction='mean', bounding='min-max', informed=None, k=10, alpha=1.0")
+    assert repr(loss).startswith("NDCGLoss(reduction='mean', bounding='min-max', ranker_strength=None, k=10, alpha=1.0")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ MEASURES = ["nDCG", "nDCG@3", "AP", "AP@3", "RR", "RR@2", "nRBP(p=0.9)", "nRBP(p
 
 
 def worth_of(loss, labels):
-    """What the measure makes of labels: gain over ideal, stop chance, or relevant or not."""
+    """What the measure makes of labels: gain over ideal, stop probability, or relevant or not."""
     family = loss.target.family
     if family == "nDCG":
         gains = 2.0**labels - 1
@@ -89,11 +89,11 @@ def test_deltas_equal_recomputing_the_measure(name, seed, n):
 def test_published_nrbp_is_eq_10_and_not_the_swap():
     scores, labels, p = np.array([2.0, 1.0]), np.array([1, 0]), 0.9
     z = (1 - p) / (1 - p)
-    chance = 1 / (1 + np.exp(1.0))
+    probability = 1 / (1 + np.exp(1.0))
     published, _ = gradient_and_hessian(LambdaLoss(f"nRBP(p={p})", published=True), scores, labels, [0, 2])
     exact, _ = gradient_and_hessian(LambdaLoss(f"nRBP(p={p})"), scores, labels, [0, 2])
-    assert published[0] == pytest.approx(-z * p**0 * chance)
-    assert exact[0] == pytest.approx(-z * (p**0 - p**1) * chance)
+    assert published[0] == pytest.approx(-z * p**0 * probability)
+    assert exact[0] == pytest.approx(-z * (p**0 - p**1) * probability)
 
 
 def test_ties_rank_in_input_order():

@@ -1,4 +1,4 @@
-"""Values of measures against the slow oracles, and laws that hold for the whole catalogue."""
+"""Values of measures against the slow oracles, and distributions that hold for the whole catalog."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def test_a_constant_scorer_never_looks_good():
     """All relevant items come first in the input, which a stable sort would reward."""
     labels = [1] * 5 + [0] * 95
     lists = Lists(labels, [0, 100], np.zeros(100))
-    for name, chance in (("P@5", 5 / 100), ("R@5", 5 / 100), ("PairAcc", 1 / 2), ("Tau", 0.0)):
-        assert values(Ranked(lists), parse_measure(name))[0] == pytest.approx(chance)
+    for name, probability in (("P@5", 5 / 100), ("R@5", 5 / 100), ("PairAcc", 1 / 2), ("Tau", 0.0)):
+        assert values(Ranked(lists), parse_measure(name))[0] == pytest.approx(probability)
     assert values(Ranked(lists, ties="input"), parse_measure("P@5"))[0] == 1.0
 
 

@@ -214,5 +214,5 @@ def test_pointwise_models_refuse_more_levels_than_classes() -> None:
         LogisticRanker().fit(np.arange(40.0)[:, None], np.arange(40))
 
 
-def test_lists_that_are_not_neighbours_come_together() -> None:
+def test_lists_that_are_not_neighbors_come_together() -> None:
     assert Lists.from_qid([1, 0, 0], ["a", "b", "a"], ids=np.arange(3)).ids.tolist() == [0, 2, 1]

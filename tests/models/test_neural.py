@@ -98,7 +98,7 @@ def test_scikit_learn_checks(estimator: Ranker, check: Any) -> None:
 
 
 @every_ranker
-def test_ranks_new_queries_far_better_than_chance(name: str) -> None:
+def test_ranks_new_queries_far_better_than_probability(name: str) -> None:
     test = data()[1]
     X, y, qid = columns(test)
     measure = fitted(name).measure
@@ -152,7 +152,7 @@ def test_a_query_of_weight_zero_teaches_nothing() -> None:
     np.testing.assert_allclose(one, other, rtol=1e-4)
 
 
-def test_linear_weights_undo_the_standardising_and_make_ranklib_text(tmp_path: Any) -> None:
+def test_linear_weights_undo_the_standardizing_and_make_ranklib_text(tmp_path: Any) -> None:
     X, _, _ = columns(data()[0])
     for name in ("LinearRanker", "LinearRanker regression"):
         scores = fitted(name).predict(X)

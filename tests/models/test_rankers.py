@@ -1,4 +1,4 @@
-"""Laws that hold for every ranker."""
+"""Distributions that hold for every ranker."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def fitted(name: str) -> Ranker:
     return clone(CATALOGUE[name]).fit(X, y, qid=qid)
 
 
-def test_catalogue_has_every_ranker_of_the_registry_that_needs_no_torch_model() -> None:
+def test_catalog_has_every_ranker_of_the_registry_that_needs_no_torch_model() -> None:
     neural = {"LinearRanker", "MLPRanker", "RankNet", "DirectRanker", "ListNet", "RankCNN", "MatrixFactorization"}
     assert {type(ranker).__name__ for ranker in CATALOGUE.values()} == set(RANKERS) - neural
 
@@ -136,15 +136,18 @@ def test_scikit_learn_checks(estimator: Ranker, check: Any) -> None:
 
 
 @every_ranker
-def test_ranks_new_queries_far_better_than_chance_and_near_the_best_feature(name: str) -> None:
+def test_ranks_new_queries_far_better_than_probability_and_near_the_best_feature(name: str) -> None:
     train, test = data()
     X, y, qid = columns(test)
-    values = {"ranker": fitted(name).score(X, y, qid=qid), "chance": mean_measure(test.lists, np.zeros(len(y)), "nDCG")}
+    values = {
+        "ranker": fitted(name).score(X, y, qid=qid),
+        "probability": mean_measure(test.lists, np.zeros(len(y)), "nDCG"),
+    }
     if fitted(name).measure == "AP":
-        values["chance"] = mean_measure(test.lists, np.zeros(len(y)), "AP")
+        values["probability"] = mean_measure(test.lists, np.zeros(len(y)), "AP")
     best = max(range(X.shape[1]), key=lambda k: mean_measure(train.lists, train.features[:, k], fitted(name).measure))
     values["feature"] = mean_measure(test.lists, X[:, best], fitted(name).measure)
-    assert values["ranker"] > values["chance"] + 0.15, values
+    assert values["ranker"] > values["probability"] + 0.15, values
     assert values["ranker"] > values["feature"] - 0.03, values
 
 

@@ -86,7 +86,7 @@ def test_the_epoch_with_the_best_measure_is_kept_and_last_keeps_the_last():
 
 
 def test_selection_on_the_test_set_must_be_asked_for_by_name_and_is_kept_with_the_model():
-    assert fitted(selection="test")._fitted_state().facts["selection"] == "test"
+    assert fitted(selection="test")._fitted_state().metadata["selection"] == "test"
     with pytest.raises(ArgumentError, match="selection='test' chooses the epoch on eval_set"):
         fitted(eval_set=None, selection="test")
 
@@ -121,7 +121,7 @@ def test_a_training_that_goes_astray_says_so():
         fitted(loss="regression", optimizer="sgd", learning_rate=1e6)
 
 
-# ---- chance ----------------------------------------------------------------------------------------------------------
+# ---- probability -----------------------------------------------------------------------------------------------------
 
 
 def test_nobody_elses_random_numbers_or_threads_are_touched():
@@ -157,8 +157,8 @@ def test_a_training_that_stops_and_goes_on_ends_in_the_same_model(tmp_path, opti
 
     save = Checkpoints.save
 
-    def dying(self, epoch, arrays, facts):
-        save(self, epoch, arrays, facts)
+    def dying(self, epoch, arrays, metadata):
+        save(self, epoch, arrays, metadata)
         if epoch == when:
             raise KilledError
 

@@ -149,23 +149,23 @@ def test_text_follows_the_page_and_nothing_paints_a_background(specifications):
         assert {config[part]["labelColor"] for part in ("axis", "legend", "header")} == {"currentColor"}
 
 
-def luminance(colour):
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+def luminance(color):
+    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
     return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
 
 
-def test_colours_can_be_seen_on_white_and_on_dark():
-    """Contrast as WCAG defines it; 2 is what the palest of Okabe and Ito's colours has on white."""
-    for colour in PALETTE:
-        on_white = 1.05 / (luminance(colour) + 0.05)
-        on_dark = (luminance(colour) + 0.05) / (luminance("#16181d") + 0.05)
-        assert on_white > 2, colour
-        assert on_dark > 3, colour
+def test_colors_can_be_seen_on_white_and_on_dark():
+    """Contrast as WCAG defines it; 2 is what the palest of Okabe and Ito's colors has on white."""
+    for color in PALETTE:
+        on_white = 1.05 / (luminance(color) + 0.05)
+        on_dark = (luminance(color) + 0.05) / (luminance("#16181d") + 0.05)
+        assert on_white > 2, color
+        assert on_dark > 3, color
 
 
-def test_the_first_colours_differ_for_the_colour_blind():
-    """Distance in the plane that deuteranopes see (Viénot 1999), among the six colours of Okabe and Ito."""
+def test_the_first_colors_differ_for_the_color_blind():
+    """Distance in the plane that deuteranopes see (Viénot 1999), among the six colors of Okabe and Ito."""
     matrix = np.array([[0.29275, 0.70725, 0.0], [0.29275, 0.70725, 0.0], [-0.02234, 0.02234, 1.0]])
     seen = np.array([[int(c[i : i + 2], 16) / 255 for i in (1, 3, 5)] for c in PALETTE[:6]]) ** 2.2 @ matrix.T
     gaps = np.linalg.norm(seen[:, None] - seen[None], axis=2)[np.triu_indices(6, 1)]

@@ -128,10 +128,10 @@ def test_words_name_the_best_the_gap_and_the_verdict(scores):
     assert "AP names the same best system." in found.sentences
 
 
-def test_words_do_not_crown_what_chance_may_have_made(scores):
+def test_words_do_not_crown_what_probability_may_have_made(scores):
     found = make_report(scores.filter(pl.col("system") != "high")).findings
     assert "no system is clearly best" in " ".join(found.sentences)
-    assert "it may be chance" in " ".join(found.sentences)
+    assert "it may be noise" in " ".join(found.sentences)
 
 
 def test_words_about_published_numbers(scores, results):
@@ -247,11 +247,11 @@ def test_the_same_input_gives_the_same_page(tmp_path, scores, results):
 
 def test_the_page_holds_every_value_to_four_decimals(tmp_path, scores):
     page = write(tmp_path / "page.html", scores)
-    facts = json.loads(re.search(r'id="page">(.*?)</script>', page).group(1))
-    assert facts["systems"] == ["low", "alike", "high"]
-    assert [measure["name"] for measure in facts["measures"]] == ["nDCG@10", "AP"]
+    metadata = json.loads(re.search(r'id="page">(.*?)</script>', page).group(1))
+    assert metadata["systems"] == ["low", "alike", "high"]
+    assert [measure["name"] for measure in metadata["measures"]] == ["nDCG@10", "AP"]
     lined = line_up(scores)
-    for place, measure in enumerate(facts["measures"]):
+    for place, measure in enumerate(metadata["measures"]):
         found = np.frombuffer(held(page, f"page-values-{place}"), "<i2").reshape(3, 120) / 10.0 ** measure["digits"]
         np.testing.assert_allclose(found, lined.values[measure["name"]], atol=5.001e-5)
 

@@ -1,4 +1,4 @@
-"""compare: is one ranker better than another, by how much, on which queries, and could it be chance?"""
+"""compare: is one ranker better than another, by how much, on which queries, and could it be noise?"""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def compare(
     Parameters
     ----------
     runs, qrels:
-        Runs as paths, dicts or frames with the judgements in ``qrels``; or, without qrels, `Lists` that carry scores,
+        Runs as paths, dicts or frames with the judgments in ``qrels``; or, without qrels, `Lists` that carry scores,
         or results of `evaluate`. With qrels all runs share one set of candidates per query (everything judged or
         returned by any of them), so bounded values can differ slightly from those of `evaluate`, which sees one run at
         a time.
@@ -200,7 +200,7 @@ def compare(
     ties, empty, missing, judged_only, depth:
         As in `evaluate`; not for evaluations, which have their values already.
     confidence, resamples, seed:
-        Of the bootstrap interval and the randomisation test.
+        Of the bootstrap interval and the randomization test.
 
     >>> qrels = {q: {"a": 1, "b": 0, "c": 0} for q in "pqrs"}
     >>> good, bad = ({q: {"a": a, "b": 0.5, "c": 0.1} for q in "pqrs"} for a in (0.9, 0.3))

@@ -1,4 +1,4 @@
-"""Curves: scores over the cutoff, bounds and laws over the size of a query."""
+"""Curves: scores over the cutoff, bounds and distributions over the size of a query."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = [
     "INSTANCES",
     "bounded_losses",
     "cutoff_curves",
+    "distribution_curves",
     "expectation_curves",
     "expected_histogram",
-    "law_curves",
     "lower_bounds",
-    "smooth_laws",
+    "smooth_distributions",
 ]
 
 # The thesis's instances: three with two other items for each relevant one, three with one, two and three of them
@@ -126,35 +126,38 @@ def bounded_losses(
     return pl.concat(parts)
 
 
-def smooth_laws(
+def smooth_distributions(
     measures: Sequence[str] = ("nDCG", "AP", "nRBP(p=0.95)"),
     instances: Sequence[tuple[int, int]] = ((8, 4), (15, 5)),
     gains: Sequence[float] = (1, 4, 16, 64),
     points: int = 121,
 ) -> pl.DataFrame:
-    """The law of a measure and its smooth forms with several gains (thesis figure 3.5).
+    """The distribution of a measure and its smooth forms with several gains (thesis figure 3.5).
 
-    F~(s) = sum of p_k sigma(a (s - x_k)). Columns: measure, instance, law ("exact" or the gain a), score, share.
+    F~(s) = sum of p_k sigma(a (s - x_k)). Columns: measure, instance, distribution ("exact" or the gain a), score,
+    share.
     """
     from scipy.special import expit
 
     parts = []
     for name in measures:
         for n, relevant in instances:
-            law = distribution(name, n=n, relevant=relevant)
-            at = np.linspace(law.scores[0], law.scores[-1], points)
-            shares = {"exact": law.cdf(at)}
-            shares |= {f"a = {gain:g}": expit(gain * (at[:, None] - law.scores)) @ law.probabilities for gain in gains}
-            parts += [_law(name, n, relevant, kind, at, share) for kind, share in shares.items()]
+            null = distribution(name, n=n, relevant=relevant)
+            at = np.linspace(null.scores[0], null.scores[-1], points)
+            shares = {"exact": null.cdf(at)}
+            shares |= {
+                f"a = {gain:g}": expit(gain * (at[:, None] - null.scores)) @ null.probabilities for gain in gains
+            }
+            parts += [_distribution(name, n, relevant, kind, at, share) for kind, share in shares.items()]
     return pl.concat(parts)
 
 
-def law_curves(
+def distribution_curves(
     measures: Sequence[str] = ("nDCG", "AP", "nRBP(p=0.95)"),
     instances: Mapping[str, Sequence[tuple[int, int]]] = INSTANCES,
     points: int = 61,
 ) -> pl.DataFrame:
-    """Smooth laws of several instances with the gain that fits each (thesis figure 3.6).
+    """Smooth distributions of several instances with the gain that fits each (thesis figure 3.6).
 
     Columns: measure, group, instance, score, share.
     """
@@ -162,9 +165,9 @@ def law_curves(
     for name in measures:
         for group, cases in instances.items():
             for n, relevant in cases:
-                law = distribution(name, n=n, relevant=relevant)
-                at = np.linspace(law.scores[0], law.scores[-1], points)
-                rows = _law(name, n, relevant, "", at, law.smooth_cdf(at)).drop("law")
+                null = distribution(name, n=n, relevant=relevant)
+                at = np.linspace(null.scores[0], null.scores[-1], points)
+                rows = _distribution(name, n, relevant, "", at, null.smooth_cdf(at)).drop("distribution")
                 parts.append(rows.select(pl.lit(group).alias("group"), pl.all()))
     return pl.concat(parts)
 
@@ -187,13 +190,13 @@ def expected_histogram(table: pl.DataFrame, measure: str, *, bins: int = 20) -> 
     return pl.concat(parts)
 
 
-def _law(
+def _distribution(
     measure: str, n: int, relevant: int, kind: str, at: NDArray[np.float64], share: NDArray[np.float64]
 ) -> pl.DataFrame:
     return pl.DataFrame({"score": at, "share": share}).select(
         pl.lit(measure).alias("measure"),
         pl.lit(_instance(n, relevant)).alias("instance"),
-        pl.lit(kind).alias("law"),
+        pl.lit(kind).alias("distribution"),
         pl.all(),
     )
 

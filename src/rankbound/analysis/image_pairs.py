@@ -38,7 +38,7 @@ COLUMNS: Mapping[str, Any] = MappingProxyType(
         "pixels": pl.Binary,
     }
 )
-"""A row per image: left is the one that the ranker puts first; ``pixels`` are grey values, row by row."""
+"""A row per image: left is the one that the ranker puts first; ``pixels`` are gray values, row by row."""
 _SIDES = ("left", "right")
 _MOST_PIXELS = 48  # along each side
 _WHITE = 255
@@ -49,18 +49,18 @@ def example_pairs(
 ) -> pl.DataFrame:
     """Up to ``count`` pairs of each of `KINDS`, as a table with `COLUMNS`; no image is in two of them.
 
-    ``images`` is images x height x width of grey values from 0 to 255, ``pairs`` is pairs x 2 rows of them, in any
+    ``images`` is images x height x width of gray values from 0 to 255, ``pairs`` is pairs x 2 rows of them, in any
     order that owes nothing to the scores: those in the right and in the wrong order are the first ones found. The
     surest have the largest difference of scores.
     """
-    grey = numbers("images", images, ndim=3)
-    if not (grey.min(initial=0) >= 0 and grey.max(initial=0) <= _WHITE):  # NaN neither
-        raise DataError(f"images must be grey values from 0 to {_WHITE}, got {grey.min()} to {grey.max()}")
-    label, score = (floats(name, each, length=len(grey)) for name, each in (("labels", labels), ("scores", scores)))
+    gray = numbers("images", images, ndim=3)
+    if not (gray.min(initial=0) >= 0 and gray.max(initial=0) <= _WHITE):  # NaN neither
+        raise DataError(f"images must be gray values from 0 to {_WHITE}, got {gray.min()} to {gray.max()}")
+    label, score = (floats(name, each, length=len(gray)) for name, each in (("labels", labels), ("scores", scores)))
     rows_of = integers("pairs", pairs, ndim=2, least=0)
-    if rows_of.shape[1] != 2 or rows_of.max(initial=-1) >= len(grey):
+    if rows_of.shape[1] != 2 or rows_of.max(initial=-1) >= len(gray):
         raise DataError(
-            f"pairs must be pairs x 2 rows of {len(grey)} images, got shape {rows_of.shape} of rows up to "
+            f"pairs must be pairs x 2 rows of {len(gray)} images, got shape {rows_of.shape} of rows up to "
             f"{rows_of.max(initial=-1)}"
         )
     first, second = rows_of.T
@@ -86,7 +86,7 @@ def example_pairs(
             found += 1
             in_order = (one, other) if score[one] >= score[other] else (other, one)
             rows += [
-                (kind, found, side, label[image], score[image], *_kept(grey[image]))
+                (kind, found, side, label[image], score[image], *_kept(gray[image]))
                 for side, image in zip(_SIDES, in_order, strict=True)
             ]
     return pl.DataFrame(rows, schema=dict(COLUMNS), orient="row")
@@ -133,10 +133,10 @@ def pictures_of(examples: pl.DataFrame) -> pl.DataFrame:
     return examples.drop("height", "width", "pixels").with_columns(pl.Series("image", images, dtype=pl.String))
 
 
-def _png(grey: NDArray[np.uint8]) -> str:
-    """A grey image as a PNG in a data URL: header, one deflated block of rows, end."""
-    height, width = grey.shape
-    rows = np.hstack([np.zeros((height, 1), np.uint8), grey])  # each row begins with its filter, 0 for none
+def _png(gray: NDArray[np.uint8]) -> str:
+    """A gray image as a PNG in a data URL: header, one deflated block of rows, end."""
+    height, width = gray.shape
+    rows = np.hstack([np.zeros((height, 1), np.uint8), gray])  # each row begins with its filter, 0 for none
 
     def chunk(kind: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))

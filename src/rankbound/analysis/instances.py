@@ -9,7 +9,7 @@ import polars as pl
 
 from rankbound.analysis.runs import is_lower_better
 from rankbound.analysis.score_tables import Contrast, PairedScores, check_scores, paired_scores
-from rankbound.analysis.smoothing import penalised_spline
+from rankbound.analysis.smoothing import penalized_spline
 from rankbound.errors import DataError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def activity_curves(table: pl.DataFrame, contrast: Contrast, *, confidence: floa
         activity = np.log(relevant[counted])
         at = np.linspace(activity.min(), activity.max(), _CURVE)
         try:
-            gain, low, high = penalised_spline(
+            gain, low, high = penalized_spline(
                 activity, scores.differences(column, 0)[counted], at, confidence=confidence
             )
         except DataError:

@@ -27,7 +27,7 @@ def training_paths(
 
     Columns: data, variant, system, quantity, epoch, mean, low, high; ``low`` and ``high`` are the least and the
     greatest of folds and seeds. With a ``limit`` on rows, epochs are left out evenly; the first and the last of each
-    path stay. Approximation error along training (direct optimisation paper, figures 1 to 3) is one of the quantities,
+    path stay. Approximation error along training (direct optimization paper, figures 1 to 3) is one of the quantities,
     loss and measures (neural ranking paper, figures 1, 4, 5) are others.
     """
     check_frame("a history", history)

@@ -27,7 +27,7 @@ __all__ = [
     "best_counts",
     "fit_linear_model",
     "marginal_means",
-    "standardised",
+    "standardized",
     "system_marginal_means",
 ]
 
@@ -133,21 +133,21 @@ def marginal_means(
     return pl.concat([grid.select(shown)[::cells], fit.combine(weights, confidence=confidence)], how="horizontal")
 
 
-def standardised(table: pl.DataFrame, value: str, within: Sequence[str]) -> pl.DataFrame:
+def standardized(table: pl.DataFrame, value: str, within: Sequence[str]) -> pl.DataFrame:
     """The table with a column made mean 0 and standard deviation 1 within each group, so that groups can be pooled."""
     mean, spread = pl.col(value).mean().over(*within), pl.col(value).std().over(*within)
     result = table.with_columns(((pl.col(value) - mean) / spread).alias(value), spread.alias("_spread"))
     flat = result.filter(~(pl.col("_spread") > 0) | pl.col("_spread").is_null())
     if len(flat):
         group = ", ".join(f"{name}={flat[name][0]!r}" for name in within)
-        raise DataError(f"scores that are all equal cannot be standardised ({group})")
+        raise DataError(f"scores that are all equal cannot be standardized ({group})")
     return result.drop("_spread")
 
 
 def system_marginal_means(trials: pl.DataFrame, *, by_data: bool = False, confidence: float = 0.95) -> pl.DataFrame:
-    """Marginal means of the systems' standardised scores, measure by measure, from `score_tables.trial_means`.
+    """Marginal means of the systems' standardized scores, measure by measure, from `score_tables.trial_means`.
 
-    Scores are standardised within data set and variant; the model is system + place and their interaction, place being
+    Scores are standardized within data set and variant; the model is system + place and their interaction, place being
     data set and variant together. Without repeats (folds, seeds) the interaction is left out, and ``model`` says so.
     ``by_data`` gives a mean for each place in place of one over all of them.
     """
@@ -156,7 +156,7 @@ def system_marginal_means(trials: pl.DataFrame, *, by_data: bool = False, confid
     trials = trials.with_columns(place())
     parts = []
     for (measure,), rows in trials.group_by("measure", maintain_order=True):
-        scores = standardised(rows, "value", ["data", "variant"])
+        scores = standardized(rows, "value", ["data", "variant"])
         scores = scores.with_columns(-pl.col("value")) if is_lower_better(str(measure)) else scores
         places = scores["place"].n_unique()
         cells = places * scores["system"].n_unique()

@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 TESTS: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = MappingProxyType(
-    {"t": significance.paired_t_columns, "bootstrap": significance.studentised_bootstrap_columns}
+    {"t": significance.paired_t_columns, "bootstrap": significance.studentized_bootstrap_columns}
 )
 
 
@@ -129,7 +129,7 @@ def discriminative_power(scores: PairedScores, *, significance_level: float = 0.
 def asl_curves(table: pl.DataFrame, measures: Sequence[str] | None = None, *, test: str = "bootstrap") -> pl.DataFrame:
     """Achieved significance levels of all pairs of systems, the largest first, for each measure (Sakai's curves).
 
-    The lower a curve lies, the more pairs its measure tells apart. ``test`` is "bootstrap" (Sakai's studentised
+    The lower a curve lies, the more pairs its measure tells apart. ``test`` is "bootstrap" (Sakai's studentized
     bootstrap) or "t". Columns: measure, position (1 is the largest level), pair, level.
     """
     parts = []

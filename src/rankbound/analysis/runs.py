@@ -16,7 +16,7 @@ from rankbound.difficulty import Difficulty, difficulty_of, get_bounding, query_
 from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation import EMPTY, Evaluation, to_frame
 from rankbound.lists import Lists
-from rankbound.measures import LabelCounts, Measure, Ranked, has_something_to_find, parse_measure, values
+from rankbound.measures import LabelCounts, Measure, Ranked, is_defined, parse_measure, values
 
 if TYPE_CHECKING:
     import polars as pl
@@ -87,7 +87,7 @@ def share_runs(
     judged_only: bool = False,
     depth: int | None = None,
 ) -> SharedQueries:
-    """Evaluate runs (paths, dicts, frames) against judgements; the policies are those of `rankbound.evaluate`."""
+    """Evaluate runs (paths, dicts, frames) against judgments; the policies are those of `rankbound.evaluate`."""
     from rankbound.data.judged import from_frames
 
     judged, *returned = _alike([to_frame(qrels, "label"), *(to_frame(run, "score") for run in runs)])
@@ -95,7 +95,7 @@ def share_runs(
     known = set(judged["qid"].unique())
     common = known.intersection(*have) if missing == "ignore" else known
     if not common:
-        raise DataError("the judgements and the runs have no query in common")
+        raise DataError("the judgments and the runs have no query in common")
     left_out = len(known.intersection(set().union(*have)) - common)
     judged, *returned = (frame.filter(frame["qid"].is_in(list(common))) for frame in (judged, *returned))
     if not judged_only:  # there, only judged documents are candidates
@@ -186,7 +186,7 @@ class _PlainValues:
         self._measure, self._places = measure, places
         self._values = [values(ranking, measure) for ranking in rankings]
         self._difficulty: list[Difficulty] = [difficulty_of(measure, count) for count in counts]
-        self._nothing = [~has_something_to_find(count, measure) for count in counts]
+        self._nothing = [~is_defined(count, measure) for count in counts]
 
     def bounded(self, measure: Measure, empty: str) -> NDArray[np.float64]:
         """Runs x queries of the plain measure or of a bounding of it."""
@@ -264,7 +264,7 @@ def _alike(frames: list[pl.DataFrame]) -> list[pl.DataFrame]:
 
 
 def _with_returned_documents(judged: pl.DataFrame, returned: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """The judgements, with every document that a run returned and nobody judged as label 0."""
+    """The judgments, with every document that a run returned and nobody judged as label 0."""
     import polars as pl
 
     documents = pl.concat([run.select("qid", "docid") for run in returned]).unique(maintain_order=True)

@@ -30,14 +30,14 @@ __all__ = [
     "paired_t_columns",
     "randomization",
     "randomization_columns",
-    "studentised_bootstrap",
-    "studentised_bootstrap_columns",
+    "studentized_bootstrap",
+    "studentized_bootstrap_columns",
     "wilcoxon",
     "win_tie_loss",
 ]
 
 EXACT_RANDOMIZATION = 18  # up to this many non-zero differences all 2^n sign patterns are gone through
-EXACT_WILCOXON = 50  # up to this many the law of the rank sum is computed exactly
+EXACT_WILCOXON = 50  # up to this many the distribution of the rank sum is computed exactly
 _CHUNK = 1 << 17  # random numbers drawn at a time: few enough to stay in the cache
 _LARGEST = 1e90  # cubes of differences, and their sums, are numbers
 _ROUNDING = 1e-12  # sums that differ by less than this share are equal
@@ -62,7 +62,8 @@ def effect_size(differences: ArrayLike) -> float:
 def effect_size_interval(differences: ArrayLike, *, confidence: float = 0.95) -> tuple[float, float]:
     """Confidence interval of `effect_size`, (low, high), exact where the differences are normal.
 
-    t = d_z sqrt(n) follows the non-central t law; the interval holds the non-centralities, over sqrt(n), that leave
+    t = d_z sqrt(n) follows the non-central t distribution; the interval holds the non-centralities, over sqrt(n),
+    that leave
     (1 - confidence) / 2 on either side of the t that was seen (Steiger and Fouladi 1997). (NaN, NaN), on purpose, where
     the effect size has no spread to be measured in: fewer than two queries, or all differences equal.
 
@@ -79,14 +80,14 @@ def effect_size_interval(differences: ArrayLike, *, confidence: float = 0.95) ->
 
     freedom, root = len(d) - 1, np.sqrt(len(d))
     t = effect_size(d) * root
-    reach = 10 + abs(t)  # the law of t around its non-centrality has a spread of about 1 + |t| / sqrt(2n)
+    reach = 10 + abs(t)  # the distribution of t around its non-centrality has a spread of about 1 + |t| / sqrt(2n)
 
-    def below(centre: float) -> float:
-        share = float(nctdtr(freedom, centre, t))
-        return share if np.isfinite(share) else float(centre < t)  # scipy gives NaN far out in the tails
+    def below(center: float) -> float:
+        share = float(nctdtr(freedom, center, t))
+        return share if np.isfinite(share) else float(center < t)  # scipy gives NaN far out in the tails
 
     def non_centrality(share_below: float) -> float:
-        return float(brentq(lambda centre: below(centre) - share_below, t - reach, t + reach))
+        return float(brentq(lambda center: below(center) - share_below, t - reach, t + reach))
 
     tail = (1 - confidence) / 2
     return float(non_centrality(1 - tail) / root), float(non_centrality(tail) / root)
@@ -121,7 +122,8 @@ def wilcoxon(differences: ArrayLike) -> float:
     """p-value of Wilcoxon's signed-rank test; differences of zero are left out (Wilcoxon 1945).
 
     W, the sum of the ranks of |d| over positive d, has mean S/2 and variance sum(rank^2)/4 when every sign is a coin
-    toss, S the sum of all ranks. Tied |d| share their mean rank. Up to 50 non-zero differences the law of W is exact,
+    toss, S the sum of all ranks. Tied |d| share their mean rank. Up to 50 non-zero differences the distribution of W
+    is exact,
     ties included (twice a mean rank is whole, so the sums lie on a grid); beyond, it is normal without continuity
     correction.
 
@@ -140,17 +142,17 @@ def wilcoxon(differences: ArrayLike) -> float:
         return float(min(1.0, 2 * ndtr(-gap / np.sqrt((ranks**2).sum()))))
     steps = np.rint(2 * ranks).astype(np.int64)
     total = int(steps.sum())
-    law = np.zeros(total + 1)  # law[w]: share of sign patterns with 2 W+ = w
-    law[0] = 1.0
+    distribution = np.zeros(total + 1)  # distribution[w]: share of sign patterns with 2 W+ = w
+    distribution[0] = 1.0
     for step in steps:
-        law[step:] = 0.5 * (law[step:] + law[: total + 1 - step])
-        law[:step] *= 0.5
+        distribution[step:] = 0.5 * (distribution[step:] + distribution[: total + 1 - step])
+        distribution[:step] *= 0.5
     extreme = np.abs(2 * np.arange(total + 1) - total) >= np.rint(2 * gap)
-    return float(min(1.0, law[extreme].sum()))
+    return float(min(1.0, distribution[extreme].sum()))
 
 
 def randomization(differences: ArrayLike, *, resamples: int = 10_000, seed: int | np.random.Generator = 0) -> float:
-    """p-value of Fisher's randomisation (sign-flip) test of the mean: what if the systems changed places at random?
+    """p-value of Fisher's randomization (sign-flip) test of the mean: what if the systems changed places at random?
 
     The share of the 2^n ways to flip signs that give a |mean| at least as large. Up to 18 non-zero differences all ways
     are gone through; beyond, ``resamples`` of them are drawn and p = (1 + hits) / (1 + resamples), which is never 0
@@ -228,38 +230,39 @@ def bootstrap_interval_columns(
     return np.stack([_bca(column, means[:, c], confidence) for c, column in enumerate(d.T)], axis=1)
 
 
-def studentised_bootstrap(
+def studentized_bootstrap(
     differences: ArrayLike, *, resamples: int = 1000, seed: int | np.random.Generator = 0
 ) -> float:
-    """Achieved significance level of Sakai's paired bootstrap test (2006): how often chance alone gives a |t| as large.
+    """Achieved significance level of Sakai's paired bootstrap test (2006): how often probability alone gives a |t|
+    as large.
 
     Queries are drawn anew from the differences minus their mean, where the hypothesis of no difference holds; t is the
     mean over its standard error in each draw. 1 with fewer than two queries or where all differences are zero; 0, the
     limit, where all are equal and not zero.
 
     >>> d = [0.12, 0.05, 0.2, -0.03, 0.1, 0.08, 0.15, 0.02]
-    >>> 0.001 < studentised_bootstrap(d) < 0.05
+    >>> 0.001 < studentized_bootstrap(d) < 0.05
     True
     """
     d = _differences(differences)
-    return float(studentised_bootstrap_columns(d[:, None], resamples=resamples, seed=seed)[0])
+    return float(studentized_bootstrap_columns(d[:, None], resamples=resamples, seed=seed)[0])
 
 
-def studentised_bootstrap_columns(
+def studentized_bootstrap_columns(
     differences: ArrayLike, *, resamples: int = 1000, seed: int | np.random.Generator = 0
 ) -> NDArray[np.float64]:
-    """`studentised_bootstrap` of many comparisons: queries x comparisons, every column tested with the same draws."""
+    """`studentized_bootstrap` of many comparisons: queries x comparisons, every column tested with the same draws."""
     d = _differences(differences, ndim=2)
     _check_resamples(resamples)
     queries = len(d)
     if queries < 2:
         return np.ones(d.shape[1])
     seen = np.abs(_t_statistics(d))
-    centred = d - d.mean(axis=0)
+    centered = d - d.mean(axis=0)
     # drawn together with their squares: the variance of a draw is the mean of squares minus the square of the mean
-    moments = _resampled_means(np.hstack([centred, centred**2]), resamples, np.random.default_rng(seed))
+    moments = _resampled_means(np.hstack([centered, centered**2]), resamples, np.random.default_rng(seed))
     mean, square = moments[:, : d.shape[1]], moments[:, d.shape[1] :]
-    noise = _ROUNDING * (centred**2).mean(axis=0)
+    noise = _ROUNDING * (centered**2).mean(axis=0)
     variance = square - mean**2
     variance[variance <= noise] = 0.0
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -420,8 +423,8 @@ def _bca(d: NDArray[np.float64], means: NDArray[np.float64], confidence: float) 
     # one resample at least on either side, or the interval would shrink to a point
     bias = ndtri(np.clip(below, 1 / len(means), 1 - 1 / len(means))) if len(means) > 1 else 0.0
     # leaving out query i moves the mean by -(d_i - mean) / (n - 1); the common factor cancels
-    centred = d - d.mean()
-    skewness = (centred**3).sum() / (6 * (centred**2).sum() ** 1.5)
+    centered = d - d.mean()
+    skewness = (centered**3).sum() / (6 * (centered**2).sum() ** 1.5)
     tail = (1 - confidence) / 2
     normal = bias + ndtri(np.array([tail, 1 - tail]))
     levels = ndtr(bias + normal / np.maximum(1 - skewness * normal, _ROUNDING))

@@ -12,7 +12,7 @@ from rankbound.errors import DataError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["penalised_spline"]
+__all__ = ["penalized_spline"]
 
 _SEGMENTS = 20  # stretches of the cubic; the penalty, not their number, decides how smooth the curve is
 _PENALTIES = np.logspace(-6, 6, 61)  # relative to the data's weight
@@ -20,7 +20,7 @@ _FEWEST = 4  # distinct x that a cubic needs
 _LARGEST = 1e90  # cubes, and their sums, are numbers
 
 
-def penalised_spline(
+def penalized_spline(
     x: ArrayLike, y: ArrayLike, at: ArrayLike, *, confidence: float = 0.95
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """A cubic spline with a penalty on its curvature (Eilers and Marx 1996): fit, low, high at the points ``at``.
@@ -45,13 +45,13 @@ def penalised_spline(
     gram, moment = basis.T @ basis, basis.T @ y
     second = np.diff(np.eye(segments + 3), n=2, axis=0)
     penalty = second.T @ second * (np.trace(gram) / np.trace(second.T @ second))
-    penalised = gram + _PENALTIES[:, None, None] * penalty
-    inverses = np.linalg.inv(penalised)
+    penalized = gram + _PENALTIES[:, None, None] * penalty
+    inverses = np.linalg.inv(penalized)
     coefficients = inverses @ moment
     # y'y - c'B'y: squared residuals plus penalty, without going through the points again for every penalty
     misfit = np.maximum(y @ y - coefficients @ moment, np.finfo(float).tiny)
-    free = len(penalty) - 2  # straight lines are not penalised
-    likelihood = (len(x) - 2) * np.log(misfit) + np.linalg.slogdet(penalised)[1] - free * np.log(_PENALTIES)
+    free = len(penalty) - 2  # straight lines are not penalized
+    likelihood = (len(x) - 2) * np.log(misfit) + np.linalg.slogdet(penalized)[1] - free * np.log(_PENALTIES)
     best = int(np.argmin(likelihood))
     freedom = float((inverses[best] * gram).sum())  # effective number of parameters: the trace of their product
     left = max(len(x) - freedom, 1.0)

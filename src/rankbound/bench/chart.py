@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from rankbound.bench.running import Outcome
-from rankbound.report.figures.panels import colour, tips
+from rankbound.report.figures.panels import color, tips
 from rankbound.report.figures.theme import BETTER, NEUTRAL, WORSE, alt
 
 __all__ = ["bench_chart"]
@@ -38,7 +38,7 @@ def _ratios(part: str, outcome: Outcome) -> Any:
         for row in outcome.rows[part]
     ]
     table = pl.DataFrame(lines, schema_overrides={"bar": pl.Float64})
-    log, title = alt.Scale(type="log"), "times better than the peer (log scale); grey: asked for"
+    log, title = alt.Scale(type="log"), "times better than the peer (log scale); gray: asked for"
     y = alt.Y("what:N", title=None, sort=table["what"].to_list(), axis=alt.Axis(labelLimit=560))
     verdict = alt.Color(
         "verdict:N", title=None, scale=alt.Scale(domain=list(_VERDICTS.values()), range=[WORSE, BETTER])
@@ -69,14 +69,14 @@ def _curves(outcome: Outcome) -> Any:
         if amount > 0
     ]
     table = pl.DataFrame(lines)
-    colours, log = colour(table, "way", "who"), alt.Scale(type="log", nice=False)
+    colors, log = color(table, "way", "who"), alt.Scale(type="log", nice=False)
     panels = []
     for (curve, over, what), rows in table.group_by("curve", "over", "what", maintain_order=True):
         line = alt.Chart(rows).mark_line(point=alt.OverlayMarkDef(size=20), clip=False)
         line = line.encode(
             x=alt.X("size:Q", title=f"{over} (log scale)", scale=log, axis=alt.Axis(format="~s", tickCount=4)),
             y=alt.Y("amount:Q", title=_UNITS[str(what)], scale=log, axis=alt.Axis(format="~g", tickCount=4)),
-            color=colours,
+            color=colors,
             tooltip=tips(way="who *", size="size #", amount=_UNITS[str(what)]),
         )
         panels.append(line.properties(title=str(curve), width=250, height=150))

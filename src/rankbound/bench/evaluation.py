@@ -36,7 +36,7 @@ RANX_NAMES = ["ndcg@10", "map", "mrr", "precision@10", "recall@100"]
 
 
 class Made(NamedTuple):
-    """Judgements and a run, as frames and as dicts."""
+    """Judgments and a run, as frames and as dicts."""
 
     qrels_frame: pl.DataFrame
     run_frame: pl.DataFrame

@@ -1,7 +1,7 @@
 """Losses, value and gradient: against plain torch per query and padded, rax, keras-rs, and each other.
 
 Everything runs on one thread: where other processes want the cores too, threads that wait for each other measure the
-neighbours. Queries are independent, so that more threads help us no less than the peers.
+neighbors. Queries are independent, so that more threads help us no less than the peers.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankbound.data.catalogue import find_entry
+from rankbound.data.catalog import find_entry
 from rankbound.data.obtain import present_files
 
 __all__ = ["is_here"]

@@ -17,9 +17,9 @@ from rankbound.errors import ArgumentError
 
 __all__ = ["PARTS", "SCALE_ROWS", "Outcome", "check_parts", "run_parts"]
 
-PARTS = ("evaluation", "laws", "losses", "objectives", "reading", "factorization", "scale")
+PARTS = ("evaluation", "distributions", "losses", "objectives", "reading", "factorization", "scale")
 SCALE_ROWS = 10_000_000
-_WITHOUT_TRAINING = ("evaluation", "laws", "reading")
+_WITHOUT_TRAINING = ("evaluation", "distributions", "reading")
 _PACKAGES = (
     "rankbound", "numpy", "scipy", "polars", "torch", "numba", "lightgbm", "xgboost", "scikit-learn",
     "pytrec_eval-terrier", "ir_measures", "ranx", "rax", "jax", "keras-rs",

@@ -1,7 +1,7 @@
 """Timing that a shared machine does not decide: the contestants take turns, and the best run of each counts.
 
 A run takes the smaller of wall-clock and processor time. Processor time leaves out the waiting for a core that
-neighbours hold, which would hit long work harder than short work; the clock on the wall gives work on several threads
+neighbors hold, which would hit long work harder than short work; the clock on the wall gives work on several threads
 its due. Short work is repeated within its turn, as a training loop would: else the first run after somebody else's
 measures the caches that they left.
 """
@@ -19,7 +19,7 @@ __all__ = ["LONG_ENOUGH", "Work", "best_of"]
 Work = Callable[[], Any]
 Key = TypeVar("Key", bound=Hashable)
 
-LONG_ENOUGH = 4.0  # seconds of the slowest in a contest: neighbours come and go within one or two
+LONG_ENOUGH = 4.0  # seconds of the slowest in a contest: neighbors come and go within one or two
 _TURN = 0.05  # seconds at least
 _PATIENCE = 10.0  # seconds after which a contestant gets no further turn, if it had two
 

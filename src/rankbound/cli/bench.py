@@ -24,7 +24,7 @@ def bench(
         list[str] | None,
         typer.Argument(
             metavar="PART",
-            help="evaluation, laws, losses, objectives, reading, factorization, scale.  [default: all]",
+            help="evaluation, distributions, losses, objectives, reading, factorization, scale.  [default: all]",
         ),
     ] = None,
     quick: Annotated[
@@ -46,7 +46,7 @@ def bench(
     \b
     Examples:
       rankbound bench
-      rankbound bench losses laws -o here
+      rankbound bench losses distributions -o here
       rankbound bench scale --scale-rows 100000000
     """
     from rankbound.bench.running import SCALE_ROWS, check_parts, run_parts

@@ -29,11 +29,11 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
     {
         "evaluate": Command("rankbound.cli.evaluate", "evaluate", "Measures of runs, plain and bounded by difficulty."),
         "compare": Command(
-            "rankbound.cli.compare", "compare", "Is one run better, on which queries, and is it chance?"
+            "rankbound.cli.compare", "compare", "Is one run better, on which queries, and is it probability?"
         ),
         "bounds": Command("rankbound.cli.bounds", "bounds", "Worst, expected and best value of a measure."),
         "distribution": Command(
-            "rankbound.cli.distribution", "distribution", "Law of a measure under a random ranking."
+            "rankbound.cli.distribution", "distribution", "Distribution of a measure under a random ranking."
         ),
         "weights": Command("rankbound.cli.weights", "weights", "Difficulty weights for the trainer you already have."),
         "train": Command("rankbound.cli.train", "train", "Fit a ranker, with any loss and bounding, and save it."),

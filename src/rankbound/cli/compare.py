@@ -1,4 +1,4 @@
-"""rankbound compare: is one run better than another, on which queries, and could it be chance?"""
+"""rankbound compare: is one run better than another, on which queries, and could it be noise?"""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def compare(
     judged_only: options.JudgedOnly = False,
     depth: options.Depth = None,
     confidence: Annotated[float, typer.Option(metavar="C", help="Level of the intervals.")] = 0.95,
-    resamples: Annotated[int, typer.Option(metavar="N", help="Draws of bootstrap and randomisation.")] = 10_000,
+    resamples: Annotated[int, typer.Option(metavar="N", help="Draws of bootstrap and randomization.")] = 10_000,
     seed: Annotated[int, typer.Option(metavar="N", help="Of these draws.")] = 0,
     per_query: options.PerQuery = None,
     page: Annotated[str | None, typer.Option(metavar="FILE", help="Write a page with figures, an .html file.")] = None,
@@ -39,7 +39,7 @@ def compare(
 ) -> None:
     """Compare runs on the queries that all of them have.
 
-    Mean difference with bootstrap interval, paired t, Wilcoxon and randomisation test with Holm's correction over all
+    Mean difference with bootstrap interval, paired t, Wilcoxon and randomization test with Holm's correction over all
     rows, wins and losses, and the same by type of query. All runs are measured against the same candidates: what was
     judged or returned by any of them.
 
@@ -90,7 +90,7 @@ def compare(
                 page,
                 scores=score_table(shared, titles, counts, Path(qrels).name),
                 title="Comparison of runs",
-                about={"Judgements": qrels, "Runs": ", ".join(runs)},
+                about={"Judgments": qrels, "Runs": ", ".join(runs)},
                 baseline=None if all_pairs else titles[0],
             )
     if as_json:

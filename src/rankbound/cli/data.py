@@ -14,7 +14,7 @@ from rankbound.cli import options, output
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from rankbound.data.catalogue import Entry
+    from rankbound.data.catalog import Entry
     from rankbound.data.download import Progress
 
 __all__ = ["app"]
@@ -30,7 +30,7 @@ def list_sets(as_json: options.Json = False) -> None:
     Example:
       rankbound data list
     """
-    from rankbound.data.catalogue import known_sets
+    from rankbound.data.catalog import known_sets
     from rankbound.data.obtain import present_files
 
     here = {entry.name: present_files(entry) is not None for entry in known_sets().values()}
@@ -56,7 +56,7 @@ def get_set(
     Example:
       rankbound data get ml-latest-small
     """
-    from rankbound.data.catalogue import find_entry
+    from rankbound.data.catalog import find_entry
     from rankbound.data.obtain import obtain, present_files
 
     entry = find_entry(name)
@@ -67,7 +67,7 @@ def get_set(
         output.print_json({"name": name, "downloaded": before is None, "files": [str(file) for file in files]})
         return
     output.print_table(f"{name}: {entry.title}", ["file"], [[str(file)] for file in files])
-    output.print_note(f"Licence: {entry.licence}\nCite: {entry.citation}")
+    output.print_note(f"License: {entry.license}\nCite: {entry.citation}")
 
 
 @app.command("describe")
@@ -113,7 +113,7 @@ def verify_sets(
     Example:
       rankbound data verify mq2008
     """
-    from rankbound.data.catalogue import find_entry, known_sets
+    from rankbound.data.catalog import find_entry, known_sets
     from rankbound.data.obtain import check, present_files
     from rankbound.errors import DataError
 
@@ -142,7 +142,7 @@ def verify_sets(
 
 
 def _described(target: str) -> dict[str, Any]:
-    from rankbound.data.catalogue import find_entry, known_sets
+    from rankbound.data.catalog import find_entry, known_sets
     from rankbound.data.describe import describe, read_any
     from rankbound.data.sets import load_set
 
@@ -256,7 +256,7 @@ def _summary(entry: Entry) -> dict[str, Any]:
         "title": entry.title,
         "kind": entry.kind,
         "origin": entry.origin,
-        "licence": entry.licence,
+        "license": entry.license,
         "citation": entry.citation,
         "get": _how(entry),
         "megabytes": entry.megabytes,

@@ -79,13 +79,13 @@ def demo(
     with output.working("evaluating ..."):
         evaluations = {name: evaluate_lists(lists, MEASURES, bounds=True) for name, lists in rankers.items()}
         comparison = compare(*rankers.values(), measures=(PLAIN, BOUNDED), names=tuple(rankers), seed=seed)
-        by_chance = evaluate_lists(test.lists.with_scores([0.0] * len(test.lists.labels)), MEASURES)
+        by_probability = evaluate_lists(test.lists.with_scores([0.0] * len(test.lists.labels)), MEASURES)
     page = Path(folder) / "report.html"
     summary = {
         "queries": queries,
         "seed": seed,
         "mean": {name: evaluation.mean() for name, evaluation in evaluations.items()},
-        "random_order": by_chance.mean(),
+        "random_order": by_probability.mean(),
         "comparison": comparison.to_dict(),
         "page": str(page),
     }
@@ -96,7 +96,7 @@ def demo(
     if as_json:
         output.print_json(summary)
     else:
-        _print(folder, evaluations | {"random order": by_chance}, findings)
+        _print(folder, evaluations | {"random order": by_probability}, findings)
 
 
 # ---- data and rankers ------------------------------------------------------------------------------------------------
@@ -268,11 +268,11 @@ def _print(folder: str, evaluations: Mapping[str, Evaluation], findings: Finding
         ["ranker", *MEASURES],
         [[name, *(output.show_number(value) for value in mean.values())] for name, mean in means.items()],
     )
-    trained, weak, chance = (means[name] for name in ("plain", "one feature", "random order"))
+    trained, weak, probability = (means[name] for name in ("plain", "one feature", "random order"))
     output.print_note(
         f"\nWhat difficulty shows: by {PLAIN} one feature alone has {weak[PLAIN]:.2f}, not far below the "
         f"{trained[PLAIN]:.2f} of a trained ranker. But these queries are easy: a random order of their documents "
-        f"has {chance[PLAIN]:.2f} already. Of what a ranking can add to that, {BOUNDED}, the trained ranker gets "
+        f"has {probability[PLAIN]:.2f} already. Of what a ranking can add to that, {BOUNDED}, the trained ranker gets "
         f"{trained[BOUNDED]:.2f} and the feature {weak[BOUNDED]:.2f}.\n"
     )
     output.print_note("\n".join(["What the page says:", findings.headline, *findings.sentences]))

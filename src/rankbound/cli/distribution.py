@@ -20,7 +20,7 @@ _BINS, _WIDEST = 20, 50  # of the histogram
 
 
 class Method(StrEnum):
-    """How the law is computed."""
+    """How the distribution is computed."""
 
     auto = "auto"
     closed = "closed"
@@ -35,10 +35,10 @@ def distribution(
     relevant: Annotated[int | None, typer.Option(metavar="P", help="How many of them are relevant.")] = None,
     labels: Annotated[str | None, typer.Option(metavar="L,L,...", help="Or the label of each item.")] = None,
     method: Annotated[Method, typer.Option(help="auto takes the most exact one that is quick.")] = Method.auto,
-    samples: Annotated[int, typer.Option(metavar="S", help="Orders to draw, for sampled laws.")] = 300_000,
+    samples: Annotated[int, typer.Option(metavar="S", help="Orders to draw, for sampled distributions.")] = 300_000,
     seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
-    informed: Annotated[
-        float, typer.Option(metavar="W", help="Chance that a relevant item wins against another; 0.5 is random.")
+    ranker_strength: Annotated[
+        float, typer.Option(metavar="W", help="Probability that a relevant item wins against another; 0.5 is random.")
     ] = 0.5,
     quantiles: Annotated[
         str, typer.Option(metavar="Q,Q,...", help="Shares of random orders.")
@@ -46,7 +46,7 @@ def distribution(
     points: Annotated[int, typer.Option(metavar="K", help="With --json: most scores to list; more are binned.")] = 1000,
     as_json: options.Json = False,
 ) -> None:
-    """The law of a measure under a random ranking: mean, spread, quantiles, and a picture.
+    """The distribution of a measure under a random ranking: mean, spread, quantiles, and a picture.
 
     \b
     Examples:
@@ -55,7 +55,7 @@ def distribution(
     """
     from rankbound.cli.bounds import parse_labels
     from rankbound.difficulty.bounds import bounds as bounds_of
-    from rankbound.difficulty.distribution import distribution as law_of
+    from rankbound.difficulty.distribution import distribution as distribution_of
 
     if labels is None and (n is None or relevant is None):
         raise ArgumentError("give --n and --relevant, or --labels")
@@ -63,22 +63,22 @@ def distribution(
         raise ArgumentError(f"points must be a whole number from 1 on, got {points}")
     asked = _shares(quantiles)
     given = None if labels is None else parse_labels(labels)
-    with output.working("computing the law"):
-        law = law_of(
+    with output.working("computing the distribution"):
+        distribution = distribution_of(
             measure, n=n, relevant=relevant, labels=given, method=method.value, samples=samples, seed=seed,
-            informed=informed,
+            ranker_strength=ranker_strength,
         )  # fmt: skip
     three = bounds_of(measure, n=n, relevant=relevant, labels=given)
-    at = {f"{q:g}": float(law.quantile(q)) for q in asked}
+    at = {f"{q:g}": float(distribution.quantile(q)) for q in asked}
     if as_json:
-        scores, probabilities = _binned(law, points)
+        scores, probabilities = _binned(distribution, points)
         output.print_json(
             {
-                "mean": law.mean,
-                "std": law.std,
+                "mean": distribution.mean,
+                "std": distribution.std,
                 "worst": three.worst,
                 "best": three.best,
-                "method": law.method,
+                "method": distribution.method,
                 "quantiles": at,
                 "scores": scores,
                 "probabilities": probabilities,
@@ -87,12 +87,12 @@ def distribution(
         )
         return
     query = f"labels {labels}" if labels is not None else f"{n} items, {relevant} relevant"
-    facts = {"mean": law.mean, "std": law.std, "worst": three.worst, "best": three.best}
-    rows = [[name, output.show_number(value, digits=6)] for name, value in facts.items()]
+    metadata = {"mean": distribution.mean, "std": distribution.std, "worst": three.worst, "best": three.best}
+    rows = [[name, output.show_number(value, digits=6)] for name, value in metadata.items()]
     rows += [[f"quantile {q}", output.show_number(value, digits=6)] for q, value in at.items()]
-    order = "a random ranking" if informed == 0.5 else f"a ranking informed to {informed:g}"
-    output.print_table(f"{measure} of {order}: {query}", ["", "value"], rows, note=f"method: {law.method}")
-    output.print_note(_picture(law))
+    order = "a random ranking" if ranker_strength == 0.5 else f"a ranking ranker_strength to {ranker_strength:g}"
+    output.print_table(f"{measure} of {order}: {query}", ["", "value"], rows, note=f"method: {distribution.method}")
+    output.print_note(_picture(distribution))
 
 
 def _shares(text: str) -> list[float]:
@@ -105,30 +105,30 @@ def _shares(text: str) -> list[float]:
     return shares
 
 
-def _binned(law: Distribution, bins: int) -> tuple[list[float], list[float]]:
-    """Scores and probabilities; neighbours taken together, at their mean, where there are more scores than bins."""
+def _binned(distribution: Distribution, bins: int) -> tuple[list[float], list[float]]:
+    """Scores and probabilities; neighbors taken together, at their mean, where there are more scores than bins."""
     import numpy as np
 
-    if len(law) <= bins:
-        return law.scores.tolist(), law.probabilities.tolist()
-    width = (law.scores[-1] - law.scores[0]) / bins
-    bin_of = np.minimum(((law.scores - law.scores[0]) / width).astype(np.int64), bins - 1)
-    mass = np.bincount(bin_of, law.probabilities, minlength=bins)
-    moment = np.bincount(bin_of, law.probabilities * law.scores, minlength=bins)
+    if len(distribution) <= bins:
+        return distribution.scores.tolist(), distribution.probabilities.tolist()
+    width = (distribution.scores[-1] - distribution.scores[0]) / bins
+    bin_of = np.minimum(((distribution.scores - distribution.scores[0]) / width).astype(np.int64), bins - 1)
+    mass = np.bincount(bin_of, distribution.probabilities, minlength=bins)
+    moment = np.bincount(bin_of, distribution.probabilities * distribution.scores, minlength=bins)
     real = mass > 0
     return (moment[real] / mass[real]).tolist(), mass[real].tolist()
 
 
-def _picture(law: Distribution) -> str:
+def _picture(distribution: Distribution) -> str:
     """A bar per bin, as long as its share."""
     import numpy as np
 
-    if len(law) <= _BINS:
-        names, shares = [f"{score:.4f}" for score in law.scores], law.probabilities
+    if len(distribution) <= _BINS:
+        names, shares = [f"{score:.4f}" for score in distribution.scores], distribution.probabilities
     else:
-        edges = np.linspace(law.scores[0], law.scores[-1], _BINS + 1)
-        bin_of = np.clip(np.searchsorted(edges, law.scores, side="right") - 1, 0, _BINS - 1)
-        shares = np.bincount(bin_of, law.probabilities, minlength=_BINS).astype(np.float64)
+        edges = np.linspace(distribution.scores[0], distribution.scores[-1], _BINS + 1)
+        bin_of = np.clip(np.searchsorted(edges, distribution.scores, side="right") - 1, 0, _BINS - 1)
+        shares = np.bincount(bin_of, distribution.probabilities, minlength=_BINS).astype(np.float64)
         names = [f"{low:.4f} to {high:.4f}" for low, high in pairwise(edges)]
     room = max(map(len, names))
     bars = ["█" * round(_WIDEST * share / shares.max()) for share in shares]

@@ -28,7 +28,7 @@ def evaluate(
     per_query: options.PerQuery = None,
     as_json: options.Json = False,
 ) -> None:
-    """Evaluate runs against judgements.
+    """Evaluate runs against judgments.
 
     A measure can be seen against what any ranking of the query could score: MM(...), EB(...), EM(...), DB(...),
     UL1(...) or UL2(...) around its name.

@@ -54,7 +54,7 @@ class MissingPolicy(StrEnum):
 
 
 Qrels = Annotated[
-    str, typer.Argument(help="Judgements: TREC qrels (plain, .gz, .zst, - for stdin), or csv/parquet.", metavar="QRELS")
+    str, typer.Argument(help="Judgments: TREC qrels (plain, .gz, .zst, - for stdin), or csv/parquet.", metavar="QRELS")
 ]
 Measures = Annotated[
     list[str] | None,
@@ -74,7 +74,7 @@ Empty = Annotated[
 ]
 Missing = Annotated[MissingPolicy, typer.Option(help="Judged queries that a run lacks: left out, or counted as 0.")]
 MissingZero = Annotated[bool, typer.Option("-c", help="The same as --missing zero, as in trec_eval.")]
-JudgedOnly = Annotated[bool, typer.Option("--judged-only", help="Take documents without judgement out of the runs.")]
+JudgedOnly = Annotated[bool, typer.Option("--judged-only", help="Take documents without judgment out of the runs.")]
 Depth = Annotated[int | None, typer.Option(metavar="N", help="Look at the first N documents of each query only.")]
 PerQuery = Annotated[
     str | None, typer.Option(metavar="FILE", help="Write the values of each query to a .parquet, .csv or .json file.")

@@ -22,7 +22,7 @@ __all__ = ["check_page_path", "report"]
 def report(
     inputs: Annotated[
         list[str],
-        typer.Argument(metavar="STORE | QRELS RUN...", help="A folder of results, or judgements and one or more runs."),
+        typer.Argument(metavar="STORE | QRELS RUN...", help="A folder of results, or judgments and one or more runs."),
     ],
     page: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="The page, an .html file.")],
     measures: options.Measures = None,
@@ -47,7 +47,7 @@ def report(
 ) -> None:
     """Write one self-contained page: what was found in words, tables, figures, and a list of all queries.
 
-    From a folder that reproduce has filled, or from judgements and runs. Nothing on the page is fetched from elsewhere.
+    From a folder that reproduce has filled, or from judgments and runs. Nothing on the page is fetched from elsewhere.
 
     \b
     Examples:
@@ -114,7 +114,7 @@ def _from_store(folder: str, study: str | None, measures: list[str] | None) -> _
     from rankbound.experiments import open_store
 
     if not Path(folder).is_dir():
-        raise ArgumentError(f"{folder}: is no folder of results; with a file of judgements, name one or more runs too")
+        raise ArgumentError(f"{folder}: is no folder of results; with a file of judgments, name one or more runs too")
     with open_store(folder) as store:
         names = [study] if study is not None else store.studies()
         studies = {name: _of_study(store, name, measures) for name in names}
@@ -175,7 +175,7 @@ def _from_runs(paths: list[str], measures: list[str], **policy: Any) -> _Found:
     shared = share_runs(qrels, runs, measures, **policy)
     counts = candidate_counts(qrels, runs, shared.query_ids, judged_only=policy["judged_only"], depth=policy["depth"])
     names = run_names(paths[1:])
-    about = {"Judgements": paths[0], "Runs": ", ".join(paths[1:])}
+    about = {"Judgments": paths[0], "Runs": ", ".join(paths[1:])}
     about |= {
         name.capitalize().replace("_", " "): str(value) for name, value in policy.items() if value not in (None, False)
     }

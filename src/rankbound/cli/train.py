@@ -222,7 +222,7 @@ def parse_value(text: str) -> Any:
 
 def read_parts(source: str) -> Fold[Any]:
     """Data to train on and, for a fold of a known data set, its other parts."""
-    from rankbound.data.catalogue import known_sets
+    from rankbound.data.catalog import known_sets
     from rankbound.data.letor import read_letor
     from rankbound.data.sets import load_fold, load_set
     from rankbound.data.splits import Fold

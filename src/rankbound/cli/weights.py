@@ -107,7 +107,7 @@ def _read(path: str, file_format: Format, per: Per) -> _Rows:
         return _Rows(frame["label"].to_numpy(), frame["qid"].to_numpy())
     data = letor.read_letor(path)
     if data.notes and per is Per.row:
-        raise DataError(f"{path}: rows of a query must be neighbours for weights per row, but {data.notes[0]}")
+        raise DataError(f"{path}: rows of a query must be neighbors for weights per row, but {data.notes[0]}")
     return _Rows(data.lists.labels, np.repeat(data.lists.query_ids, data.lists.sizes))
 
 

@@ -8,13 +8,13 @@ from rankbound.lazy import front_door
 
 if TYPE_CHECKING:
     from rankbound.data.beir import BeirData, read_beir
-    from rankbound.data.catalogue import find_entry, known_sets
+    from rankbound.data.catalog import find_entry, known_sets
     from rankbound.data.faces import Faces, read_faces
     from rankbound.data.interactions import Interactions
     from rankbound.data.letor import LetorData, read_letor
     from rankbound.data.preparation import (
-        binarise,
-        binarised,
+        binarize,
+        binarized,
         keep_queries,
         keep_users,
         prepare_citeulike,
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "beir": ("BeirData", "read_beir"),
-    "catalogue": ("find_entry", "known_sets"),
+    "catalog": ("find_entry", "known_sets"),
     "faces": ("Faces", "read_faces"),
     "interactions": ("Interactions",),
     "letor": ("LetorData", "read_letor"),
     "preparation": (
-        "binarise",
-        "binarised",
+        "binarize",
+        "binarized",
         "keep_queries",
         "keep_users",
         "prepare_citeulike",
@@ -61,8 +61,8 @@ __all__ = [
     "UserLists",
     "age_pairs",
     "aligned",
-    "binarise",
-    "binarised",
+    "binarize",
+    "binarized",
     "deal",
     "find_entry",
     "keep_queries",

@@ -29,7 +29,7 @@ class BeirData:
 
     def __repr__(self) -> str:
         judged = len(self.lists.labels)
-        return f"BeirData(queries={len(self.lists)}, judgements={judged}, documents={len(self.corpus)})"
+        return f"BeirData(queries={len(self.lists)}, judgments={judged}, documents={len(self.corpus)})"
 
 
 def read_beir(folder: StrPath, split: str = "test") -> BeirData:
@@ -64,7 +64,7 @@ def _read_qrels(path: Path) -> Lists:
             queries.append(fields[0])
             documents.append(fields[1])
     if not labels:
-        raise DataError(f"{path}: holds no judgement")
+        raise DataError(f"{path}: holds no judgment")
     # as objects: arrays of text are as wide as their longest entry
     return Lists.from_qid(labels, np.array(queries, dtype=object), ids=np.array(documents, dtype=object))
 

@@ -27,7 +27,7 @@ _LARGEST = 64 << 20  # bytes of a file and pixels of an image
 
 @dataclass(frozen=True, eq=False)
 class Faces:
-    """Grey images (count x height x width, uint8), the ages of those who are seen, and a name for each.
+    """Gray images (count x height x width, uint8), the ages of those who are seen, and a name for each.
 
     ``train`` is the data set's own split, where it has one.
     """
@@ -54,7 +54,7 @@ def read_faces(path: StrPath, size: int = 48, train_list: StrPath | None = None)
     """Read an npz file of arrays, or JPEGs in a folder or tar archive.
 
     JPEGs are named as All-Age-Faces names them (00010A02.jpg: person 10, 2 years old) or as UTKFace does
-    (26_1_0_2017.jpg: 26 years old). The square in their middle is scaled to ``size`` x ``size`` grey pixels.
+    (26_1_0_2017.jpg: 26 years old). The square in their middle is scaled to ``size`` x ``size`` gray pixels.
     ``train_list`` is a text file whose lines begin with the names of the images to train on.
     """
     if size < 1:
@@ -65,7 +65,7 @@ def read_faces(path: StrPath, size: int = 48, train_list: StrPath | None = None)
     if not named:
         raise DataError(f"{path}: holds no JPEG or PNG")
     parsed = [_parsed(path, name) for name, _ in named]
-    pixels = np.stack([_grey(path, name, content, size) for name, content in named])
+    pixels = np.stack([_gray(path, name, content, size) for name, content in named])
     whole = all(isinstance(person, int) for person, _ in parsed)
     ids = np.array([person for person, _ in parsed], dtype=np.int64 if whole else np.str_)
     train = None
@@ -123,7 +123,7 @@ def _parsed(path: StrPath, name: str) -> tuple[int | str, int]:
     raise FileFormatError(path, None, rule, f"got {name!r}")
 
 
-def _grey(path: StrPath, name: str, content: bytes, size: int) -> NDArray[np.uint8]:
+def _gray(path: StrPath, name: str, content: bytes, size: int) -> NDArray[np.uint8]:
     try:
         from PIL import Image
     except ImportError as error:

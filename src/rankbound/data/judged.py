@@ -1,4 +1,4 @@
-"""Judgements (qrels) and a run, brought together into Lists.
+"""Judgments (qrels) and a run, brought together into Lists.
 
 The conventions are trec_eval's. Documents of a run that nobody judged count as label 0, or are left out with
 ``judged_only`` (its -J). Judged documents that the run did not return belong to the query all the same: they count
@@ -217,7 +217,7 @@ def _codes(left: pl.Series, right: pl.Series) -> tuple[NDArray[Any], NDArray[Any
     if left.dtype != right.dtype:
         left, right = left.cast(pl.String), right.cast(pl.String)
     both = pl.concat([left, right])
-    run = both.rle_id()  # neighbours that agree; for query ids that leaves little to look up
+    run = both.rle_id()  # neighbors that agree; for query ids that leaves little to look up
     if len(both) and run[-1] + 1 < len(both) // 2:
         first = np.flatnonzero(np.diff(run.to_numpy(), prepend=np.uint32(2**32 - 1)))
         names = both.gather(first)

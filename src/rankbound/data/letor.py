@@ -73,7 +73,7 @@ def read_letor(
     label_range:
         Smallest and largest label to accept.
 
-    Rows of a query that are not neighbours are brought together, with a note in the result.
+    Rows of a query that are not neighbors are brought together, with a note in the result.
     """
     paths = [path] if isinstance(path, (str, PathLike)) else list(path)
     features = GrowingTable(np.float32)
@@ -159,7 +159,7 @@ def _assembled(
     place_of_row = np.repeat(place[code], np.diff(np.append(starts, len(qids))))
     order = np.argsort(place_of_row, kind="stable")
     offsets = np.concatenate(([0], np.cumsum(np.bincount(place_of_row))))
-    note = f"the rows of {len(np.unique(code[_repeated(code)]))} queries were not neighbours and were brought together"
+    note = f"the rows of {len(np.unique(code[_repeated(code)]))} queries were not neighbors and were brought together"
     lists = Lists(labels[order], offsets, None, None if ids is None else ids[order], runs[np.sort(first)])
     return LetorData(lists, features[order], (note,))
 

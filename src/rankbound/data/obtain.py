@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 from rankbound.data.archives import is_archive, unpack
-from rankbound.data.catalogue import Entry
+from rankbound.data.catalog import Entry
 from rankbound.data.download import Progress, fetch
 from rankbound.data.files import atomic_write, locked_folder, open_bytes, remove_leftovers
 from rankbound.data.places import cache_folder, locate, set_folders

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from rankbound.data.catalogue import DataFile, Entry
+from rankbound.data.catalog import DataFile, Entry
 from rankbound.errors import ArgumentError
 
 __all__ = ["cache_folder", "locate", "set_folders"]

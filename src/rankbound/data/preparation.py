@@ -1,4 +1,4 @@
-"""What is done to data before it is split: binarise, filter, scale; and the papers' own preparations.
+"""What is done to data before it is split: binarize, filter, scale; and the papers' own preparations.
 
 Every function is pure. What it gives depends on the content of its input and not on the order of rows.
 """
@@ -14,8 +14,8 @@ from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Lists
 
 __all__ = [
-    "binarise",
-    "binarised",
+    "binarize",
+    "binarized",
     "keep_queries",
     "keep_users",
     "prepare_citeulike",
@@ -25,10 +25,10 @@ __all__ = [
 ]
 
 
-def binarise(labels: ArrayLike, at_least: float | str = 1) -> NDArray[np.int32]:
+def binarize(labels: ArrayLike, at_least: float | str = 1) -> NDArray[np.int32]:
     """1 where a label counts as relevant, else 0; "highest" counts the largest label that occurs and no other.
 
-    >>> binarise([0, 1, 2, 1]).tolist(), binarise([0, 1, 2, 1], "highest").tolist()
+    >>> binarize([0, 1, 2, 1]).tolist(), binarize([0, 1, 2, 1], "highest").tolist()
     ([0, 1, 1, 1], [0, 0, 1, 0])
     """
     values = np.asarray(labels)
@@ -42,10 +42,10 @@ def binarise(labels: ArrayLike, at_least: float | str = 1) -> NDArray[np.int32]:
     return relevant.astype(np.int32)
 
 
-def binarised(data: LetorData, at_least: float | str = 1) -> LetorData:
-    """The same queries with labels 0 and 1; see `binarise`."""
+def binarized(data: LetorData, at_least: float | str = 1) -> LetorData:
+    """The same queries with labels 0 and 1; see `binarize`."""
     lists = data.lists
-    binary = Lists(binarise(lists.labels, at_least), lists.offsets, lists.scores, lists.ids, lists.qids, lists.depths)
+    binary = Lists(binarize(lists.labels, at_least), lists.offsets, lists.scores, lists.ids, lists.qids, lists.depths)
     return LetorData(binary, data.features, data.notes)
 
 
@@ -66,7 +66,7 @@ def keep_queries(data: LetorData, relevant: int = 1, irrelevant: int = 0, rel: f
 def relevant_only(interactions: Interactions, at_least: float) -> Interactions:
     """The interactions with a rating of at least so much; all items remain known."""
     if interactions.ratings is None:
-        raise DataError("interactions without ratings cannot be binarised by rating")
+        raise DataError("interactions without ratings cannot be binarized by rating")
     return interactions.rows(interactions.ratings >= at_least)
 
 
@@ -102,15 +102,15 @@ def scale_per_query(features: ArrayLike, offsets: ArrayLike, method: str = "min-
     if len(rows) == 0:
         return table.astype(np.float32)
     if method == "min-max":
-        centre = np.fmin.reduceat(table, starts, axis=0)
-        spread = np.fmax.reduceat(table, starts, axis=0) - centre
+        center = np.fmin.reduceat(table, starts, axis=0)
+        spread = np.fmax.reduceat(table, starts, axis=0) - center
     else:
         known = np.add.reduceat(~np.isnan(table), starts, axis=0, dtype=np.float64)
-        centre = np.add.reduceat(np.nan_to_num(table), starts, axis=0) / np.maximum(known, 1)
-        away = np.nan_to_num(table - np.repeat(centre, rows, axis=0))
+        center = np.add.reduceat(np.nan_to_num(table), starts, axis=0) / np.maximum(known, 1)
+        away = np.nan_to_num(table - np.repeat(center, rows, axis=0))
         spread = np.sqrt(np.add.reduceat(away**2, starts, axis=0) / np.maximum(known, 1))
     spread = np.where(spread > 0, spread, 1.0)
-    scaled: NDArray[np.float64] = (table - np.repeat(centre, rows, axis=0)) / np.repeat(spread, rows, axis=0)
+    scaled: NDArray[np.float64] = (table - np.repeat(center, rows, axis=0)) / np.repeat(spread, rows, axis=0)
     return scaled.astype(np.float32)
 
 

@@ -74,13 +74,13 @@ def read_ratings(
     if ".parquet" in Path(path).suffixes:
         return _read_parquet(path, asked)
     first = _first_line(path)
-    form = _recognise(path, first) if form == "auto" else form
+    form = _recognize(path, first) if form == "auto" else form
     if form in ("users.dat", "sequences"):
         return _read_sequences(path, counted=form == "users.dat")
     return _read_delimited(path, _layout(path, form, first, asked))
 
 
-def _recognise(path: StrPath, first: str) -> str:
+def _recognize(path: StrPath, first: str) -> str:
     name = Path(path).name.removesuffix(".gz").removesuffix(".zst")
     fields = first.split()
     if name.endswith(".inter"):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rankbound.data.catalogue import DataFile, Entry, FoldFiles, find_entry
+from rankbound.data.catalog import DataFile, Entry, FoldFiles, find_entry
 from rankbound.data.converted import converted
 from rankbound.data.faces import read_faces
 from rankbound.data.interactions import Interactions
@@ -25,7 +25,7 @@ _LARGE = 8 << 20  # bytes on disk from which on the parsed arrays are kept
 
 
 def load_set(name: str) -> Any:
-    """A whole data set of the catalogue; it is downloaded if it is not here and can be.
+    """A whole data set of the catalog; it is downloaded if it is not here and can be.
 
     LETOR sets come as `LetorData`, ratings as `Interactions`, faces as `Faces`, TREC files as `Lists`.
     """

@@ -54,7 +54,9 @@ def user_folds(interactions: Interactions, folds: int = 5, seed: int = 0) -> NDA
         raise ArgumentError(f"folds must be at least 2, got {folds}")
     rng = np.random.default_rng(seed)
     place = _shuffled_place(interactions, rng)
-    first = rng.integers(0, folds, len(interactions.user_names))  # which folds get the larger share is left to chance
+    first = rng.integers(
+        0, folds, len(interactions.user_names)
+    )  # which folds get the larger share is left to probability
     fold: NDArray[np.int64] = (place + first[interactions.users]) % folds
     return fold
 

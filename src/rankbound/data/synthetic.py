@@ -78,7 +78,7 @@ def synthetic_interactions(users: int = 200, items: int = 400, seed: int = 0, fa
 
 
 def synthetic_images(count: int = 600, size: int = 16, seed: int = 0) -> Faces:
-    """Grey images of a noisy disc with wrinkles: the older, the larger the disc and the more of them.
+    """Gray images of a noisy disc with wrinkles: the older, the larger the disc and the more of them.
 
     >>> faces = synthetic_images(count=20, seed=1)
     >>> faces.images.shape, faces.images.dtype.name
@@ -89,11 +89,11 @@ def synthetic_images(count: int = 600, size: int = 16, seed: int = 0) -> Faces:
     rng = np.random.default_rng(seed)
     ages = rng.integers(2, 81, count)
     y, x = np.mgrid[0:size, 0:size] / (size - 1) - 0.5
-    centre = rng.normal(0, 0.06, (2, count, 1, 1))
-    radius = np.hypot(y - centre[0], x - centre[1])
+    center = rng.normal(0, 0.06, (2, count, 1, 1))
+    radius = np.hypot(y - center[0], x - center[1])
     grown = 0.18 + 0.25 * (ages[:, None, None] / 80) + rng.normal(0, 0.015, (count, 1, 1))
     disc = 1 / (1 + np.exp((radius - grown) * 40))
     wrinkles = 0.25 * (ages[:, None, None] / 80) * np.sin(radius * 60 + rng.uniform(0, 6, (count, 1, 1)))
     light = rng.uniform(0.7, 1.0, (count, 1, 1))
-    grey = 255 * np.clip(light * disc * (0.75 + wrinkles) + rng.normal(0, 0.05, (count, size, size)), 0, 1)
-    return Faces(grey.astype(np.uint8), ages.astype(np.int16), np.arange(count))
+    gray = 255 * np.clip(light * disc * (0.75 + wrinkles) + rng.normal(0, 0.05, (count, size, size)), 0, 1)
+    return Faces(gray.astype(np.uint8), ages.astype(np.int16), np.arange(count))

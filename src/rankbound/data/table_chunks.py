@@ -1,7 +1,7 @@
 """Tables that do not fit memory: parquet files read a few million rows at a time, always whole queries.
 
 The rows of a query must stand together, as they do in every run that was written query by query. Memory is that of one
-chunk (and of the judgements, where they come apart from the run), whatever the size of the file.
+chunk (and of the judgments, where they come apart from the run), whatever the size of the file.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def run_chunks(
     judged_only: bool = False,
     rows: int | None = None,
 ) -> Iterator[Lists]:
-    """Lists from judgements in memory and a run in a file: qid, docid and score; see `rankbound.data.judged`."""
+    """Lists from judgments in memory and a run in a file: qid, docid and score; see `rankbound.data.judged`."""
     import polars as pl
 
     unseen, some = qrels, False
@@ -52,7 +52,7 @@ def run_chunks(
         mine, unseen = unseen.filter(here), unseen.filter(~here)
         if is_last and missing == "zero":
             mine = pl.concat((mine, unseen))
-        if here.any() or (is_last and not some):  # a run that shares no query with the judgements is refused there
+        if here.any() or (is_last and not some):  # a run that shares no query with the judgments is refused there
             some = True
             yield from_frames(mine if here.any() else unseen, run, missing=missing, judged_only=judged_only)
 

@@ -1,4 +1,5 @@
-"""What any ranking of a query could be worth: worst, expected, best, and the whole law under a random order."""
+"""What any ranking of a query could be worth: worst, expected, best, and the whole distribution under a random
+order."""
 
 from rankbound.difficulty.bounding import BOUNDING_NAMES, Bounding, Bounds, Difficulty, get_bounding
 from rankbound.difficulty.bounds import bounds, bounds_of

@@ -1,7 +1,7 @@
 """Bounding: a value seen against what any ranking of its query could score.
 
 The same objects serve measures (``UL2(nDCG@10)``) and losses (``NDCGLoss(bounding="min-max")``). With W, E, B the
-worst, expected and best value of the query and F the law of the measure under a random order:
+worst, expected and best value of the query and F the distribution of the measure under a random order:
 
 =================  =======================================================  ==============================
 name               bounded value of x                                       affine in x
@@ -48,8 +48,9 @@ class Bounds:
     best: Any
 
 
-class LawsOfQueries(Protocol):
-    """Laws of one measure for many queries, as `rankbound.difficulty.laws.Laws` has them."""
+class NullDistributions(Protocol):
+    """Distributions of one measure for many queries, as `rankbound.difficulty.distribution.many.Distributions` has
+    them."""
 
     def cdf(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """P(random order scores <= x), exact, one x per query."""
@@ -65,13 +66,14 @@ class LawsOfQueries(Protocol):
 class Difficulty:
     """What any ranking of each query could score under one measure: arrays over queries.
 
-    ``laws`` is a function so that the laws, which cost most, are made only for the boundings that need them.
+    ``distributions`` is a function so that the distributions, which cost most, are made only for the boundings that
+    need them.
     """
 
     worst: NDArray[np.float64]
     expected: NDArray[np.float64]
     best: NDArray[np.float64]
-    laws: Callable[[], LawsOfQueries] | None = None
+    distributions: Callable[[], NullDistributions] | None = None
     lower_is_better: bool = False
     floor: float = 0.0
 
@@ -80,11 +82,11 @@ class Difficulty:
         """Queries of which some rankings are better than others."""
         return np.asarray(self.best != self.worst)
 
-    def law(self) -> LawsOfQueries:
-        """The laws, made now."""
-        if self.laws is None:
-            raise ArgumentError("this difficulty carries no laws; distribution bounding needs them")
-        return self.laws()
+    def distribution(self) -> NullDistributions:
+        """The distributions, made now."""
+        if self.distributions is None:
+            raise ArgumentError("this difficulty carries no distributions; distribution bounding needs them")
+        return self.distributions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,8 @@ class Bounding:
     def apply(
         self, x: NDArray[np.float64], difficulty: Difficulty, smooth: bool = False
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Bounded value and slope; ``smooth`` asks for the differentiable law (losses) in place of the exact one."""
+        """Bounded value and slope; ``smooth`` asks for the differentiable distribution (losses) in place of the
+        exact one."""
         defined = self.defined(difficulty)
         x = floats("x", x, length=len(defined), finite=False)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -163,14 +166,14 @@ def _expectation_max(x: Any, d: Difficulty, smooth: bool) -> Any:
 
 
 def _distribution(x: Any, d: Difficulty, smooth: bool) -> Any:
-    law = d.law()
+    distribution = d.distribution()
     if smooth:
-        value, slope = law.smooth_cdf(x)
+        value, slope = distribution.smooth_cdf(x)
         return (1 - value, -slope) if d.lower_is_better else (value, slope)
-    return (law.survival(x) if d.lower_is_better else law.cdf(x)), np.zeros_like(x)
+    return (distribution.survival(x) if d.lower_is_better else distribution.cdf(x)), np.zeros_like(x)
 
 
-_LEAST_TAIL = 1e-12  # keeps -log(1 - F) finite beyond the last point of the law
+_LEAST_TAIL = 1e-12  # keeps -log(1 - F) finite beyond the last point of the distribution
 
 
 def _log_distribution(x: Any, d: Difficulty, smooth: bool) -> Any:

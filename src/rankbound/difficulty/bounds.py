@@ -72,7 +72,7 @@ def plain_measure(measure: str | Measure) -> Measure:
     """The measure, which must not be bounded already."""
     measure = parse_measure(measure)
     if measure.bounding != "none":
-        raise MeasureError(f"bounds and laws are those of the plain measure, {measure.plain}; got {measure}")
+        raise MeasureError(f"bounds and distributions are those of the plain measure, {measure.plain}; got {measure}")
     return measure
 
 
@@ -133,7 +133,7 @@ def _ndcg(measure: Measure, counts: LabelCounts) -> Three:
 
 def _err(measure: Measure, counts: LabelCounts) -> Three:
     cut = counts.cut(measure.cutoff)
-    stop = gains.stop_chance(counts.values, measure)
+    stop = gains.stop_probability(counts.values, measure)
     offsets = np.concatenate(([0], np.cumsum(counts.sizes)))
     falling = np.repeat(stop, counts.counts)
     mirror = np.repeat(offsets[:-1] + offsets[1:] - 1, counts.sizes) - np.arange(len(falling))
@@ -214,10 +214,10 @@ def _average_precision(measure: Measure, counts: LabelCounts) -> Three:
 
 def _reciprocal_rank(measure: Measure, counts: LabelCounts) -> Three:
     n, p, c, most, least = _binary(measure, counts)
-    # many queries share (N, P, c); the law of the first relevant rank is made once for each
+    # many queries share (N, P, c); the distribution of the first relevant rank is made once for each
     cases, back = np.unique(np.stack((n, p, c)), axis=1, return_inverse=True)
-    owner, rank, chance = precision.first_relevant_chances(*cases)
-    expected = np.bincount(owner, chance / rank, minlength=cases.shape[1])[back.ravel()]
+    owner, rank, probability = precision.first_relevant_probabilities(*cases)
+    expected = np.bincount(owner, probability / rank, minlength=cases.shape[1])[back.ravel()]
     return np.where(least > 0, 1 / (n - p + 1), 0.0), expected, most > 0
 
 
@@ -232,7 +232,7 @@ def _rank_biased_precision(measure: Measure, counts: LabelCounts) -> Three:
     return q ** (n - p) * (1 - q**least), ratio(p, n) * (1 - q**c), 1 - q**most
 
 
-def _normalised_rank_biased_precision(measure: Measure, counts: LabelCounts) -> Three:
+def _normalized_rank_biased_precision(measure: Measure, counts: LabelCounts) -> Three:
     ideal = precision.best_rank_biased_precision(counts, measure)
     worst, expected, best = _rank_biased_precision(measure, counts)
     return ratio(worst, ideal), ratio(expected, ideal), ratio(best, ideal)
@@ -283,7 +283,7 @@ _BOUNDS: Mapping[str, Callable[[Measure, LabelCounts], Three]] = MappingProxyTyp
         "Success": _success,
         "Rprec": _r_precision,
         "RBP": _rank_biased_precision,
-        "nRBP": _normalised_rank_biased_precision,
+        "nRBP": _normalized_rank_biased_precision,
         "U": _mann_whitney,
         "PairAcc": _pairwise_accuracy,
         "Tau": _kendall_tau,

@@ -1,4 +1,4 @@
-"""Difficulty of the queries at hand: bounds now, laws when asked for."""
+"""Difficulty of the queries at hand: bounds now, distributions when asked for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.arrays import floats, is_between, names_of
-from rankbound.difficulty.bounding import Difficulty, LawsOfQueries, get_bounding
+from rankbound.difficulty.bounding import Difficulty, NullDistributions, get_bounding
 from rankbound.difficulty.bounds import bounds_of, plain_measure
 from rankbound.errors import ArgumentError
 from rankbound.lists import Lists
@@ -20,22 +20,25 @@ if TYPE_CHECKING:
 __all__ = ["QUERY_TYPES", "difficulty_of", "difficulty_weights", "query_types"]
 
 
-def difficulty_of(measure: Measure, counts: LabelCounts, informed: float | None = None) -> Difficulty:
+def difficulty_of(measure: Measure, counts: LabelCounts, ranker_strength: float | None = None) -> Difficulty:
     """What any ranking of each query could score under the measure (its bounding, if it has one, is left out).
 
-    ``informed`` replaces the random order of the laws by a ranker whose relevant items win a comparison with this
-    chance.
+    ``ranker_strength`` replaces the random order of the distributions by a ranker whose relevant items win a
+    comparison with this
+    probability.
     """
     plain = measure.plain
     three = bounds_of(plain, counts)
 
     @lru_cache(maxsize=1)
-    def laws() -> LawsOfQueries:
-        from rankbound.difficulty.laws import laws_of
+    def distributions() -> NullDistributions:
+        from rankbound.difficulty.distribution.many import distributions_of
 
-        return laws_of(plain, counts, informed=0.5 if informed is None else informed)
+        return distributions_of(plain, counts, ranker_strength=0.5 if ranker_strength is None else ranker_strength)
 
-    return Difficulty(three.worst, three.expected, three.best, laws, plain.info.lower_is_better, plain.info.floor)
+    return Difficulty(
+        three.worst, three.expected, three.best, distributions, plain.info.lower_is_better, plain.info.floor
+    )
 
 
 def difficulty_weights(

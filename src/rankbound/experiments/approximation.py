@@ -1,4 +1,4 @@
-"""How far a smooth measure lies from the measure that it stands for while it is trained (direct optimisation paper)."""
+"""How far a smooth measure lies from the measure that it stands for while it is trained (direct optimization paper)."""
 
 from __future__ import annotations
 

@@ -18,14 +18,14 @@ __all__ = ["coefficients"]
 
 
 def coefficients(fitted: Fitted) -> Iterator[tuple[int, str, float]]:
-    """The weights of a linear model of square grey images after training, as "coefficient ROW,COLUMN"."""
+    """The weights of a linear model of square gray images after training, as "coefficient ROW,COLUMN"."""
     weights = getattr(fitted.model, "coef_", None)
     if weights is None:
         raise ArgumentError(f"{type(fitted.model).__name__} has no coefficients to record; linear models have")
     weights = np.ravel(weights)
     side = isqrt(len(weights))
     if side * side != len(weights):
-        raise ArgumentError(f"coefficients are recorded of square grey images, got {len(weights)} of them")
+        raise ArgumentError(f"coefficients are recorded of square gray images, got {len(weights)} of them")
     epoch = int(getattr(fitted.model, "kept_epoch_", 0))
     for place, weight in enumerate(weights.tolist()):
         yield epoch, f"{COEFFICIENT}{place // side},{place % side}", weight

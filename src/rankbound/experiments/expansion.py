@@ -37,7 +37,7 @@ class Planned:
     point: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def facts(self) -> dict[str, str]:
+    def metadata(self) -> dict[str, str]:
         """All that --only can ask for."""
         spec = self.trial.spec
         shown = {name: _shown(value) for name, value in self.point.items()}
@@ -106,17 +106,17 @@ def _quick_table(table: Table, quick: Quick) -> Table:
 
 
 def select(planned: list[Planned], only: Mapping[str, Any]) -> list[Planned]:
-    """The trials whose facts are as asked for; a list means any of its values."""
+    """The trials whose metadata are as asked for; a list means any of its values."""
     kept = planned
     for key, wanted in only.items():
-        known = sorted({name for one in planned for name in one.facts})
+        known = sorted({name for one in planned for name in one.metadata})
         if key not in known:
             raise ArgumentError(f"--only: unknown key {key!r}; this study has {', '.join(known)}")
         values = {_shown(value) for value in (wanted if isinstance(wanted, list) else [wanted])}
-        there = {one.facts.get(key, "") for one in planned}
+        there = {one.metadata.get(key, "") for one in planned}
         if not values & there:
             raise ArgumentError(f"--only: {key} is one of {', '.join(sorted(there))}, got {', '.join(sorted(values))}")
-        kept = [one for one in kept if one.facts.get(key, "") in values]
+        kept = [one for one in kept if one.metadata.get(key, "") in values]
     if not kept:
         raise ArgumentError("--only: no trial has all of these: " + ", ".join(f"{k}={v}" for k, v in only.items()))
     return kept
@@ -182,8 +182,8 @@ def _spec(
     together = dict(choice.params) | dict(changed)
     options = {} if loss is None else dict(loss.options)
     options |= {name.removeprefix("loss."): value for name, value in together.items() if name.startswith("loss.")}
-    if bounding.informed is not None:
-        options["informed"] = bounding.informed
+    if bounding.ranker_strength is not None:
+        options["ranker_strength"] = bounding.ranker_strength
     label = "" if loss is None else loss.label
     spec: dict[str, Any] = {
         "family": _FAMILY[table.kind],
@@ -368,5 +368,5 @@ def _check_loss(table: Table, choice: ModelChoice, loss: LossChoice) -> None:
         for point in _points(choice.grid | table.vary):
             together = dict(choice.params) | point
             options = {name.removeprefix("loss."): value for name, value in together.items() if name[:5] == "loss."}
-            extra = {} if bounding.informed is None else {"informed": bounding.informed}
+            extra = {} if bounding.ranker_strength is None else {"ranker_strength": bounding.ranker_strength}
             make_loss(loss.loss, bounding.bounding, loss.options | options | extra)

@@ -26,7 +26,7 @@ def show_progress(todo: Sequence[Planned]) -> Iterator[Tell]:
         where = (one.setting["data"], one.variant, one.rule.select_by)
         if isinstance(result, Failure):
             return f"failed: {one.system}: {result.error.splitlines()[0]}"
-        value = result.facts.get("eval_score")
+        value = result.metadata.get("eval_score")
         if value is not None and value > best.get(where, (float("-inf"), ""))[0]:
             best[where] = (value, one.system)
         if where not in best:

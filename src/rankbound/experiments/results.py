@@ -45,16 +45,16 @@ Part = tuple[int, int]  # fold, seed
 # ---- choice ----------------------------------------------------------------------------------------------------------
 
 
-def chosen(placed: Iterable[Placed], facts: Mapping[str, Mapping[str, Any]], measure: str) -> dict[Part, Placed]:
+def chosen(placed: Iterable[Placed], metadata: Mapping[str, Mapping[str, Any]], measure: str) -> dict[Part, Placed]:
     """The trial of each fold and seed among the grid points of one setting, by the setting's rule.
 
-    ``facts`` are those of the trials that are done; the others cannot be chosen.
+    ``metadata`` are those of the trials that are done; the others cannot be chosen.
     """
     best: dict[Part, tuple[float, Placed]] = {}
     for one in placed:
-        if one.id not in facts:
+        if one.id not in metadata:
             continue
-        known = facts[one.id]
+        known = metadata[one.id]
         value = known["mean"][measure] if one.rule.choose == "each" else known.get("eval_score", 0.0)
         worth = -math.inf if value is None else float(value)
         part = (one.fold, one.seed)
@@ -124,7 +124,7 @@ def _sums(names: Any, values: Any) -> Any:
 
 def results_table(store: Store, placed: Sequence[Placed], published: pl.DataFrame | None = None) -> pl.DataFrame:
     """A row per setting x measure: published, ours, difference, interval, and the test against another setting."""
-    facts, failures, reader = store.facts(), store.failures(), _Reader(store)
+    metadata, failures, reader = store.metadata(), store.failures(), _Reader(store)
     grouped = _by_setting(placed)
     columns = [*_SETTING, *dict.fromkeys(name for key in grouped for name, _ in key if name not in _SETTING)]
     rows = []
@@ -132,7 +132,7 @@ def results_table(store: Store, placed: Sequence[Placed], published: pl.DataFram
         rule = group[0].rule
         wanted = {(one.fold, one.seed) for one in group}
         for measure in rule.report:
-            picked = chosen(group, facts, measure)
+            picked = chosen(group, metadata, measure)
             ours = _estimate(reader, picked, measure)
             low, high = ours.interval
             row: dict[str, Any] = {name: dict(setting).get(name, "") for name in columns}
@@ -143,11 +143,11 @@ def results_table(store: Store, placed: Sequence[Placed], published: pl.DataFram
             )
             row |= {"measure": measure, "published": value, "ours": ours.mean}
             row |= {"difference": None if value is None else ours.mean - value, "ci_low": low, "ci_high": high}
-            row |= _versus(reader, grouped, setting, picked, facts, measure)
+            row |= _versus(reader, grouped, setting, picked, metadata, measure)
             row |= {
                 "selection": rule.selection,
                 "chosen": _points(picked),
-                "note": _note(group, facts, picked, wanted, failures, _remark(published, dict(setting), measure)),
+                "note": _note(group, metadata, picked, wanted, failures, _remark(published, dict(setting), measure)),
             }
             rows.append(row)
     numbers = ("published", "ours", "difference", "ci_low", "ci_high", "versus_difference", "versus_low", "versus_high",
@@ -163,11 +163,11 @@ def score_table(store: Store, placed: Sequence[Placed]) -> pl.DataFrame:
 
     Bounds of measures that the trials have kept stand behind these.
     """
-    facts, reader = store.facts(), _Reader(store)
+    metadata, reader = store.metadata(), _Reader(store)
     frames = []
     for setting, group in _by_setting(placed).items():
-        measures = list(next((facts[one.id]["mean"] for one in group if one.id in facts), {}))
-        picked = {measure: chosen(group, facts, measure) for measure in measures}
+        measures = list(next((metadata[one.id]["mean"] for one in group if one.id in metadata), {}))
+        picked = {measure: chosen(group, metadata, measure) for measure in measures}
         for part, one in picked[measures[0]].items() if measures else ():
             # with choose = "each" the measures of one row come from several trials of the same fold, in one order
             values = [reader.scores(picked[measure][part].id)[measure] for measure in measures]
@@ -182,21 +182,21 @@ def score_table(store: Store, placed: Sequence[Placed]) -> pl.DataFrame:
 
 def history_table(store: Store, placed: Sequence[Placed]) -> pl.DataFrame:
     """A row per chosen trial x epoch x quantity."""
-    facts = store.facts()
+    metadata = store.metadata()
     frames = []
     for group in _by_setting(placed).values():
-        picked = chosen(group, facts, group[0].rule.select_by)
+        picked = chosen(group, metadata, group[0].rule.select_by)
         frames += [store.history(one.id).select(*_labels(one), "epoch", "quantity", "value") for one in picked.values()]
     return pl.concat(frames) if frames else pl.DataFrame()
 
 
 def examples_table(store: Store, placed: Sequence[Placed]) -> pl.DataFrame:
     """Pairs of images of each setting's first chosen trial that kept some: labels, table, and a row per image."""
-    facts = store.facts()
+    metadata = store.metadata()
     frames = []
     for setting, group in _by_setting(placed).items():
-        picked = chosen(group, facts, group[0].rule.select_by)
-        one = next((one for one in picked.values() if facts[one.id].get("examples")), None)
+        picked = chosen(group, metadata, group[0].rule.select_by)
+        one = next((one for one in picked.values() if metadata[one.id].get("examples")), None)
         if one is not None:
             table = pl.lit(dict(setting)["table"]).alias("table")
             frames.append(store.examples(one.id).select(*_labels(one), table, *EXAMPLE_COLUMNS))
@@ -237,7 +237,7 @@ def _of_frames(frames: Sequence[pl.DataFrame], measure: str) -> Estimate:
 
 def _versus(
     reader: _Reader, grouped: Mapping[Any, list[Placed]], setting: tuple[tuple[str, str], ...],
-    picked: Mapping[Part, Placed], facts: Mapping[str, Any], measure: str,
+    picked: Mapping[Part, Placed], metadata: Mapping[str, Any], measure: str,
 ) -> dict[str, Any]:  # fmt: skip
     """The mean paired difference from the setting that this one is tested against, with interval and p-value."""
     empty: dict[str, Any] = {"versus": "", "versus_difference": None, "versus_low": None, "versus_high": None}
@@ -246,7 +246,7 @@ def _versus(
     asked = tuple((name, dict(rule.versus).get(name, value)) for name, value in setting)
     if not rule.versus or asked == setting or asked not in grouped:
         return empty
-    others = chosen(grouped[asked], facts, measure)
+    others = chosen(grouped[asked], metadata, measure)
     frames = [
         reader.values(one.id, measure)
         .join(reader.values(others[part].id, measure), on="qid", maintain_order="left")
@@ -271,13 +271,13 @@ def _points(picked: Mapping[Part, Placed]) -> str:
 
 
 def _note(
-    group: list[Placed], facts: Mapping[str, Any], picked: Mapping[Part, Any], wanted: set[Part],
+    group: list[Placed], metadata: Mapping[str, Any], picked: Mapping[Part, Any], wanted: set[Part],
     failures: Mapping[str, str], remark: str,
 ) -> str:  # fmt: skip
     notes = [remark] if remark else []
     if len(picked) < len(wanted):
         notes.append(f"{len(picked)} of {len(wanted)} folds and seeds are done")
-    elif undone := sum(one.id not in facts and one.id not in failures for one in group):
+    elif undone := sum(one.id not in metadata and one.id not in failures for one in group):
         notes.append(f"chosen among {len(group) - undone} of {len(group)} trials, the others are not done")
     failed = [one.id for one in group if one.id in failures]
     if failed:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankbound.data.catalogue import DataFile, Entry, FoldFiles, find_entry
+from rankbound.data.catalog import DataFile, Entry, FoldFiles, find_entry
 from rankbound.data.obtain import content_sha256, obtain, present_files
 from rankbound.data.places import locate, set_folders
 from rankbound.data.splits import Fold, deal, letor_folds, monte_carlo, user_folds
@@ -49,7 +49,7 @@ moved_files: dict[str, str] = {}
 
 @dataclass(frozen=True)
 class Source:
-    """The files of a data set, and how they are to be read; ``name`` is the catalogue's, or the path as written."""
+    """The files of a data set, and how they are to be read; ``name`` is the catalog's, or the path as written."""
 
     kind: str
     name: str
@@ -173,7 +173,7 @@ def here(path: str) -> str:
 
 def split_of(table: Table) -> str:
     """How the data of a table are split."""
-    from rankbound.data.catalogue import find_entry
+    from rankbound.data.catalog import find_entry
 
     usual = {"letor": "query-folds", "ratings": "user-folds", "faces": "monte-carlo"}[table.kind]
     if isinstance(table.data, str):
@@ -273,7 +273,7 @@ def _letor_fold(
 
 def _prepared(data: LetorData, width: int, prepare: Mapping[str, Any]) -> LetorData:
     from rankbound.data.letor import LetorData
-    from rankbound.data.preparation import binarised, keep_queries, scale_per_query
+    from rankbound.data.preparation import binarized, keep_queries, scale_per_query
 
     features = data.features
     if features.shape[1] < width:  # files leave out what is 0, also the last columns
@@ -283,8 +283,8 @@ def _prepared(data: LetorData, width: int, prepare: Mapping[str, Any]) -> LetorD
     if prepare.get("fill") is not None:
         features = np.where(np.isnan(features), np.float32(prepare["fill"]), features)
     data = LetorData(data.lists, features, data.notes)
-    if prepare.get("binarise") is not None:
-        data = binarised(data, prepare["binarise"])
+    if prepare.get("binarize") is not None:
+        data = binarized(data, prepare["binarize"])
     if prepare.get("relevant"):
         data = keep_queries(data, relevant=prepare["relevant"])
     return data.take(np.arange(min(len(data.lists), prepare["first"]))) if prepare.get("first") else data

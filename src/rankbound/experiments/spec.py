@@ -71,7 +71,7 @@ class _Checked(BaseModel):
 
 
 class OwnData(_Checked):
-    """Data that are in no catalogue; paths are relative to the study's file."""
+    """Data that are in no catalog; paths are relative to the study's file."""
 
     letor: FilePath | list[FilePath] | None = Field(
         default=None,
@@ -97,7 +97,7 @@ class OwnData(_Checked):
 class Prepare(_Checked):
     """What is done to the data before they are split."""
 
-    binarise: float | Literal["highest"] | None = Field(
+    binarize: float | Literal["highest"] | None = Field(
         default=None, description="Labels from here on are 1, others 0."
     )
     scale: Literal["min-max", "standard"] | None = Field(default=None, description="Features, within each query.")
@@ -135,16 +135,20 @@ class LossChoice(_Checked):
 
 
 class Bounded(_Checked):
-    """A bounding, how tables call it, and the law that it refers to."""
+    """A bounding, how tables call it, and the distribution that it refers to."""
 
     bounding: str
     name: str = ""
-    informed: float | None = Field(default=None, gt=0.5, lt=1)
+    ranker_strength: float | None = Field(default=None, gt=0.5, lt=1)
 
     @property
     def label(self) -> str:
         """What tables call it."""
-        return self.name or (self.bounding if self.informed is None else f"{self.bounding}, informed {self.informed:g}")
+        return self.name or (
+            self.bounding
+            if self.ranker_strength is None
+            else f"{self.bounding}, ranker_strength {self.ranker_strength:g}"
+        )
 
 
 class ModelChoice(_Checked):
@@ -174,7 +178,7 @@ class Table(_Checked):
     """A group of settings that are run alike: every model x loss x bounding x NSR x varied parameter x fold x seed."""
 
     name: str = Field(default="", description="Of the table; several may share one.")
-    data: str | OwnData = Field(description="A name of the catalogue (rankbound data list), or files of your own.")
+    data: str | OwnData = Field(description="A name of the catalog (rankbound data list), or files of your own.")
     optional: bool = Field(default=False, description="Left out, and said so, where its data are not here.")
     prepare: Prepare = Prepare()
     split: Literal["given", "user-folds", "monte-carlo", "query-folds"] | None = Field(
@@ -239,7 +243,7 @@ class Table(_Checked):
     @property
     def kind(self) -> str:
         """Letor, ratings or faces."""
-        from rankbound.data.catalogue import find_entry
+        from rankbound.data.catalog import find_entry
 
         return find_entry(self.data).kind if isinstance(self.data, str) else self.data.kind
 

@@ -42,7 +42,7 @@ _TABLES = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE trials (
     id TEXT PRIMARY KEY, status TEXT NOT NULL, family TEXT NOT NULL, model TEXT NOT NULL, data TEXT NOT NULL,
-    digest TEXT NOT NULL, spec TEXT NOT NULL, facts TEXT NOT NULL, files TEXT NOT NULL, error TEXT, seconds REAL,
+    digest TEXT NOT NULL, spec TEXT NOT NULL, metadata TEXT NOT NULL, files TEXT NOT NULL, error TEXT, seconds REAL,
     finished TEXT NOT NULL, version TEXT NOT NULL
 );
 CREATE TABLE plans (
@@ -238,14 +238,16 @@ class Store:
 
         self._must_be_there()
         files = {part: self._write(part, trial.id, getattr(outcome, part)) for part in ("scores", "history")}
-        facts_of_queries = ("qid", "items", "relevant")
-        names = [name for name in outcome.scores.columns if name not in facts_of_queries and not is_bound_column(name)]
+        metadata_of_queries = ("qid", "items", "relevant")
+        names = [
+            name for name in outcome.scores.columns if name not in metadata_of_queries and not is_bound_column(name)
+        ]
         means = {name: outcome.scores[name].mean() for name in names}
-        facts = outcome.facts | {"queries": outcome.scores.height, "mean": means}
+        metadata = outcome.metadata | {"queries": outcome.scores.height, "mean": means}
         if outcome.examples is not None:
             files["examples"] = self._write("examples", trial.id, outcome.examples)
-            facts["examples"] = outcome.examples.height
-        self._note(trial, "done", facts, files, None, outcome.seconds)
+            metadata["examples"] = outcome.examples.height
+        self._note(trial, "done", metadata, files, None, outcome.seconds)
 
     def put_failure(self, trial: Trial, error: str, seconds: float = 0.0) -> None:
         """Keep why a trial failed."""
@@ -277,13 +279,20 @@ class Store:
         return hashlib.sha256(content).hexdigest()
 
     def _note(
-        self, trial: Trial, status: str, facts: dict[str, Any], files: dict[str, str], error: str | None, seconds: float
+        self,
+        trial: Trial,
+        status: str,
+        metadata: dict[str, Any],
+        files: dict[str, str],
+        error: str | None,
+        seconds: float,
     ) -> None:
         from rankbound import __version__
 
         spec = trial.spec
         row = (
-            trial.id, status, spec["family"], spec["model"], trial.source.name, trial.digest, _text(spec), _text(facts),
+            trial.id, status, spec["family"], spec["model"], trial.source.name, trial.digest, _text(spec),
+            _text(metadata),
             _text(files), error, seconds, datetime.now(UTC).isoformat(timespec="seconds"), __version__,
         )  # fmt: skip
         with self._transaction():
@@ -330,11 +339,11 @@ class Store:
             )
         return found
 
-    def facts(self) -> dict[str, dict[str, Any]]:
-        """Facts of every trial that is done: eval_score, mean of each measure, kept_epoch, ..."""
-        rows = self._rows("SELECT id, facts FROM trials WHERE status='done'")
+    def metadata(self) -> dict[str, dict[str, Any]]:
+        """Metadata of every trial that is done: eval_score, mean of each measure, kept_epoch, ..."""
+        rows = self._rows("SELECT id, metadata FROM trials WHERE status='done'")
         with self._sound():
-            return {name: json.loads(facts) for name, facts in rows}
+            return {name: json.loads(metadata) for name, metadata in rows}
 
     def failures(self) -> dict[str, str]:
         """Id -> error of every trial that failed."""
@@ -353,7 +362,7 @@ class Store:
         return self._read("history", trial)
 
     def examples(self, trial: str) -> pl.DataFrame:
-        """Pairs of images of a trial whose facts have ``examples``."""
+        """Pairs of images of a trial whose metadata have ``examples``."""
         from rankbound.analysis.image_pairs import check_examples
 
         found = self._read("examples", trial)

@@ -72,14 +72,14 @@ class Outcome:
     """What a trial gives.
 
     ``scores``: a row per query with qid, items, relevant and a column per measure, null where the query is empty for
-    it; bounds of measures may stand behind. ``history``: epoch, quantity, value. ``facts``: plain values about the
+    it; bounds of measures may stand behind. ``history``: epoch, quantity, value. ``metadata``: plain values about the
     trial, ``eval_score`` among them where something was held out to choose by. ``examples``: pairs of images, see
     `rankbound.analysis.image_pairs`.
     """
 
     scores: pl.DataFrame
     history: pl.DataFrame
-    facts: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     examples: pl.DataFrame | None = None
 

@@ -71,12 +71,12 @@ def run(spec: Mapping[str, Any], source: Source) -> Outcome:
     parts = {"train": (X, y), "validation": (images[valid], ages[valid]), "test": (images[test], ages[test])}
     recorded = recorded_by(Fitted(spec, ranker, parts, lambda **changes: ranker_of(spec, **changes)))
     history = history_frame(list(getattr(ranker, "history_", [])), "validation", recorded)
-    facts: dict[str, Any] = {"eval_score": float(ranker.eval_score_), "faces": len(train)}
-    facts |= {"kept_epoch": int(ranker.kept_epoch_)} if hasattr(ranker, "kept_epoch_") else {}
+    metadata: dict[str, Any] = {"eval_score": float(ranker.eval_score_), "faces": len(train)}
+    metadata |= {"kept_epoch": int(ranker.kept_epoch_)} if hasattr(ranker, "kept_epoch_") else {}
     examples = None
     if spec.get("examples"):
         examples = example_pairs(faces.images[test], ages[test], scores, pairs, spec["examples"])
-    return Outcome(table, history, facts, examples=examples)
+    return Outcome(table, history, metadata, examples=examples)
 
 
 def _inputs(source: Source, spec: Mapping[str, Any], faces: Faces) -> NDArray[np.float32]:

@@ -27,13 +27,13 @@ def run(spec: Mapping[str, Any], source: Source) -> Outcome:
     ranker.fit(X, y, qid=qid, eval_set=None if held_out is None else _columns(held_out))
     scored = fold.test.lists.with_scores(ranker.predict(fold.test.features))
     values = evaluate_lists(scored, spec["measures"]).values
-    facts: dict[str, Any] = {"queries": len(fold.train.lists)}
-    facts |= {} if held_out is None else {"eval_score": float(ranker.eval_score_)}
-    facts |= {"kept_epoch": int(ranker.kept_epoch_)} if hasattr(ranker, "kept_epoch_") else {}
+    metadata: dict[str, Any] = {"queries": len(fold.train.lists)}
+    metadata |= {} if held_out is None else {"eval_score": float(ranker.eval_score_)}
+    metadata |= {"kept_epoch": int(ranker.kept_epoch_)} if hasattr(ranker, "kept_epoch_") else {}
     parts = {"train": fold.train, "validation": fold.validation, "test": fold.test}
     recorded = recorded_by(Fitted(spec, ranker, parts, lambda **changes: ranker_of(spec, **changes)))
     history = history_frame(list(getattr(ranker, "history_", [])), spec["selection"], recorded)
-    return Outcome(score_frame(fold.test.lists, values), history, facts)
+    return Outcome(score_frame(fold.test.lists, values), history, metadata)
 
 
 def _columns(part: LetorData) -> tuple[Any, Any, Any]:

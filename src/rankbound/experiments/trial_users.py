@@ -1,4 +1,4 @@
-"""Trials of users and items: matrix factorisation on lists of chosen and sampled items."""
+"""Trials of users and items: matrix factorization on lists of chosen and sampled items."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def run(spec: Mapping[str, Any], source: Source) -> Outcome:
         chosen = model = ranker_of(spec, selection="test").fit(*_columns(train), eval_set=_columns(test))
     else:
         chosen = model = ranker_of(spec, selection="last", patience=None).fit(*_columns(train))
-    facts: dict[str, Any] = {"kept_epoch": int(chosen.kept_epoch_), "users": len(train.users)}
+    metadata: dict[str, Any] = {"kept_epoch": int(chosen.kept_epoch_), "users": len(train.users)}
     if spec["selection"] != "last":
-        facts["eval_score"] = float(chosen.eval_score_)
+        metadata["eval_score"] = float(chosen.eval_score_)
     parts = {"train": train, "test": test}
     recorded = recorded_by(Fitted(spec, model, parts, lambda **changes: ranker_of(spec, **changes)))
     history = history_frame(chosen.history_, spec["selection"], recorded)
-    return Outcome(score_frame(test.lists, _values(model, test, spec["measures"])), history, facts)
+    return Outcome(score_frame(test.lists, _values(model, test, spec["measures"])), history, metadata)
 
 
 def _values(model: MatrixFactorization, part: UserLists, measures: list[str]) -> dict[str, NDArray[np.float64]]:

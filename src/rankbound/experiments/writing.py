@@ -45,7 +45,7 @@ def about_results(study: Study, planned: Sequence[Planned], results: pl.DataFram
         "test": "epoch and parameters chosen on the test data, as published: such numbers are too high",
         "last": "nothing chosen",
     }
-    facts = {
+    metadata = {
         "made": f"{datetime.now(UTC):%Y-%m-%d}, rankbound {__version__}, `rankbound reproduce {study.name}`",
         "data (sha256 of the content)": "; ".join(f"{name} {digest[:12]}" for name, digest in data.items()),
         "selection": "; ".join(f"{name}: {chosen[name]}" for name in selections),
@@ -54,7 +54,7 @@ def about_results(study: Study, planned: Sequence[Planned], results: pl.DataFram
         "seeds": ", ".join(str(seed) for seed in sorted({one.trial.spec["seed"] for one in planned})),
     }
     lines = [f"# {study.name}: {study.title}", "", *([study.about.strip(), ""] if study.about else [])]
-    lines += [f"- {name}: {value}" for name, value in facts.items() if value]
+    lines += [f"- {name}: {value}" for name, value in metadata.items() if value]
     lines += ["", *_gaps(results)]
     if study.claims:
         lines += ["", "What the paper found, tested (95 % intervals of paired differences):", ""]

@@ -1,4 +1,4 @@
-"""Losses: what training minimises. Flat scores + offsets, one pass, bounded by what each query allows.
+"""Losses: what training minimizes. Flat scores + offsets, one pass, bounded by what each query allows.
 
 =====================================  ==============================================================================
 smooth measures                        NDCGLoss APLoss RRLoss NRBPLoss PrecisionLoss KendallTauLoss SoftRankLoss
@@ -19,7 +19,7 @@ except ImportError as error:
     ) from error
 
 from rankbound.losses.base import LOSS_BOUNDINGS, MeasureLoss, RankingLoss
-from rankbound.losses.catalogue import LOSS_NAMES, get_loss, warm_up
+from rankbound.losses.catalog import LOSS_NAMES, get_loss, warm_up
 from rankbound.losses.compiling import set_threads, threads
 from rankbound.losses.listwise import ListMLELoss, ListNetLoss, PointwiseLoss
 from rankbound.losses.objectives import gradient_and_hessian, lightgbm_objective, xgboost_objective

@@ -178,13 +178,14 @@ class MeasureLoss(RankingLoss):
     ----------
     bounding:
         "none", "min-max", "expectation", "expectation-max", "distribution" or "log-distribution".
-    informed:
-        For the two distributions: the law of a ranker whose relevant items win a comparison with this chance, in
+    ranker_strength:
+        For the two distributions: the distribution of a ranker whose relevant items win a comparison with this
+        probability, in
         place of the random ranker's, which a good model leaves far behind and then learns nothing from.
     """
 
     bounding: str = "none"
-    informed: float | None = None
+    ranker_strength: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -192,8 +193,10 @@ class MeasureLoss(RankingLoss):
             raise ArgumentError(f"bounding must be one of {', '.join(LOSS_BOUNDINGS)}, got {self.bounding!r}")
         if self.bounding == "expectation" and self.target.info.floor < 0:
             raise ArgumentError(f"expectation bounding divides by the expected value, which is 0 for {self.target}")
-        if self.informed is not None and not self.bounding.endswith("distribution"):
-            raise ArgumentError(f"informed is for the distribution boundings, got it with bounding={self.bounding!r}")
+        if self.ranker_strength is not None and not self.bounding.endswith("distribution"):
+            raise ArgumentError(
+                f"ranker_strength is for the distribution boundings, got it with bounding={self.bounding!r}"
+            )
 
     @property
     @abstractmethod
@@ -205,7 +208,7 @@ class MeasureLoss(RankingLoss):
         plan = super().plan(labels, offsets, shape)
         if self.bounding != "none" and plan.difficulty is None:
             counts = LabelCounts.from_labels(plan.labels, plan.offsets)
-            plan.difficulty = difficulty_of(self.target, counts, self.informed)
+            plan.difficulty = difficulty_of(self.target, counts, self.ranker_strength)
             plan.defined = get_bounding(self.bounding).defined(plan.difficulty)
         return plan
 

@@ -64,13 +64,13 @@ def _list_mle(x: Any, gradient: Any, hessian: Any) -> float:
 
 @kernel
 def list_pass(
-    scores: Any, offsets: Any, order: Any, target: Any, active: Any, lanes: Any, lane_starts: Any,
+    scores: Any, offsets: Any, order: Any, target: Any, active: Any, blocks: Any, block_starts: Any,
     loss: int, values: Any, gradient: Any, hessian: Any,
 ) -> None:  # fmt: skip
     """ListNet or ListMLE per active query; ``order`` and ``target`` give the items by label and their target shares."""
-    for lane in prange(len(lane_starts) - 1):
-        for at in range(lane_starts[lane], lane_starts[lane + 1]):
-            q = lanes[at]
+    for block in prange(len(block_starts) - 1):
+        for at in range(block_starts[block], block_starts[block + 1]):
+            q = blocks[at]
             if active[q]:
                 lo, hi = offsets[q], offsets[q + 1]
                 n = hi - lo
@@ -87,18 +87,19 @@ def list_pass(
 
 
 @helper
-def _without(law: Any, p: float, out: Any) -> None:
-    """Law of a sum of coin flips with one coin of chance p taken out; solved from the end at which it is stable."""
+def _without(distribution: Any, p: float, out: Any) -> None:
+    """Distribution of a sum of coin flips with one coin of probability p taken out; solved from the end at which it
+    is stable."""
     n = len(out)
     if p <= 0.5:
         previous = 0.0
         for r in range(n):
-            previous = (law[r] - p * previous) / (1.0 - p)
+            previous = (distribution[r] - p * previous) / (1.0 - p)
             out[r] = previous
     else:
         previous = 0.0
         for r in range(n - 1, -1, -1):
-            previous = (law[r + 1] - (1.0 - p) * previous) / p
+            previous = (distribution[r + 1] - (1.0 - p) * previous) / p
             out[r] = previous
 
 
@@ -107,26 +108,26 @@ def _soft_query(x: Any, rows: int, weights: Any, k: float, discount: Any, gradie
     """Expected DCG when scores carry Gaussian noise: each row's rank is 1 + a sum of independent coin flips."""
     n = len(x)
     result = 0.0
-    above, density, law, rest = np.empty(n), np.empty(n), np.empty(n), np.empty(n - 1)
+    above, density, distribution, rest = np.empty(n), np.empty(n), np.empty(n), np.empty(n - 1)
     last = n if k <= 0.0 else min(n, int(k))
     for i in range(rows):
-        law[:] = 0.0
-        law[0] = 1.0
+        distribution[:] = 0.0
+        distribution[0] = 1.0
         coins = 0
         for j in range(n):
             d = min(max(x[j] - x[i], -27.0), 27.0)
-            above[j] = 0.5 * math.erfc(-d)  # x is scaled so that the difference of two scores has this law
+            above[j] = 0.5 * math.erfc(-d)  # x is scaled so that the difference of two scores has this distribution
             density[j] = math.exp(-d * d) / math.sqrt(math.pi)
             if j != i:
                 coins += 1
                 for r in range(coins, 0, -1):
-                    law[r] = law[r] * (1.0 - above[j]) + law[r - 1] * above[j]
-                law[0] *= 1.0 - above[j]
+                    distribution[r] = distribution[r] * (1.0 - above[j]) + distribution[r - 1] * above[j]
+                distribution[0] *= 1.0 - above[j]
         for r in range(last):
-            result += weights[i] * discount[r] * law[r]
+            result += weights[i] * discount[r] * distribution[r]
         for j in range(n):
             if j != i:
-                _without(law, above[j], rest)
+                _without(distribution, above[j], rest)
                 change = 0.0
                 for r in range(min(last, n - 1)):
                     after = discount[r + 1] if r + 1 < last else 0.0
@@ -141,13 +142,13 @@ def _soft_query(x: Any, rows: int, weights: Any, k: float, discount: Any, gradie
 
 @kernel
 def soft_rank_pass(
-    scores: Any, offsets: Any, order: Any, rows: Any, weights: Any, lanes: Any, lane_starts: Any,
+    scores: Any, offsets: Any, order: Any, rows: Any, weights: Any, blocks: Any, block_starts: Any,
     scale: float, k: float, discount: Any, values: Any, gradient: Any, hessian: Any,
 ) -> None:  # fmt: skip
     """SoftNDCG per query: O(P N^2) time, O(N) memory. Outputs must come in as zeros."""
-    for lane in prange(len(lane_starts) - 1):
-        for at in range(lane_starts[lane], lane_starts[lane + 1]):
-            q = lanes[at]
+    for block in prange(len(block_starts) - 1):
+        for at in range(block_starts[block], block_starts[block + 1]):
+            q = blocks[at]
             if rows[q] > 0:
                 lo, hi = offsets[q], offsets[q + 1]
                 n = hi - lo

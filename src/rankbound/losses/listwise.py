@@ -32,7 +32,7 @@ class _ListLoss(RankingLoss):
         values, gradient, bent = np.zeros(len(plan.rows)), np.zeros_like(exact), np.zeros_like(exact)
         with running(10 * len(scores)) as threads:
             list_pass(
-                exact, plan.offsets, plan.order, plan.weights, plan.rows > 0, *plan.lanes(threads),
+                exact, plan.offsets, plan.order, plan.weights, plan.rows > 0, *plan.blocks(threads),
                 self._code, values, gradient, bent,
             )  # fmt: skip
         return Pass(values, gradient.astype(scores.dtype), bent.astype(scores.dtype))
@@ -40,7 +40,8 @@ class _ListLoss(RankingLoss):
 
 @dataclass(frozen=True)
 class ListNetLoss(_ListLoss):
-    """Cross entropy between the top-one chances that labels and scores give: -sum_i softmax(l)_i log softmax(f)_i.
+    """Cross entropy between the top-one probabilities that labels and scores give: -sum_i softmax(l)_i log
+    softmax(f)_i.
 
     Source: Cao et al., Learning to rank: from pairwise approach to listwise approach.
 
@@ -58,9 +59,9 @@ class ListNetLoss(_ListLoss):
         if len(full):
             starts = offsets[:-1][full]
             highest[full] = np.maximum.reduceat(labels, starts)
-            chances = np.exp(labels - plan.per_item(highest))
-            mass[full] = np.add.reduceat(chances, starts)
-            plan.weights = plan.sorted(chances / plan.per_item(mass))
+            probabilities = np.exp(labels - plan.per_item(highest))
+            mass[full] = np.add.reduceat(probabilities, starts)
+            plan.weights = plan.sorted(probabilities / plan.per_item(mass))
         return plan
 
     def _plain(self, scores: Any, labels: Any) -> tuple[Any, float]:
@@ -118,8 +119,8 @@ class PointwiseLoss(RankingLoss):
         else:
             relevant = plan.labels >= self.rel
             loss = np.logaddexp(0, np.where(relevant, -f, f))
-            chance = np.exp(-np.logaddexp(0, -f))
-            gradient, bent = chance - relevant, chance * (1 - chance)
+            probability = np.exp(-np.logaddexp(0, -f))
+            gradient, bent = probability - relevant, probability * (1 - probability)
         query = plan.per_item(np.arange(len(plan.rows)))
         values = np.bincount(query, loss * share, minlength=len(plan.rows)).astype(np.float64)
         return Pass(values, (gradient * share).astype(scores.dtype), (bent * share).astype(scores.dtype))

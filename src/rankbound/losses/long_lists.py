@@ -29,7 +29,7 @@ __all__ = ["LONG", "MEASURES", "Boxes", "long_query"]
 LONG = 2_000_000  # rows x items of a query from which on this is faster by far
 MEASURES = (NDCG, AP, NRBP, PRECISION, PAIRS)  # of ranks, and of hits that are sums too
 _TERMS, _WIDTH, _FAR = 12, 2.0, 20
-_LANES, _MANY = 16, 1024  # items are gathered in this many lanes, unless there are this many boxes to gather them in
+_LANES, _MANY = 16, 1024  # items are gathered in this many blocks, unless there are this many boxes to gather them in
 
 
 class Boxes:
@@ -52,8 +52,8 @@ class Boxes:
         self, weights: NDArray[np.float64], sources: slice, targets: slice, value: bool = True, slope: bool = True
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """For each target i the sums over sources j of w_j σ(x_j - x_i) and of w_j σ'(x_j - x_i)."""
-        lanes = _LANES if len(self._number) < _MANY else 1
-        parts = np.zeros((lanes, len(self._number), _TERMS))
+        blocks = _LANES if len(self._number) < _MANY else 1
+        parts = np.zeros((blocks, len(self._number), _TERMS))
         _gather(self._local[sources], self._box[sources], weights, parts)
         moments = parts.sum(axis=0)
         tables = _couplings()
@@ -87,11 +87,11 @@ def _couplings() -> NDArray[np.float64]:
 
 @kernel
 def _gather(local: Any, box: Any, weights: Any, parts: Any) -> None:
-    """Moments of every box, by T_m = 2 x T_{m-1} - T_{m-2}; each lane sums up its share of the items."""
-    lanes, items = len(parts), len(local)
-    for lane in prange(lanes):
-        for j in range(lane * items // lanes, (lane + 1) * items // lanes):
-            x, mine = local[j], parts[lane, box[j]]
+    """Moments of every box, by T_m = 2 x T_{m-1} - T_{m-2}; each block sums up its share of the items."""
+    blocks, items = len(parts), len(local)
+    for block in prange(blocks):
+        for j in range(block * items // blocks, (block + 1) * items // blocks):
+            x, mine = local[j], parts[block, box[j]]
             before, now = weights[j], weights[j] * x
             mine[0] += before
             for m in range(1, _TERMS):

@@ -10,7 +10,7 @@ import numpy as np
 from rankbound.arrays import floats, integers, numbers, weights_of
 from rankbound.errors import ArgumentError, DataError
 from rankbound.losses.base import RankingLoss
-from rankbound.losses.catalogue import get_loss
+from rankbound.losses.catalog import get_loss
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

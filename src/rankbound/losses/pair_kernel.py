@@ -6,7 +6,7 @@ of the higher label:
 =========  ==============================  ==================================================================
 cost       of a pair                       source
 =========  ==============================  ==================================================================
-logistic   log(1 + exp(-d))                RankNet; times |swap delta|: LambdaRank, metric optimisation eqs. 7-9
+logistic   log(1 + exp(-d))                RankNet; times |swap delta|: LambdaRank, metric optimization eqs. 7-9
 square     (1 - tanh(d/2))²                Köppel et al., DirectRanker
 tanh       log(1 + exp(-tanh(d/2)))        DirectRanker as in the paper on neural networks in ranking
 =========  ==============================  ==================================================================
@@ -23,7 +23,7 @@ import numpy as np
 from numba import prange
 
 from rankbound.losses.compiling import helper, kernel
-from rankbound.losses.sigmoids import BLOCK, LOGISTIC, centred, factors, log_of_complement, logistic, sigmoid_row
+from rankbound.losses.sigmoids import BLOCK, LOGISTIC, centered, factors, log_of_complement, logistic, sigmoid_row
 from rankbound.losses.swaps import swap_row, swap_tables
 
 __all__ = ["COST_LOGISTIC", "COST_SQUARE", "COST_TANH", "pair_pass"]
@@ -166,7 +166,7 @@ def _one_query(
     cost: int, swap: int, alpha: float, k: float, p: float, with_hessian: bool, gradient: Any, hessian: Any,
 ) -> Any:  # fmt: skip
     n = len(scores)
-    x, largest = centred(scores, order, alpha)
+    x, largest = centered(scores, order, alpha)
     exponentials = factors(x, largest, rows, LOGISTIC)
     above, slope = np.empty_like(x), np.empty_like(x)
     value, pull, bend = np.empty_like(x), np.empty_like(x), np.empty_like(x)
@@ -215,7 +215,7 @@ def _one_query(
 @kernel
 def pair_pass(
     scores: Any, offsets: Any, order: Any, rows: Any, columns_from: Any, gains: Any, scales: Any,
-    lanes: Any, lane_starts: Any, cost: int, swap: int, alpha: float, k: float, p: float,
+    blocks: Any, block_starts: Any, cost: int, swap: int, alpha: float, k: float, p: float,
     with_hessian: bool, values: Any, measured: Any, gradient: Any, hessian: Any,
 ) -> None:  # fmt: skip
     """Pairwise loss per query and its gradient; weights of pairs count as constants.
@@ -225,9 +225,9 @@ def pair_pass(
     alike; otherwise the weights are swap deltas of the measure, whose present value goes to ``measured``. Outputs
     must come in as zeros.
     """
-    for lane in prange(len(lane_starts) - 1):
-        for at in range(lane_starts[lane], lane_starts[lane + 1]):
-            q = lanes[at]
+    for block in prange(len(block_starts) - 1):
+        for at in range(block_starts[block], block_starts[block + 1]):
+            q = blocks[at]
             if rows[q] > 0:
                 lo, hi = offsets[q], offsets[q + 1]
                 values[q], measured[q] = _one_query(

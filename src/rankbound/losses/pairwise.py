@@ -16,7 +16,7 @@ from rankbound.losses.compiling import running
 from rankbound.losses.pair_kernel import COST_LOGISTIC, COST_SQUARE, COST_TANH, pair_pass
 from rankbound.losses.plans import Plan, plan_rows
 from rankbound.losses.smooth import check_gain, ndcg_measure, ndcg_plan
-from rankbound.measures.gains import stop_chance
+from rankbound.measures.gains import stop_probability
 from rankbound.measures.names import Measure, parse_measure
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def _run_pairs(
     with running(plan.pairs) as threads:
         pair_pass(
             scores, plan.offsets, plan.order, plan.rows, plan.columns_from, plan.weights, plan.constants,
-            *plan.lanes(threads), cost, swap, alpha, k, p, hessian, values, measured, gradient, bent,
+            *plan.blocks(threads), cost, swap, alpha, k, p, hessian, values, measured, gradient, bent,
         )  # fmt: skip
     return Pass(values, gradient, bent, measured)
 
@@ -130,11 +130,12 @@ class LambdaLoss(MeasureLoss):
     alpha:
         Slope of the logistic cost.
     published:
-        For nRBP: p^(r_i - 1) in place of the change by a swap, as eq. 10 of the metric optimisation paper has it.
+        For nRBP: p^(r_i - 1) in place of the change by a swap, as eq. 10 of the metric optimization paper has it.
 
-    Source: Burges et al., Learning to rank with nonsmooth cost functions; Donmez, Svore & Burges; metric optimisation
+    Source: Burges et al., Learning to rank with nonsmooth cost functions; Donmez, Svore & Burges; metric optimization
     eqs. 7-10. ΔM counts as a constant when the loss is differentiated. Affine boundings multiply a query's loss by
-    their weight; for the two distributions the weight is the slope of the law at the present value of the measure, to
+    their weight; for the two distributions the weight is the slope of the distribution at the present value of the
+    measure, to
     first order the change of the bounded measure by a swap.
 
     >>> import torch
@@ -172,7 +173,7 @@ class LambdaLoss(MeasureLoss):
             plan = ndcg_plan(labels, offsets, measure, by_label=True)
         elif measure.family == "ERR":
             plan = plan_rows(labels, offsets, labels, only_gain=False, lower_only=True)
-            plan.weights = plan.sorted(stop_chance(labels, measure))
+            plan.weights = plan.sorted(stop_probability(labels, measure))
         else:
             relevant = (labels >= measure.rel).astype(np.int8)
             plan = plan_rows(labels, offsets, relevant, only_gain=True, lower_only=True)

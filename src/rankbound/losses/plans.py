@@ -57,7 +57,7 @@ class Plan:
     constants: NDArray[np.float64]
     difficulty: Difficulty | None = None
     defined: NDArray[np.bool_] | None = None
-    _lanes: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=dict)
+    _blocks: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=dict)
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
@@ -83,16 +83,16 @@ class Plan:
         """Values per query, repeated for each of its items."""
         return np.repeat(values, self.sizes)
 
-    def lanes(self, threads: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Queries dealt to threads by cost, dearest first, back and forth: every lane gets about the same work."""
-        if threads not in self._lanes:
+    def blocks(self, threads: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Queries dealt to threads by cost, dearest first, back and forth: every block gets about the same work."""
+        if threads not in self._blocks:
             queries = len(self.rows)
             dearest = np.argsort(-(self.rows + 1) * self.sizes, kind="stable")
             turn = np.arange(queries) % (2 * threads)
-            lane = np.minimum(turn, 2 * threads - 1 - turn)
-            starts = np.concatenate(([0], np.cumsum(np.bincount(lane, minlength=threads))))
-            self._lanes[threads] = dearest[np.argsort(lane, kind="stable")], starts
-        return self._lanes[threads]
+            block = np.minimum(turn, 2 * threads - 1 - turn)
+            starts = np.concatenate(([0], np.cumsum(np.bincount(block, minlength=threads))))
+            self._blocks[threads] = dearest[np.argsort(block, kind="stable")], starts
+        return self._blocks[threads]
 
 
 def plan_rows(

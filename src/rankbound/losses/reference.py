@@ -130,20 +130,23 @@ def kendall_tau(scores: Any, labels: Any, sigmoid: Sigmoid, alpha: float) -> Any
 
 
 def soft_ndcg(scores: Any, labels: Any, noise: float, k: int | None, gain: str) -> Any:
-    """Expected nDCG when every score carries Gaussian noise: the law of a rank is built one rival at a time."""
+    """Expected nDCG when every score carries Gaussian noise: the distribution of a rank is built one rival at a
+    time."""
     worth = gains(labels.to(scores.dtype), gain)
     n = len(scores)
     discount = 1 / torch.log2(torch.arange(2, n + 2, device=scores.device, dtype=scores.dtype))
     discount = discount * (torch.arange(n, device=scores.device) < (k or n))
     expected = scores.new_zeros(())
     for i in torch.nonzero(worth)[:, 0].tolist():
-        law = torch.zeros_like(scores)
-        law[0] = 1
+        distribution = torch.zeros_like(scores)
+        distribution[0] = 1
         above = 0.5 * torch.special.erfc((scores[i] - scores) / (2 * noise))
         for j in range(n):
             if j != i:
-                law = law * (1 - above[j]) + torch.cat([law.new_zeros(1), law[:-1]]) * above[j]
-        expected = expected + worth[i] * (law * discount).sum()
+                distribution = (
+                    distribution * (1 - above[j]) + torch.cat([distribution.new_zeros(1), distribution[:-1]]) * above[j]
+                )
+        expected = expected + worth[i] * (distribution * discount).sum()
     return expected / dcg_ideal(worth, k)
 
 
@@ -158,7 +161,7 @@ def pair_costs(differences: Any, cost: str) -> Any:
 
 
 def list_net(scores: Any, labels: Any) -> Any:
-    """Cross entropy of the top-one chances of scores against those of labels."""
+    """Cross entropy of the top-one probabilities of scores against those of labels."""
     target = torch.softmax(labels.to(scores.dtype), 0)
     return -(target * torch.log_softmax(scores, 0)).sum()
 
@@ -226,10 +229,10 @@ def swap_deltas(scores: Any, worth: Any, measure: str, k: int | None, p: float, 
         lifted = ((count + 1) * inverse)[None, :] - own + (passed - inverse)[:, None] - passed[None, :]
         dropped = (count * inverse)[None, :] - own - passed[None, :] + passed[:, None]
         return torch.where(up, lifted, dropped).abs() / worth.sum()
-    chance = torch.cumprod(torch.cat([worth.new_ones(1), 1 - sorted_worth[:-1]]), 0)[rank.long() - 1]
-    term = inverse * worth * chance
+    probability = torch.cumprod(torch.cat([worth.new_ones(1), 1 - sorted_worth[:-1]]), 0)[rank.long() - 1]
+    term = inverse * worth * probability
     upto = torch.cumsum(term[order], 0)[rank.long() - 1]
-    (q_a, q_b), (c_a, c_b) = upper_lower(worth), upper_lower(chance)
+    (q_a, q_b), (c_a, c_b) = upper_lower(worth), upper_lower(probability)
     (i_a, i_b), (s_a, s_b) = upper_lower(inverse), upper_lower(upto)
     ratio = (1 - q_b) / (1 - q_a)
     between = s_b - i_b * q_b * c_b - s_a

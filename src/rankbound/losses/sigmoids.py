@@ -43,7 +43,7 @@ __all__ = [
     "STRIDE",
     "Sigmoid",
     "add_row",
-    "centred",
+    "centered",
     "factors",
     "get_sigmoid",
     "in_strides",
@@ -147,12 +147,12 @@ def _log_of_complement_by_type(t: Any) -> Any:
 # ---- rows: item i against other items of its query -------------------------------------------------------------------
 
 _FEW_ROWS = 4  # below this many rows, N exponentials cost more than they save
-STRIDE = 32  # items that a vectorised loop takes at once; what is left over it takes one by one
+STRIDE = 32  # items that a vectorized loop takes at once; what is left over it takes one by one
 BLOCK = 2048  # terms that are summed in the precision of the row before they go into a float64
 
 
 @helper
-def centred(scores: Any, order: Any, alpha: float) -> Any:
+def centered(scores: Any, order: Any, alpha: float) -> Any:
     """alpha * (scores - their middle) in the given order, and the largest size of that.
 
     The middle goes to 0, so that differences keep their precision however large the scores are.
@@ -196,7 +196,7 @@ def factors(x: Any, largest: float, rows: int, code: int) -> Any:
         for j in range(len(x)):
             result[j] = math.exp(x[j])
         return result
-    for j in range(len(x)):  # exp(x) = exp(x/64)^64, the inner one by its series: 4e-7 off at ±40, and it vectorises
+    for j in range(len(x)):  # exp(x) = exp(x/64)^64, the inner one by its series: 4e-7 off at ±40, and it vectorizes
         y = float(x[j]) / 64
         p = 1 + y / 6 * (1 + y / 7 * (1 + y / 8 * (1 + y / 9)))
         p = 1 + y * (1 + y / 2 * (1 + y / 3 * (1 + y / 4 * (1 + y / 5 * p))))
@@ -227,7 +227,7 @@ def sigmoid_row(code: int, x: Any, exponentials: Any, i: int, start: int, end: i
     return result
 
 
-# Indices are unsigned: one that might be negative keeps LLVM from vectorising, and slices cost more than short rows.
+# Indices are unsigned: one that might be negative keeps LLVM from vectorizing, and slices cost more than short rows.
 
 
 @helper

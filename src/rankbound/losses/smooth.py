@@ -87,7 +87,7 @@ class SmoothLoss(MeasureLoss):
         with running(plan.pairs) as threads:
             smooth_kernel.smooth_pass(
                 scores, plan.offsets, plan.order, rows, plan.relevant, plan.columns_from, plan.weights,
-                plan.constants, *plan.lanes(threads), self._code, self._shape.code, alpha, beta, k, p,
+                plan.constants, *plan.blocks(threads), self._code, self._shape.code, alpha, beta, k, p,
                 True, hessian, values, gradient, bent,
             )  # fmt: skip
             for q in long:
@@ -157,7 +157,7 @@ class APLoss(BinaryLoss):
     """Minus smooth average precision.
 
     ``form="scores"`` counts relevant items above by scores, -(1/P) sum_i (1 + sum_j σ(alpha (f_j - f_i))) / R_i over
-    relevant i, j (thesis eq. 2.11, metric optimisation eq. 15). ``form="ranks"`` counts them by smooth ranks, with
+    relevant i, j (thesis eq. 2.11, metric optimization eq. 15). ``form="ranks"`` counts them by smooth ranks, with
     steps σ(beta (R_i - R_j)) (Qin, Liu & Li, ApproxAP, eq. 22, which tunes beta from 1 to 100). A cutoff keeps the
     divisor P.
 
@@ -196,7 +196,7 @@ class APLoss(BinaryLoss):
 class RRLoss(BinaryLoss):
     """Minus smooth reciprocal rank, -sum_i (1/R_i) prod_j (1 - σ(alpha (f_j - f_i))) over relevant i, j.
 
-    Source: metric optimisation eq. 16. Tied relevant items share the product, so a tie at the top falls short of RR.
+    Source: metric optimization eq. 16. Tied relevant items share the product, so a tie at the top falls short of RR.
 
     >>> import torch
     >>> RRLoss(alpha=50.0)(torch.tensor([3.0, 2.0, 1.0]), [0, 1, 1], [0, 3]).item()
@@ -220,7 +220,7 @@ class RRLoss(BinaryLoss):
 class NRBPLoss(BinaryLoss):
     """The loss behind nRBP: U = sum over relevant i and other j of σ(alpha (f_j - f_i)).
 
-    With a sigmoid that is symmetric (all but relu) this is sum_i (R_i - 1) - P(P - 1)/2 of the metric optimisation
+    With a sigmoid that is symmetric (all but relu) this is sum_i (R_i - 1) - P(P - 1)/2 of the metric optimization
     paper (eq. 19) and of the thesis (eq. 2.12): a lower bound of nRBP(p) for every p, already a loss, and 0 at best.
     With ``p`` given, minus smooth nRBP(p) itself, -(1 - p)/(1 - p^P) sum_i p^(R_i - 1), and only then a cutoff.
 
@@ -338,8 +338,9 @@ class SoftRankLoss(MeasureLoss):
     """Minus SoftNDCG, the expected nDCG when each score carries Gaussian noise of standard deviation ``noise``.
 
     Source: Taylor et al., SoftRank, the baseline of Qin, Liu & Li. The rank of an item is 1 plus one coin flip per
-    rival, which wins with chance Φ((f_j - f_i) / (noise √2)). The flips count as independent, which two of them are not
-    quite; the law of their sum costs O(N²) per item with gain.
+    rival, which wins with probability Φ((f_j - f_i) / (noise √2)). The flips count as independent, which two of them
+    are not
+    quite; the distribution of their sum costs O(N²) per item with gain.
 
     >>> import torch
     >>> SoftRankLoss(noise=0.01)(torch.tensor([3.0, 2.0, 1.0]), [0, 1, 0], [0, 3]).item()  # -1 / log2(3)
@@ -370,7 +371,7 @@ class SoftRankLoss(MeasureLoss):
         table = discounts(int(plan.sizes.max(initial=1)))
         with running(plan.pairs * table.size) as threads:
             soft_rank_pass(
-                exact, plan.offsets, plan.order, plan.rows, plan.weights, *plan.lanes(threads),
+                exact, plan.offsets, plan.order, plan.rows, plan.weights, *plan.blocks(threads),
                 1 / (2 * self.noise), float(self.k or 0), table, values, gradient, bent,
             )  # fmt: skip
         return Pass(values, gradient.astype(scores.dtype), bent.astype(scores.dtype))

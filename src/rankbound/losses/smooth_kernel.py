@@ -5,15 +5,15 @@ the kernel fills one buffer with σ(x_j - x_i), sums it, asks the measure for it
 in those sums, and adds the row's share to the gradient. Memory is O(items) per thread. Where the logistic factors and
 what a row adds depends on its rank alone, or is known before, four rows go at once.
 
-With R the smooth rank, H the smooth number of relevant items above, C the smooth chance that none is above:
+With R the smooth rank, H the smooth number of relevant items above, C the smooth probability that none is above:
 
 =========  =======================  ========================================================================
 measure    term of a row            source
 =========  =======================  ========================================================================
 nDCG       1 / log2(1 + R)          Qin, Liu & Li eq. 21; thesis eq. 2.10
-AP         (1 + H) / R              thesis eq. 2.11; metric optimisation eq. 15
-RR         C / R                    metric optimisation eq. 16
-nRBP       p^(R - 1)                metric optimisation eq. 5, its rank made smooth
+AP         (1 + H) / R              thesis eq. 2.11; metric optimization eq. 15
+RR         C / R                    metric optimization eq. 16
+nRBP       p^(R - 1)                metric optimization eq. 5, its rank made smooth
 precision  1                        Qin, Liu & Li eq. 13; makes sense with a cutoff only
 pairs      R - 1 over some columns  thesis eq. 2.12 (U: the columns that are not relevant); Kendall's tau
 coupled    (1 + B) / R              Qin, Liu & Li eq. 22: AP whose hits B are steps of slope beta between smooth ranks
@@ -34,7 +34,7 @@ from rankbound.losses.compiling import helper, kernel
 from rankbound.losses.sigmoids import (
     BLOCK,
     add_row,
-    centred,
+    centered,
     factors,
     in_strides,
     logistic,
@@ -273,7 +273,7 @@ def _one_query(
     with_gradient: bool, with_hessian: bool, gradient: Any, hessian: Any,
 ) -> float:  # fmt: skip
     n = len(scores)
-    x, largest = centred(scores, order, alpha)
+    x, largest = centered(scores, order, alpha)
     exponentials = factors(x, largest, rows, code)
     end = max(n, len(exponentials))
     pulled = np.zeros(end, x.dtype)  # gradient and hessian in sorted order
@@ -352,21 +352,21 @@ def _one_query(
 @kernel
 def smooth_pass(
     scores: Any, offsets: Any, order: Any, rows: Any, relevant: Any, columns_from: Any, weights: Any, constants: Any,
-    lanes: Any, lane_starts: Any, measure: int, code: int, alpha: float, beta: float, k: float, p: float,
+    blocks: Any, block_starts: Any, measure: int, code: int, alpha: float, beta: float, k: float, p: float,
     with_gradient: bool, with_hessian: bool, values: Any, gradient: Any, hessian: Any,
 ) -> None:  # fmt: skip
     """Smooth measure per query and its gradient in the scores.
 
     ``order`` lists each query's items, those with gain first; ``rows`` says how many these are, ``relevant`` how many
     columns count as hits. ``weights`` (in sorted order) multiply the terms, ``constants`` are added per query, and
-    ``columns_from`` is the first column that a row is compared with. The threads share the work by ``lanes``.
+    ``columns_from`` is the first column that a row is compared with. The threads share the work by ``blocks``.
     ``values``, ``gradient`` and ``hessian`` are written where rows > 0 and must come in as zeros. The hessian is the
     sum of |share of the gradient| * alpha over an item's pairs: positive, and no smaller than the curvature that
     comes from σ.
     """
-    for lane in prange(len(lane_starts) - 1):
-        for at in range(lane_starts[lane], lane_starts[lane + 1]):
-            q = lanes[at]
+    for block in prange(len(block_starts) - 1):
+        for at in range(block_starts[block], block_starts[block + 1]):
+            q = blocks[at]
             if rows[q] > 0:
                 lo, hi = offsets[q], offsets[q + 1]
                 values[q] = constants[q] + _one_query(

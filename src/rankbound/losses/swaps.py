@@ -14,9 +14,9 @@ RR         only a swap that moves the first relevant item counts: it goes to r_j
 AP         with c(r) relevant items and A(r) = sum of 1/rank over relevant items down to rank r, over P:
            j above i: (c(r_j) + 1)/r_j - c(r_i)/r_i + A(r_i - 1) - A(r_j);
            i above j: c(r_j)/r_j - c(r_i)/r_i - A(r_j) + A(r_i)
-ERR        with C(r) the chance to read on after rank r and T(r) ERR down to rank r, a above b:
+ERR        with C(r) the probability to read on after rank r and T(r) ERR down to rank r, a above b:
            C(a-1)(q_b - q_a)/a + (T(b-1) - T(a)) (s - 1) + C(b-1)(q_a s - q_b)/b, s = (1 - q_b)/(1 - q_a)
-published  p^(r_i - 1) (1 - p) / (1 - p^P): eq. 10 of the metric optimisation paper for nRBP, which is not the swap
+published  p^(r_i - 1) (1 - p) / (1 - p^P): eq. 10 of the metric optimization paper for nRBP, which is not the swap
 =========  =====================================================================================================
 
 Source of the principle: Donmez, Svore & Burges, On the local optimality of LambdaRank.
@@ -65,7 +65,7 @@ def _discount(measure: int, rank: int, k: float, p: float) -> float:
 def _by_score(scores: Any) -> Any:
     """Positions from the highest score down, equal ones in input order.
 
-    Strides are sorted by counting for each item who stands above, which vectorises, then merged. Written out because
+    Strides are sorted by counting for each item who stands above, which vectorizes, then merged. Written out because
     the library's own sort makes every kernel that calls it slow to compile.
     """
     n = len(scores)
@@ -75,7 +75,7 @@ def _by_score(scores: Any) -> Any:
     keys[:n] = scores
     for lo in range(0, n, STRIDE):
         block = keys[lo : lo + STRIDE]
-        count = np.uintp(len(block))  # if LLVM knew it, it would unroll the loop below in place of vectorising it
+        count = np.uintp(len(block))  # if LLVM knew it, it would unroll the loop below in place of vectorizing it
         for i in range(min(STRIDE, n - lo)):
             own, above, equal = block[i], zero, zero
             for j in range(count):
@@ -128,8 +128,8 @@ def swap_tables(scores: Any, order: Any, gains: Any, measure: int, k: float, p: 
     """Rank order of a query, with what the deltas need, and the value of the measure as it stands.
 
     ``gains`` is in sorted order (items of high label first, as ``order`` lists them): gain over ideal for nDCG, stop
-    probability for ERR, normaliser of a relevant item (1/P, (1 - p)/(1 - p^P), 1/k, 1) for the others, else 0. Rows
-    of the table: discount (for ERR times the chance to come that far), gain, running sum, count (for ERR the sum
+    probability for ERR, normalizer of a relevant item (1/P, (1 - p)/(1 - p^P), 1/k, 1) for the others, else 0. Rows
+    of the table: discount (for ERR times the probability to come that far), gain, running sum, count (for ERR the sum
     before), rank, for ERR 1 / (1 - gain), for AP count * discount - sum; for RR the third and fourth hold, at 0, the
     discounts of the first and the second relevant item.
     """
@@ -139,18 +139,18 @@ def swap_tables(scores: Any, order: Any, gains: Any, measure: int, k: float, p: 
     for j in range(n):
         place[order[j]] = j
     table = np.zeros((6, n), scores.dtype)  # sums run in float64; what is kept has the precision of the scores
-    running, count, chance, result = 0.0, 0.0, 1.0, 0.0
+    running, count, probability, result = 0.0, 0.0, 1.0, 0.0
     for position in range(n):
         j = place[by_score[position]]
         rank = position + 1
         worth, gain = _discount(measure, rank, k, p), gains[j]
         table[0, j], table[1, j], table[4, j] = worth, gain, rank
         if measure == SWAP_ERR:
-            worth *= chance
+            worth *= probability
             table[0, j], table[3, j], table[5, j] = worth, running, 1.0 / (1.0 - gain)
             running += worth * gain
             result = running
-            chance *= 1.0 - gain
+            probability *= 1.0 - gain
         elif measure == SWAP_AP:
             if gain > 0.0:
                 count += 1.0
@@ -198,7 +198,7 @@ def swap_row(measure: int, table: Any, i: int, start: int, weight: Any) -> None:
     elif measure == SWAP_ERR:
         inverse, stay = table[5, start:], table[5, i]  # 1 / (1 - q)
         for j in range(len(out)):
-            # first which of the two stands above, then one formula: no branch, so that LLVM can vectorise
+            # first which of the two stands above, then one formula: no branch, so that LLVM can vectorize
             lower = rank[j] < r
             q_a, q_b = (gain[j], g) if lower else (g, gain[j])
             reach_a, reach_b = (worth[j], w) if lower else (w, worth[j])

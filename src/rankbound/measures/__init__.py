@@ -27,7 +27,7 @@ __all__ = [
     "LabelCounts",
     "Measure",
     "Ranked",
-    "has_something_to_find",
+    "is_defined",
     "parse_measure",
 ]
 __all__ += ["values"]
@@ -45,7 +45,7 @@ _VALUE: Mapping[str, Callable[[Ranked, Measure], NDArray[np.float64]]] = Mapping
         "Success": precision.success,
         "Rprec": precision.r_precision,
         "RBP": precision.rank_biased_precision,
-        "nRBP": precision.normalised_rank_biased_precision,
+        "nRBP": precision.normalized_rank_biased_precision,
         "U": pairs.mann_whitney,
         "PairAcc": pairs.pairwise_accuracy,
         "Tau": pairs.kendall_tau,
@@ -58,7 +58,7 @@ def values(ranked: Ranked, measure: Measure) -> NDArray[np.float64]:
     return _VALUE[measure.family](ranked, measure)
 
 
-def has_something_to_find(counts: LabelCounts, measure: Measure) -> NDArray[np.bool_]:
+def is_defined(counts: LabelCounts, measure: Measure) -> NDArray[np.bool_]:
     """Queries for which the plain measure is defined: something relevant, or for pair measures labels that differ."""
     if measure.family in ("PairAcc", "Tau"):
         return pairs.unequal_pairs(counts) > 0

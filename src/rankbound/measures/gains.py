@@ -16,7 +16,17 @@ if TYPE_CHECKING:
     from rankbound.measures.names import Measure
     from rankbound.measures.ranked import Ranked
 
-__all__ = ["dcg", "discounts", "err", "gain_of", "ideal_dcg", "mean_products", "ndcg", "stop_chance", "stopping_value"]
+__all__ = [
+    "dcg",
+    "discounts",
+    "err",
+    "gain_of",
+    "ideal_dcg",
+    "mean_products",
+    "ndcg",
+    "stop_probability",
+    "stopping_value",
+]
 
 _LARGEST_EXPONENT = 1000  # 2^1024 is no number any more, and gains are summed
 
@@ -55,8 +65,8 @@ def ndcg(ranked: Ranked, measure: Measure) -> NDArray[np.float64]:
     return ratio(dcg(ranked, measure), ideal_dcg(ranked.counts, measure))
 
 
-def stop_chance(labels: NDArray[Any], measure: Measure) -> NDArray[np.float64]:
-    """(2^label - 1) / 2^max_rel, the chance that a user who sees the item is satisfied."""
+def stop_probability(labels: NDArray[Any], measure: Measure) -> NDArray[np.float64]:
+    """(2^label - 1) / 2^max_rel, the probability that a user who sees the item is satisfied."""
     largest = measure.number("max_rel")
     if labels.max(initial=0) > largest:
         raise DataError(
@@ -67,7 +77,7 @@ def stop_chance(labels: NDArray[Any], measure: Measure) -> NDArray[np.float64]:
 
 def err(ranked: Ranked, measure: Measure) -> NDArray[np.float64]:
     """ERR@k = sum over ranks i <= k of 1/i * P(the user stops at i); Chapelle et al. 2009."""
-    stop = stop_chance(ranked.labels, measure)
+    stop = stop_probability(ranked.labels, measure)
     cut = ranked.cut(measure.cutoff)
     if ranked.tied is None:
         return stopping_value(stop, ranked.offsets, cut)

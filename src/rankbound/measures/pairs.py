@@ -26,8 +26,8 @@ def mann_whitney(ranked: Ranked, measure: Measure) -> NDArray[np.float64]:
     hits, relevant = ranked.hits(measure.rel), ranked.counts.relevant(measure.rel)
     seen = hits.rank <= ranked.depths[hits.query]
     query = hits.query[seen]
-    total = ranked.sum(query, hits.chance[seen] * (hits.rank[seen] - 1))
-    unseen = relevant - ranked.sum(query, hits.chance[seen])
+    total = ranked.sum(query, hits.probability[seen] * (hits.rank[seen] - 1))
+    unseen = relevant - ranked.sum(query, hits.probability[seen])
     total += unseen * (ranked.depths + (ranked.sizes - ranked.depths - 1) / 2)
     return total - relevant * (relevant - 1) / 2
 
@@ -86,7 +86,7 @@ def _unequal(labels: NDArray[Any], group: NDArray[np.int64], groups: int) -> NDA
 def _falling_pairs(labels: NDArray[Any], group: NDArray[np.int64], groups: int) -> NDArray[np.float64]:
     """Per group the pairs i < j with labels[i] > labels[j], in O(items * bits of the largest label).
 
-    From the highest bit down: among neighbours that agree in all higher bits, a pair falls when a 1 comes before a 0.
+    From the highest bit down: among neighbors that agree in all higher bits, a pair falls when a 1 comes before a 0.
     Then the 0s and 1s part, each keeping its order, and the next bit decides within them. ``group`` must not decrease.
     """
     total = np.zeros(groups)

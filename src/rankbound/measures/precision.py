@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "average_precision",
-    "first_relevant_chances",
+    "first_relevant_probabilities",
     "log_factorials",
     "mean_precision_of_retrieved",
-    "normalised_rank_biased_precision",
+    "normalized_rank_biased_precision",
     "precision",
     "precision_divisor",
     "r_precision",
@@ -47,25 +47,27 @@ def precision(ranked: Ranked, measure: Measure) -> NDArray[np.float64]:
     """P@k = relevant items among the first k, over k (also where the list is shorter)."""
     hits = ranked.hits(measure.rel)
     assert measure.cutoff is not None
-    return _visible(ranked, hits, hits.chance, ranked.cut(measure.cutoff)) / measure.cutoff
+    return _visible(ranked, hits, hits.probability, ranked.cut(measure.cutoff)) / measure.cutoff
 
 
 def recall(ranked: Ranked, measure: Measure) -> NDArray[np.float64]:
     """R@k = share of the relevant items that are among the first k."""
     hits = ranked.hits(measure.rel)
-    return ratio(_visible(ranked, hits, hits.chance, ranked.cut(measure.cutoff)), ranked.counts.relevant(measure.rel))
+    return ratio(
+        _visible(ranked, hits, hits.probability, ranked.cut(measure.cutoff)), ranked.counts.relevant(measure.rel)
+    )
 
 
 def r_precision(ranked: Ranked, measure: Measure) -> NDArray[np.float64]:
     """Precision at the number of relevant items."""
     hits, relevant = ranked.hits(measure.rel), ranked.counts.relevant(measure.rel)
-    return ratio(_visible(ranked, hits, hits.chance, np.minimum(relevant, ranked.depths)), relevant)
+    return ratio(_visible(ranked, hits, hits.probability, np.minimum(relevant, ranked.depths)), relevant)
 
 
 def sum_of_precisions(ranked: Ranked, measure: Measure) -> NDArray[np.float64]:
     """SP@k = sum over the relevant items at ranks i <= k of precision at i."""
     hits = ranked.hits(measure.rel)
-    return _visible(ranked, hits, hits.chance * hits.nth / hits.rank, ranked.cut(measure.cutoff))
+    return _visible(ranked, hits, hits.probability * hits.nth / hits.rank, ranked.cut(measure.cutoff))
 
 
 def average_precision(ranked: Ranked, measure: Measure) -> NDArray[np.float64]:
@@ -74,7 +76,7 @@ def average_precision(ranked: Ranked, measure: Measure) -> NDArray[np.float64]:
     if measure["div"] != "retrieved":
         return ratio(total, precision_divisor(ranked.counts, measure))
     hits, cut = ranked.hits(measure.rel), ranked.cut(measure.cutoff)
-    value = ratio(total, _visible(ranked, hits, hits.chance, cut))
+    value = ratio(total, _visible(ranked, hits, hits.probability, cut))
     if ranked.tied is not None:  # where a tied block lies across the cutoff, the divisor hangs on its order
         tied = ranked.tied
         above = tied.start - ranked.offsets[tied.query]
@@ -82,8 +84,8 @@ def average_precision(ranked: Ranked, measure: Measure) -> NDArray[np.float64]:
         query = tied.query[across]
         found = tied.sum(ranked.labels >= measure.rel)[across].astype(np.int64)
         clear = (hits.rank <= cut[hits.query]) & (hits.rank <= _at_query(ranked, query, above[across])[hits.query])
-        before = ranked.sum(hits.query[clear], (hits.chance * hits.nth / hits.rank)[clear])[query]
-        count = np.rint(ranked.sum(hits.query[clear], hits.chance[clear])[query]).astype(np.int64)
+        before = ranked.sum(hits.query[clear], (hits.probability * hits.nth / hits.rank)[clear])[query]
+        count = np.rint(ranked.sum(hits.query[clear], hits.probability[clear])[query]).astype(np.int64)
         value[query] = mean_precision_of_retrieved(
             tied.size[across], found, cut[query] - above[across], above[across], count, before
         )
@@ -125,11 +127,11 @@ def mean_precision_of_retrieved(
     for m in range(int(np.minimum(relevant, window).max(initial=0)) + 1):
         possible = (m <= relevant) & (m <= window) & (window - m <= size - relevant)
         s, r, w, a, f, h = (x[possible] for x in (size, relevant, window, above, found, harmonic))
-        chance = np.exp(_log_choose(lf, r, m) + _log_choose(lf, s - r, w - m) - _log_choose(lf, s, w))
+        probability = np.exp(_log_choose(lf, r, m) + _log_choose(lf, s - r, w - m) - _log_choose(lf, s, w))
         # precision sum in the window: sum over t of m/w * (f + 1 + (t-1)(m-1)/(w-1)) / (a + t)
         step = (m - 1) / np.maximum(w - 1, 1)
         inside = m / np.maximum(w, 1) * ((f + 1 - step * (a + 1)) * h + step * w)
-        value[possible] += chance * ratio(total[possible] + inside, f + m)
+        value[possible] += probability * ratio(total[possible] + inside, f + m)
     return value
 
 
@@ -161,17 +163,17 @@ def _of_first_relevant(ranked: Ranked, measure: Measure, worth: Any) -> NDArray[
         query, block = query[inside], block[inside]
         above = tied.start[block] - ranked.offsets[query]
         found = tied.sum(relevant)[block].astype(np.int64)
-        owner, place, chance = first_relevant_chances(tied.size[block], found, cut[query] - above)
-        value[query] = np.bincount(owner, chance * worth(above[owner] + place), minlength=len(query))
+        owner, place, probability = first_relevant_probabilities(tied.size[block], found, cut[query] - above)
+        value[query] = np.bincount(owner, probability * worth(above[owner] + place), minlength=len(query))
     return value
 
 
-def first_relevant_chances(
+def first_relevant_probabilities(
     size: NDArray[np.int64], relevant: NDArray[np.int64], visible: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     """P(the first of ``relevant`` items stands at place t) among ``size`` items in random order, for t <= visible.
 
-    C(size - t, relevant - 1) / C(size, relevant). Returns flat arrays: which query, t from 1, chance.
+    C(size - t, relevant - 1) / C(size, relevant). Returns flat arrays: which query, t from 1, probability.
     """
     length = np.where(relevant > 0, np.clip(visible, 0, size - relevant + 1), 0)
     owner = np.repeat(np.arange(len(size)), length)
@@ -197,10 +199,10 @@ def rank_biased_precision(ranked: Ranked, measure: Measure) -> NDArray[np.float6
         query, rank, labels = ranked.weights(lambda labels: labels.astype(np.float64), measure.cutoff)
         return (1 - p) * ratio(ranked.sum(query, labels * p ** (rank - 1.0)), largest_label(ranked.counts))
     hits = ranked.hits(measure.rel)
-    return (1 - p) * _visible(ranked, hits, hits.chance * p ** (hits.rank - 1.0), cut)
+    return (1 - p) * _visible(ranked, hits, hits.probability * p ** (hits.rank - 1.0), cut)
 
 
-def normalised_rank_biased_precision(ranked: Ranked, measure: Measure) -> NDArray[np.float64]:
+def normalized_rank_biased_precision(ranked: Ranked, measure: Measure) -> NDArray[np.float64]:
     """nRBP(p)@k = RBP(p)@k over the best possible, 1 - p^min(k, relevant)."""
     return ratio(rank_biased_precision(ranked, measure), best_rank_biased_precision(ranked.counts, measure))
 

@@ -27,14 +27,15 @@ TIES = ("average", "input", "docid")
 class Hits:
     """Ranks at which a relevant item can stand, one entry per rank.
 
-    Without ties these are the relevant items: ``chance`` is 1 and ``nth`` counts the relevant items up to this one.
-    In a block of tied items every order is equally likely: ``chance`` is the share of relevant items in the block,
+    Without ties these are the relevant items: ``probability`` is 1 and ``nth`` counts the relevant items up to this
+    one.
+    In a block of tied items every order is equally likely: ``probability`` is the share of relevant items in the block,
     and ``nth`` the mean count of relevant items up to this rank given that a relevant one stands there.
     """
 
     query: NDArray[np.int64]
     rank: NDArray[np.int64]  # from 1
-    chance: NDArray[np.float64]
+    probability: NDArray[np.float64]
     nth: NDArray[np.float64]
 
 
@@ -195,7 +196,7 @@ class Ranked:
 def _tied_blocks(
     scores: NDArray[Any], labels: NDArray[Any], offsets: NDArray[np.int64], query_of_item: NDArray[np.int64]
 ) -> TiedBlocks | None:
-    """Blocks of neighbours with one score that hold different labels; equal labels in a tie change nothing."""
+    """Blocks of neighbors with one score that hold different labels; equal labels in a tie change nothing."""
     if len(scores) < 2:
         return None
     with np.errstate(invalid="ignore"):

@@ -9,7 +9,7 @@ import numpy as np
 from rankbound.errors import ArgumentError
 from rankbound.models.base import Queries
 from rankbound.models.measuring import measure_candidates, queries_that_count, score_measure
-from rankbound.models.weighted_features import WeightedFeatures, centre_and_spread, vary_within_queries
+from rankbound.models.weighted_features import WeightedFeatures, center_and_spread, vary_within_queries
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,7 +45,7 @@ class AdaRank(WeightedFeatures):
         Smallest change of the training measure that counts.
     standardize:
         Divide features by their standard deviation, so that their weights compare; False is as published, for features
-        that are normalised already.
+        that are normalized already.
 
     >>> ranker = AdaRank("RR").fit([[0, 5], [1, 5], [3, 2], [2, 9]], [0, 1, 1, 0], qid=["a", "a", "b", "b"])
     >>> ranker.coef_[0] > 0, ranker.predict([[4, 0], [3, 0]]).argmax()
@@ -73,7 +73,7 @@ class AdaRank(WeightedFeatures):
         measure = score_measure(self.measure)
         lists, scale = queries.lists, np.ones(queries.features.shape[1])
         if self.standardize:
-            _, scale = centre_and_spread(queries.features)
+            _, scale = center_and_spread(queries.features)
         counts = queries_that_count(lists, measure)
         weak = np.flatnonzero(vary_within_queries(queries.features, lists))
         coef = np.zeros(queries.features.shape[1])

@@ -43,7 +43,7 @@ def backbone_features(
     Parameters
     ----------
     images:
-        count x height x width (grey) or count x height x width x 3; uint8, or floats from 0 to 1.
+        count x height x width (gray) or count x height x width x 3; uint8, or floats from 0 to 1.
     backbone:
         ``.onnx`` is run by onnxruntime, ``.pt2`` is a program of torch.export, anything else TorchScript. It takes
         float32 images of count x channels x height x width. Such a file is a program: use those you trust.
@@ -51,7 +51,7 @@ def backbone_features(
         Height and width (or one number for both) that images are scaled to, bilinear; None leaves them as they are.
     mean, std:
         Subtracted from and divided into pixels from 0 to 1, a number per channel. Their count says how many channels
-        the network takes: grey images are repeated for each.
+        the network takes: gray images are repeated for each.
     batch_size:
         Images that go through the network at once.
     cache:

@@ -69,13 +69,13 @@ class Queries:
 class FittedState:
     """What a fitted model consists of, in forms that files keep bit for bit.
 
-    ``arrays`` go to safetensors, ``texts`` (file name -> content) are written as they are, ``facts`` are plain JSON
+    ``arrays`` go to safetensors, ``texts`` (file name -> content) are written as they are, ``metadata`` are plain JSON
     values.
     """
 
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
 
 
 class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types we follow
@@ -126,7 +126,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
         y:
             Relevance of each row; higher is better, below 0 means not judged.
         qid:
-            The query of each row, numbers or strings; rows of a query need not be neighbours. None: all rows answer
+            The query of each row, numbers or strings; rows of a query need not be neighbors. None: all rows answer
             one query.
         eval_set:
             ``(X, y, qid)`` or ``(X, y)``, held out. Rankers that learn step by step keep the step that is best on it;

@@ -28,7 +28,7 @@ __all__ = ["RankCNN"]
 
 
 class RankCNN(NeuralRanker):
-    """A convolutional network on grey images, ranked by any loss: "RankCNN" of the neural ranking paper.
+    """A convolutional network on gray images, ranked by any loss: "RankCNN" of the neural ranking paper.
 
     Blocks of convolution, ReLU and 2 x 2 maximum, then hidden layers with ReLU, then the score. With
     ``loss="classification"`` or ``"regression"`` it is the paper's "Class CNN" and its regression.
@@ -118,10 +118,10 @@ class RankCNN(NeuralRanker):
             raise DataError(f"rows of {width} pixels are no images of {shape[0]} x {shape[-1]}; give image_shape")
         return int(shape[0]), int(shape[1])
 
-    def _centre_and_spread(self, features: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _center_and_spread(self, features: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """One mean and deviation for all pixels: what a filter sees must not depend on where it stands."""
         if not self.standardize:
-            return super()._centre_and_spread(features)
+            return super()._center_and_spread(features)
         spread = float(features.std(dtype=np.float64)) or 1.0
         return np.full(features.shape[1], features.mean(dtype=np.float64)), np.full(features.shape[1], spread)
 
@@ -149,14 +149,14 @@ class RankCNN(NeuralRanker):
         return False  # few weights, each used at every pixel
 
     def _restore_state(self, state: Any) -> None:
-        self.image_shape_ = tuple(state.facts["image_shape"])
+        self.image_shape_ = tuple(state.metadata["image_shape"])
         if math.prod(self.image_shape_) != self.n_features_in_:
             raise DataError(f"images of {self.image_shape_} pixels do not have {self.n_features_in_}")
         super()._restore_state(state)
 
     def _fitted_state(self) -> Any:
         state = super()._fitted_state()
-        state.facts["image_shape"] = list(self.image_shape_)
+        state.metadata["image_shape"] = list(self.image_shape_)
         return state
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from rankbound.errors import ArgumentError
 from rankbound.models.base import Queries
 from rankbound.models.measuring import mean_measure, measure_candidates, queries_that_count, score_measure
-from rankbound.models.weighted_features import WeightedFeatures, centre_and_spread, vary_within_queries
+from rankbound.models.weighted_features import WeightedFeatures, center_and_spread, vary_within_queries
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,7 +20,7 @@ __all__ = ["CoordinateAscent"]
 
 
 class CoordinateAscent(WeightedFeatures):
-    """Coordinate ascent (Metzler & Croft 2007): weights that maximise the measure, one feature at a time.
+    """Coordinate ascent (Metzler & Croft 2007): weights that maximize the measure, one feature at a time.
 
     A sweep visits the features in random order. For each it tries its weight at 0 and moved up and down by
     ``step * (2^j - 1)`` times its size, j = 1..``n_steps``, all in one evaluation, and keeps the best. Weights are then
@@ -31,7 +31,7 @@ class CoordinateAscent(WeightedFeatures):
     Parameters
     ----------
     measure:
-        What is maximised and what `score` reports; bounded measures such as ``"EM(nDCG@10)"`` too.
+        What is maximized and what `score` reports; bounded measures such as ``"EM(nDCG@10)"`` too.
     n_restarts, max_sweeps, n_steps, step, tolerance:
         See above.
     standardize:
@@ -76,7 +76,7 @@ class CoordinateAscent(WeightedFeatures):
         queries_that_count(queries.lists, measure)  # there must be some
         scale = np.ones(queries.features.shape[1])
         if self.standardize:
-            _, scale = centre_and_spread(queries.features)
+            _, scale = center_and_spread(queries.features)
         useful = np.flatnonzero(vary_within_queries(queries.features, queries.lists))
         self.coef_ = np.zeros(queries.features.shape[1])
         if len(useful) == 0:  # no feature tells items apart: all scores are equal

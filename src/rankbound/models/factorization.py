@@ -78,7 +78,7 @@ class MatrixFactorization(Ranker):
     saw have the zero vector: they score 0 with everything, which ties them.
 
     Source: metric bounding thesis, section 4.1 (32 factors, start in ±0.01, Adam, 32 users per batch); metric
-    optimisation paper, section 3 (SGD on the summed loss).
+    optimization paper, section 3 (SGD on the summed loss).
 
     >>> users, items, labels = [0, 0, 0, 1, 1, 1], [0, 1, 2, 0, 1, 3], [1, 0, 0, 1, 0, 0]
     >>> model = MatrixFactorization(factors=4, epochs=50, learning_rate=0.1).fit(users, items, labels)
@@ -172,7 +172,7 @@ class MatrixFactorization(Ranker):
                 self._epoch(loss, batches, held_out, state)
                 bar.update(task, completed=state.epoch)
                 if checkpoints and (state.epoch % self.checkpoint_every == 0 or state.epoch == self.epochs):
-                    checkpoints.save(state.epoch, state.arrays(), state.facts())
+                    checkpoints.save(state.epoch, state.arrays(), state.metadata())
         self._keep(state, len(pairs.lists), held_out)
         return self
 
@@ -327,8 +327,8 @@ class MatrixFactorization(Ranker):
     # ---- saving ------------------------------------------------------------------------------------------------------
 
     def _fitted_state(self) -> FittedState:
-        facts = {"history": self.history_, "kept_epoch": self.kept_epoch_, "selection": self.selection_}
-        return FittedState({"users": self.user_vectors_, "items": self.item_vectors_}, facts=facts)
+        metadata = {"history": self.history_, "kept_epoch": self.kept_epoch_, "selection": self.selection_}
+        return FittedState({"users": self.user_vectors_, "items": self.item_vectors_}, metadata=metadata)
 
     def _restore_state(self, state: FittedState) -> None:
         # copies: what a file gives may be read-only, for which the kernel would be compiled once more
@@ -338,8 +338,8 @@ class MatrixFactorization(Ranker):
         if users.shape[1] != items.shape[1] or not (np.isfinite(users).all() and np.isfinite(items).all()):
             raise DataError(f"vectors must be finite and of one length, got {users.shape} and {items.shape}")
         self.user_vectors_, self.item_vectors_ = users, items
-        self.history_, self.kept_epoch_ = state.facts["history"], state.facts["kept_epoch"]
-        self.selection_ = state.facts["selection"]
+        self.history_, self.kept_epoch_ = state.metadata["history"], state.metadata["kept_epoch"]
+        self.selection_ = state.metadata["selection"]
 
 
 def _scores_of(

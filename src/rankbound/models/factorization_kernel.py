@@ -1,4 +1,4 @@
-"""Kernels of matrix factorisation: scores of pairs, and one step of the vectors that a batch of users touches.
+"""Kernels of matrix factorization: scores of pairs, and one step of the vectors that a batch of users touches.
 
 With f_ui = p_u · q_i and g_ui the derivative of the loss in f_ui, the gradients are
 
@@ -57,7 +57,7 @@ class Batch:
     row_items: NDArray[np.int32]
     users: NDArray[np.int32]
     starts: NDArray[np.int64]
-    lanes: NDArray[np.int64]
+    blocks: NDArray[np.int64]
     items: NDArray[np.int32]
     item_starts: NDArray[np.int64]
     by_item: NDArray[np.int32]
@@ -143,7 +143,7 @@ def _score(users: Any, items: Any, row_users: Any, row_items: Any, scores: Any) 
 
 @kernel
 def _step(
-    row_items: Any, touched_users: Any, starts: Any, lanes: Any,
+    row_items: Any, touched_users: Any, starts: Any, blocks: Any,
     touched_items: Any, item_starts: Any, by_item: Any, item_users: Any, item_lanes: Any,
     gradient: Any, users: Any, users_first: Any, users_second: Any, items: Any, items_first: Any, items_second: Any,
     adam: bool, numbers: Any,
@@ -151,21 +151,21 @@ def _step(
     factors = users.shape[1]
     pulls = np.empty((len(touched_users), factors), np.float32)
     sorted_gradient = np.empty_like(gradient)
-    for lane in prange(len(lanes) - 1):  # what pulls the users, while the items stand where the scores saw them
-        for a in range(lanes[lane], lanes[lane + 1]):
+    for block in prange(len(blocks) - 1):  # what pulls the users, while the items stand where the scores saw them
+        for a in range(blocks[block], blocks[block + 1]):
             lo, hi = starts[a], starts[a + 1]
             _pull(gradient[lo:hi], row_items[lo:hi], items, pulls[a])
-    for lane in prange(len(item_lanes) - 1):  # the items are pulled and move, while the users still stand
+    for block in prange(len(item_lanes) - 1):  # the items are pulled and move, while the users still stand
         pull = np.empty(factors, np.float32)
-        for b in range(item_lanes[lane], item_lanes[lane + 1]):
+        for b in range(item_lanes[block], item_lanes[block + 1]):
             lo, hi = item_starts[b], item_starts[b + 1]
             for r in range(lo, hi):
                 sorted_gradient[r] = gradient[by_item[r]]
             _pull(sorted_gradient[lo:hi], item_users[lo:hi], users, pull)
             i = touched_items[b]
             _move(items[i], pull, items_first[i], items_second[i], adam, numbers)
-    for lane in prange(len(lanes) - 1):  # now the users move
-        for a in range(lanes[lane], lanes[lane + 1]):
+    for block in prange(len(blocks) - 1):  # now the users move
+        for a in range(blocks[block], blocks[block + 1]):
             u = touched_users[a]
             _move(users[u], pulls[a], users_first[u], users_second[u], adam, numbers)
 
@@ -202,7 +202,7 @@ def step(
     )  # fmt: skip
     with running(len(gradient) * users.values.shape[1]):
         _step(
-            batch.row_items, batch.users, batch.starts, batch.lanes,
+            batch.row_items, batch.users, batch.starts, batch.blocks,
             batch.items, batch.item_starts, batch.by_item, batch.item_users, batch.item_lanes,
             gradient, users.values, users.first, users.second, items.values, items.first, items.second,
             adam_step > 0, numbers,

@@ -1,4 +1,4 @@
-"""What matrix factorisation trains on and what it has reached: pairs grouped by user, and the vectors so far."""
+"""What matrix factorization trains on and what it has reached: pairs grouped by user, and the vectors so far."""
 
 from __future__ import annotations
 
@@ -156,13 +156,13 @@ class State:
         kept = {f"{side}.{part}": getattr(vectors, part) for side, vectors in sides.items() for part in _PARTS}
         return kept if self.best is None else kept | {"best.users": self.best[0], "best.items": self.best[1]}
 
-    def facts(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """The plain values that a checkpoint keeps."""
         return {name: getattr(self, name) for name in ("epoch", "steps", "best_epoch", "best_value", "history")}
 
     @classmethod
-    def restored(cls, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> Self:
+    def restored(cls, arrays: dict[str, NDArray[Any]], metadata: dict[str, Any]) -> Self:
         """The state of a checkpoint; copies, because what a file gives may be read-only."""
         users, items = (Vectors(*(arrays[f"{side}.{part}"].copy() for part in _PARTS)) for side in ("users", "items"))
         best = (arrays["best.users"].copy(), arrays["best.items"].copy()) if "best.users" in arrays else None
-        return cls(users, items, best=best, **facts)
+        return cls(users, items, best=best, **metadata)

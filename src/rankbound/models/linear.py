@@ -59,7 +59,7 @@ class LinearRanker(NeuralRanker):
 
     @property
     def coef_(self) -> NDArray[np.float64]:
-        """Weight of each feature as it comes in: what training found, undone of the standardising."""
+        """Weight of each feature as it comes in: what training found, undone of the standardizing."""
         if self.objective_.levels is not None and len(self.objective_.losses) > 1:
             raise ArgumentError("a linear classifier of more than two labels has no single vector of weights")
         weights = self.network_[-1].weight.detach().numpy()[0].astype(np.float64)

@@ -10,7 +10,7 @@ from scipy.special import expit
 from rankbound.errors import ArgumentError
 from rankbound.models.base import FittedState, Queries, Ranker
 from rankbound.models.levels import expected_label, label_levels
-from rankbound.models.weighted_features import centre_and_spread
+from rankbound.models.weighted_features import center_and_spread
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,10 +55,10 @@ class LogisticRanker(Ranker):
             raise ArgumentError(f"penalty must be 'l1' or 'l2', got {self.penalty!r}")
         if not self.C > 0:
             raise ArgumentError(f"C must be above 0, got {self.C!r}")
-        # liblinear finds L1's exact zeros; its own intercept is penalised, which a large scaling undoes
+        # liblinear finds L1's exact zeros; its own intercept is penalized, which a large scaling undoes
         special = {"l1_ratio": 1.0, "solver": "liblinear", "intercept_scaling": 100.0, "random_state": 0}
         labels, levels = queries.labels, label_levels(queries.labels)
-        mean, scale = centre_and_spread(queries.features, queries.weights)
+        mean, scale = center_and_spread(queries.features, queries.weights)
         scaled = (queries.features - mean) / scale
         coef, intercept = [], []
         for level in levels[1:]:

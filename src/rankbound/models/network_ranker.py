@@ -13,7 +13,7 @@ from rankbound.evaluation import evaluate_lists
 from rankbound.models.base import FittedState, Queries, Ranker
 from rankbound.models.measuring import mean_measure, score_measure
 from rankbound.models.networks import Objective, make_objective, network_outputs, positive_integers
-from rankbound.models.weighted_features import centre_and_spread
+from rankbound.models.weighted_features import center_and_spread
 
 try:
     import torch
@@ -110,7 +110,7 @@ class NeuralRanker(Ranker):
         )
         if self.selection == "test" and held_out is None:
             raise ArgumentError("selection='test' chooses the epoch on eval_set, which was not given")
-        self.mean_, self.scale_ = self._centre_and_spread(queries.features)
+        self.mean_, self.scale_ = self._center_and_spread(queries.features)
         self.objective_ = make_objective(self.loss, self.bounding, queries.labels, self.min_gap)
         generator = torch.Generator().manual_seed(settings.seed)
         self.network_ = self._network(generator)
@@ -139,7 +139,7 @@ class NeuralRanker(Ranker):
         layers = self._layers(len(objective.losses), objective.pointwise, generator)
         if objective.pointwise:
             with torch.no_grad():  # a regression begins at the mean label
-                layers[-1].bias.fill_(objective.centre / objective.spread)
+                layers[-1].bias.fill_(objective.center / objective.spread)
         return nn.Sequential(*layers)
 
     def _is_small(self) -> bool:
@@ -155,9 +155,9 @@ class NeuralRanker(Ranker):
             judged = Examples(held_out.features, held_out.lists.labels, held_out.lists.offsets).digest()
         return {"model": type(self).__name__, "parameters": parameters, "eval_set": judged}
 
-    def _centre_and_spread(self, features: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _center_and_spread(self, features: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         if self.standardize:
-            return centre_and_spread(features)
+            return center_and_spread(features)
         return np.zeros(features.shape[1]), np.ones(features.shape[1])
 
     def _inputs(self, features: NDArray[Any], dtype: Any) -> NDArray[Any]:
@@ -171,7 +171,7 @@ class NeuralRanker(Ranker):
         return self.objective_.scores(network_outputs(self.network_, inputs, self._dtype))
 
     def pair_probability(self, X1: Any, X2: Any) -> NDArray[np.float64]:
-        """The chance that the item of each row of X1 is ranked above that of the same row of X2.
+        """The probability that the item of each row of X1 is ranked above that of the same row of X2.
 
         RankNet's logistic σ(alpha (f1 - f2)); for DirectRanker (1 + tanh(alpha (f1 - f2)))/2, or σ(tanh(...)) with
         ``cost="tanh"``. Being a rising function of a difference of scores it is an ordinal model: 1/2 for an item and
@@ -194,23 +194,25 @@ class NeuralRanker(Ranker):
         objective = self.objective_
         if objective.levels is not None:
             arrays["levels"] = objective.levels
-        facts = {
+        metadata = {
             "history": self.history_,
             "kept_epoch": self.kept_epoch_,
             "selection": self.selection,
             "spread": objective.spread,
-            "centre": objective.centre,
+            "center": objective.center,
             "outputs": len(objective.losses),
         }
-        return FittedState(arrays, {}, facts)
+        return FittedState(arrays, {}, metadata)
 
     def _restore_state(self, state: FittedState) -> None:
-        arrays, facts = state.arrays, state.facts
+        arrays, metadata = state.arrays, state.metadata
         self.mean_, self.scale_ = arrays["mean"], arrays["scale"]
-        self.history_, self.kept_epoch_ = facts["history"], facts["kept_epoch"]
+        self.history_, self.kept_epoch_ = metadata["history"], metadata["kept_epoch"]
         loss = get_loss(self.loss, **({} if self.bounding == "none" else {"bounding": self.bounding}))
-        self.objective_ = Objective((loss,) * facts["outputs"], arrays.get("levels"), facts["spread"], facts["centre"])
-        layers = [facts["outputs"], getattr(self, "kernel_size", 1)]
+        self.objective_ = Objective(
+            (loss,) * metadata["outputs"], arrays.get("levels"), metadata["spread"], metadata["center"]
+        )
+        layers = [metadata["outputs"], getattr(self, "kernel_size", 1)]
         for name in ("hidden", "channels"):
             layers += positive_integers(name, getattr(self, name, ()))
         if max(layers) > (widest := max(max(array.shape, default=0) for array in arrays.values())):

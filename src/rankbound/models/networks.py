@@ -131,7 +131,7 @@ class Objective:
     losses: tuple[RankingLoss, ...]
     levels: NDArray[np.float64] | None = None
     spread: float = 1.0
-    centre: float = 0.0
+    center: float = 0.0
 
     @property
     def pointwise(self) -> bool:
@@ -168,7 +168,7 @@ def make_objective(loss: Any, bounding: str, labels: NDArray[Any], min_gap: floa
     if not isinstance(found, PointwiseLoss):
         return Objective((found,))
     if found.kind == "regression":
-        return Objective((found,), spread=float(labels.std()), centre=float(labels.mean()))
+        return Objective((found,), spread=float(labels.std()), center=float(labels.mean()))
     if not isinstance(loss, str):
         return Objective((found,), levels=np.array([0.0, 1.0]))  # one question, asked by the loss itself
     levels = label_levels(labels)

@@ -172,7 +172,7 @@ class DirectRanker(_KnownLoss):
 
 
 class ListNet(_KnownLoss):
-    """ListNet (Cao et al. 2007): cross entropy between the top-one chances that labels and scores give.
+    """ListNet (Cao et al. 2007): cross entropy between the top-one probabilities that labels and scores give.
 
     The parameters are those of `RankNet`, without ``min_gap``, which is about pairs.
     """

@@ -35,7 +35,7 @@ def export_onnx(ranker: Ranker, path: str | PathLike[str]) -> None:
     """Write a ranker that is a network or weighs features as an ONNX model (opset 17).
 
     Input ``features``, float32, rows x features as the ranker was trained on (images as rows of pixels); output
-    ``score``, float32, one per row. Standardising is part of the model and is done in float64, the rest in float32, so
+    ``score``, float32, one per row. Standardizing is part of the model and is done in float64, the rest in float32, so
     that scores agree with `Ranker.predict` to about six digits. The feature names are in the metadata of the file.
     """
     check_is_fitted(ranker)
@@ -45,8 +45,11 @@ def export_onnx(ranker: Ranker, path: str | PathLike[str]) -> None:
     else:
         _add_weighted_sum(graph, getattr(ranker, "model_", ranker))
     names = getattr(ranker, "feature_names_in_", None)
-    facts = {"ranker": type(ranker).__name__, "features": json.dumps([] if names is None else [str(n) for n in names])}
-    content = graph.model(int(ranker.n_features_in_), facts)
+    metadata = {
+        "ranker": type(ranker).__name__,
+        "features": json.dumps([] if names is None else [str(n) for n in names]),
+    }
+    content = graph.model(int(ranker.n_features_in_), metadata)
     with atomic_write(path) as temporary:
         temporary.write_bytes(content)
 
@@ -117,7 +120,7 @@ class _Graph:
         node = b"".join(_text(1, name) for name in inputs) + _text(2, self._last) + _text(4, operator)
         self._nodes.append(node + b"".join(_part(5, _attribute(*one)) for one in attributes.items()))
 
-    def model(self, features: int, facts: dict[str, str]) -> bytes:
+    def model(self, features: int, metadata: dict[str, str]) -> bytes:
         """The whole file; the last output becomes the score."""
         self.add("Reshape", np.array([-1]))
         self._nodes[-1] = self._nodes[-1].replace(_text(2, self._last), _text(2, "score"))
@@ -126,7 +129,7 @@ class _Graph:
         graph += _part(11, _value("features", ["rows", features])) + _part(12, _value("score", ["rows"]))
         model = _number(1, _IR_VERSION) + _text(2, "rankbound") + _text(3, __version__) + _part(7, graph)
         model += _part(8, _number(2, _OPSET))
-        return model + b"".join(_part(14, _text(1, key) + _text(2, value)) for key, value in facts.items())
+        return model + b"".join(_part(14, _text(1, key) + _text(2, value)) for key, value in metadata.items())
 
 
 def _tensor(name: str, array: NDArray[Any]) -> bytes:

@@ -28,7 +28,7 @@ class RankBoost(Ranker):
     h(x) = [x_k > theta] with the largest |r|, r = sum over pairs of D(better, worse) (h(better) - h(worse)), and gives
     it the weight a = 1/2 ln((1 + r) / (1 - r)).
 
-    D factorises into a part of the better and a part of the worse item, so no pair is ever stored. With
+    D factorizes into a part of the better and a part of the worse item, so no pair is ever stored. With
     potential(d) = exp(-f(d)) * sum over worse items of exp(f) - exp(f(d)) * sum over better items of exp(-f), which
     needs one sum per query and label level, r is the sum of potential(d) h(d): one product of the sparse bins of all
     features with the potential gives r for every feature and threshold. A round costs rows x features, however many
@@ -138,8 +138,8 @@ class _Pairs:
         And the exponential loss, which is 1 for scores that are all equal.
         """
         middle = np.bincount(self._query, scores, minlength=self._shape[0]) / np.maximum(self._sizes, 1)
-        centred = scores - middle[self._query]  # pairs know differences only; this keeps exp within range
-        up, down = np.exp(centred), np.exp(-centred)
+        centered = scores - middle[self._query]  # pairs know differences only; this keeps exp within range
+        up, down = np.exp(centered), np.exp(-centered)
         as_better = down * self._weights * self._sums(up, below=True)
         as_worse = up * self._weights * self._sums(down, below=False)
         total = float(as_better.sum())

@@ -9,7 +9,7 @@ import numpy as np
 
 from rankbound.errors import ArgumentError
 from rankbound.models.base import FittedState, Queries, Ranker
-from rankbound.models.weighted_features import WeightedFeatures, centre_and_spread
+from rankbound.models.weighted_features import WeightedFeatures, center_and_spread
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,7 +18,7 @@ __all__ = ["REGRESSIONS", "RegressionRanker"]
 
 
 class _LinearRegression(WeightedFeatures):
-    """Least squares with an L1 or L2 penalty on the weights of standardised features."""
+    """Least squares with an L1 or L2 penalty on the weights of standardized features."""
 
     def __init__(self, penalty: str, alpha: float = 1e-3, max_iter: int = 10_000, measure: Any = "nDCG") -> None:
         self.penalty = penalty
@@ -31,7 +31,7 @@ class _LinearRegression(WeightedFeatures):
 
         if not self.alpha > 0:
             raise ArgumentError(f"alpha must be above 0, got {self.alpha!r}")
-        mean, scale = centre_and_spread(queries.features, queries.weights)
+        mean, scale = center_and_spread(queries.features, queries.weights)
         scaled = (queries.features - mean) / scale
         weights = queries.row_weights
         if self.penalty == "l1":  # 1/(2n) |y - Xw|² + alpha |w|

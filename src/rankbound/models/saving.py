@@ -1,7 +1,8 @@
 """Models on disk: a folder of JSON, safetensors and LightGBM's own text. Never pickle.
 
 ==========================  ========================================================================================
-``model.json``              class, parameters, versions, feature names, small facts, the sha256 of every other file and
+``model.json``              class, parameters, versions, feature names, small metadata, the sha256 of every other
+file and
                             of itself
 ``weights.safetensors``     arrays, if the model has any
 ``trees*.txt``              LightGBM's text, if the model is made of trees
@@ -65,7 +66,7 @@ def save_ranker(ranker: Ranker, path: str | PathLike[str]) -> None:
         "n_queries": int(ranker.n_queries_),
         "feature_names": None if names is None else [str(one) for one in names],
         "eval_score": getattr(ranker, "eval_score_", None),
-        "facts": state.facts,
+        "metadata": state.metadata,
         "files": {file: hashlib.sha256(content).hexdigest() for file, content in sorted(files.items())},
     }
     index["sha256"] = _digest(index)
@@ -92,7 +93,7 @@ def load_ranker(path: str | PathLike[str]) -> Ranker:
     safetensors = _safetensors()
     try:
         arrays = safetensors.load(contents.pop(_WEIGHTS)) if _WEIGHTS in contents else {}
-        state = FittedState(arrays, {file: content.decode() for file, content in contents.items()}, index["facts"])
+        state = FittedState(arrays, {file: content.decode() for file, content in contents.items()}, index["metadata"])
         return _restored(index, state)
     except RankboundError as error:
         raise DataError(f"{folder}: {error}") from error

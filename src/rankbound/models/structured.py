@@ -10,7 +10,7 @@ import numpy as np
 from rankbound.errors import ArgumentError
 from rankbound.models.base import Queries
 from rankbound.models.measuring import queries_that_count, score_measure
-from rankbound.models.weighted_features import WeightedFeatures, centre_and_spread
+from rankbound.models.weighted_features import WeightedFeatures, center_and_spread
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,10 +21,10 @@ __all__ = ["SVMmap", "most_violated"]
 class SVMmap(WeightedFeatures):
     """SVMmap (Yue, Finley, Radlinski & Joachims 2007) in its one-slack form (Joachims, Finley & Yu 2009).
 
-    It minimises 1/2 |w|² + C * mean over queries of max over rankings r of (1 - AP(r)) - w · (psi(best) - psi(r)), an
+    It minimizes 1/2 |w|² + C * mean over queries of max over rankings r of (1 - AP(r)) - w · (psi(best) - psi(r)), an
     upper bound of 1 - AP, where psi(r) = 1/(P (N - P)) * sum over pairs (relevant i, other j) of +-(x_i - x_j), + if r
     has i before j. The ranking that attains the maximum is found exactly for each query (`most_violated`), all of them
-    make one cutting plane, and the dual over the planes so far is a small quadratic programme.
+    make one cutting plane, and the dual over the planes so far is a small quadratic program.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class SVMmap(WeightedFeatures):
         relevant = queries.labels >= measure.rel
         taught = np.flatnonzero(queries_that_count(queries.lists, measure))
         importance = queries.query_weights[taught] / queries.query_weights[taught].sum()
-        _, scale = centre_and_spread(queries.features)
+        _, scale = center_and_spread(queries.features)
         features = queries.features / scale
         dual = _Dual(features.shape[1], float(self.C))
         for _ in range(self.max_planes):

@@ -45,38 +45,40 @@ def check_trees(text: str, features: int) -> None:
     lines = head.split("\n")
     if lines[0] != "tree" or not text.isascii() or "\0" in text:
         raise DataError("the text of trees must begin with the line 'tree' and be ASCII")
-    facts = _facts([line for line in lines[1:] if line != "average_output"], _HEAD, "the head of the trees")
-    if int(facts["max_feature_idx"]) != features - 1 or facts["feature_names"].count(" ") != features - 1:
-        raise DataError(f"the trees must be over {features} features, got max_feature_idx={facts['max_feature_idx']}")
-    for number, size in enumerate(map(int, facts["tree_sizes"].split())):
+    metadata = _metadata([line for line in lines[1:] if line != "average_output"], _HEAD, "the head of the trees")
+    if int(metadata["max_feature_idx"]) != features - 1 or metadata["feature_names"].count(" ") != features - 1:
+        raise DataError(
+            f"the trees must be over {features} features, got max_feature_idx={metadata['max_feature_idx']}"
+        )
+    for number, size in enumerate(map(int, metadata["tree_sizes"].split())):
         block, rest = rest[:size], rest[size:]
         first, *lines = block.rstrip("\n").split("\n")
         if first != f"Tree={number}" or not block.endswith("\n"):
             raise DataError(f"tree {number} must lie where tree_sizes says, got {first[:40]!r}")
-        _check_tree(_facts(lines, _TREE, f"tree {number}"), features, f"tree {number}")
+        _check_tree(_metadata(lines, _TREE, f"tree {number}"), features, f"tree {number}")
     if rest != _END:
         raise DataError(f"after the last tree must come 'end of trees', got {rest[:40]!r}")
 
 
-def _facts(lines: list[str], known: dict[str, str], where: str) -> dict[str, str]:
+def _metadata(lines: list[str], known: dict[str, str], where: str) -> dict[str, str]:
     """Keys and values of lines ``key=value``, each key once and each value in its form."""
-    facts: dict[str, str] = {}
+    metadata: dict[str, str] = {}
     for line in lines:
         key, equals, value = line.partition("=")
-        if not equals or key not in known or key in facts or not re.fullmatch(known[key], value):
+        if not equals or key not in known or key in metadata or not re.fullmatch(known[key], value):
             raise DataError(
                 f"{where}: a line must be one of {', '.join(known)}, once, with its value; got {line[:60]!r}"
             )
-        facts[key] = value
-    missing = [key for key in known if key not in facts and key not in ("objective", "feature_infos")]
+        metadata[key] = value
+    missing = [key for key in known if key not in metadata and key not in ("objective", "feature_infos")]
     if missing:
         raise DataError(f"{where}: {missing[0]} is missing")
-    return facts
+    return metadata
 
 
-def _check_tree(facts: dict[str, str], features: int, where: str) -> None:
-    leaves = int(facts["num_leaves"])
-    columns = {key: facts[key].split() for key in (*_PER_SPLIT, *_PER_LEAF)}
+def _check_tree(metadata: dict[str, str], features: int, where: str) -> None:
+    leaves = int(metadata["num_leaves"])
+    columns = {key: metadata[key].split() for key in (*_PER_SPLIT, *_PER_LEAF)}
     wrong = [key for key, values in columns.items() if len(values) != leaves - (key in _PER_SPLIT)]
     if leaves == 1 and columns["leaf_value"]:  # of a lone leaf LightGBM keeps the value alone
         wrong = [key for key in wrong if columns[key]]

@@ -109,10 +109,10 @@ class _TreeRanker(Ranker):
     def _fitted_state(self) -> FittedState:
         count = len(self.boosters_)
         texts = {_file(at, count): trees_alone(one.model_to_string()) for at, one in enumerate(self.boosters_)}
-        return FittedState(texts=texts, facts={"models": count})
+        return FittedState(texts=texts, metadata={"models": count})
 
     def _restore_state(self, state: FittedState) -> None:
-        count = state.facts["models"]
+        count = state.metadata["models"]
         if not 1 <= count <= _MOST_LEVELS:
             raise DataError(f"models must be from 1 to {_MOST_LEVELS}, got {count}")
         texts = [trees_alone(state.texts[_file(at, count)]) for at in range(count)]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from rankbound.lists import Lists
 
-__all__ = ["WeightedFeatures", "centre_and_spread", "vary_within_queries"]
+__all__ = ["WeightedFeatures", "center_and_spread", "vary_within_queries"]
 
 
 class WeightedFeatures(Ranker):
@@ -33,12 +33,12 @@ class WeightedFeatures(Ranker):
         self.coef_, self.intercept_ = state.arrays["coef"], float(state.arrays["intercept"][0])
 
 
-def centre_and_spread(
+def center_and_spread(
     features: NDArray[Any], weights: NDArray[np.float64] | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and standard deviation of each feature over weighted rows; a constant feature's deviation is given as 1.
 
-    >>> mean, deviation = centre_and_spread(np.array([[0.0, 5.0], [4.0, 5.0]]))
+    >>> mean, deviation = center_and_spread(np.array([[0.0, 5.0], [4.0, 5.0]]))
     >>> mean.tolist(), deviation.tolist()
     ([2.0, 5.0], [2.0, 1.0])
     """

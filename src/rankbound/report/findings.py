@@ -61,7 +61,7 @@ def find_words(scores: LinedUp, verdicts: Sequence[Verdict], results: pl.DataFra
         told = [_count_of_bests(lead)]
     return Findings(
         told[0],
-        (*told[1:], *_chance(scores, lead), *_other_measures(verdicts, scores.lead), *published),
+        (*told[1:], *_probability(scores, lead), *_other_measures(verdicts, scores.lead), *published),
         tuple(_cautions(scores, lead)),
     )
 
@@ -124,16 +124,16 @@ def _on_one_set(scores: LinedUp, verdict: Verdict) -> list[str]:
         told = [f"{where}no system is clearly best by {measure}; {best.system} has {value}."]
     else:
         told = [f"No system is clearly best by {measure}. {best.system} has {value}."]
-    return [*told, _on_chance(pair), *_on_others(verdict), *_where_gained(scores, verdict, best, other)]
+    return [*told, _on_probability(pair), *_on_others(verdict), *_where_gained(scores, verdict, best, other)]
 
 
-def _on_chance(pair: SystemTest) -> str:
+def _on_probability(pair: SystemTest) -> str:
     if pair.shared < 2 or pair.p_value is None:
-        return "One query cannot tell a difference from chance: no interval and no test."
+        return "One query cannot tell a difference from probability: no interval and no test."
     numbers = f"{say_p(pair.p_value)}, paired t test, Holm-corrected"
     if pair.p_value < SIGNIFICANT:
         return f"The difference is significant after correction ({numbers})."
-    return f"The difference is not significant after correction ({numbers}): it may be chance."
+    return f"The difference is not significant after correction ({numbers}): it may be noise."
 
 
 def _on_others(verdict: Verdict) -> list[str]:
@@ -190,7 +190,7 @@ def _is_clear(verdict: Verdict) -> bool:
     return pair is not None and pair.p_value is not None and pair.p_value < SIGNIFICANT
 
 
-def _chance(scores: LinedUp, lead: Sequence[Verdict]) -> list[str]:
+def _probability(scores: LinedUp, lead: Sequence[Verdict]) -> list[str]:
     """What a random order would have scored, where one number says it."""
     known = np.isfinite(scores.expected) & np.isfinite(scores.values[scores.lead]).any(axis=0)
     if not known.any() or len(lead) > _SETS_IN_WORDS:
@@ -244,7 +244,7 @@ def _cautions(scores: LinedUp, lead: Sequence[Verdict]) -> list[str]:
     if all(len(verdict.systems) == 1 for verdict in lead):
         found.append("There is a single system: nothing to compare it with.")
     if max(verdict.best.queries for verdict in lead) == 1:
-        found.append("There is one query only: means are its values, and nothing can be said of chance.")
+        found.append("There is one query only: means are its values, and nothing can be said about noise.")
     empty = int((~np.isfinite(scores.values[scores.lead])).all(axis=0).sum())
     if empty:
         counted = _count(empty, "query has", "queries have")

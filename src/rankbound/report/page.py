@@ -91,7 +91,8 @@ def write_page(
 ) -> Path:
     """Write the page of a score table (and results, history, examples) to one HTML file; give back where it is.
 
-    ``about`` are facts for the end of the page: data and checksums, seed, protocol. The same input gives the same file,
+    ``about`` are metadata for the end of the page: data and checksums, seed, protocol. The same input gives the same
+    file,
     byte for byte.
     """
     report = make_report(scores, results, baseline=baseline)
@@ -144,14 +145,14 @@ def _can_draw() -> bool:
 def _page_text(report: Report, figures: Mapping[str, FigureOutcome], title: str, about: Mapping[str, str]) -> str:
     drawn, undrawn = _figures(figures)
     payload, left_out = _payload(report) if report.scores is not None else ("", ())
-    facts = dict(about)
+    metadata = dict(about)
     if left_out:
-        facts["Values of queries left out"] = f"{', '.join(left_out)}: they would make this page too large"
+        metadata["Values of queries left out"] = f"{', '.join(left_out)}: they would make this page too large"
     for name, reason in undrawn.items():
-        facts[f"Not drawn: {name}"] = reason
+        metadata[f"Not drawn: {name}"] = reason
     if not _can_draw():
-        facts["Figures"] = "more of them with altair and vl-convert: pip install 'rankbound[report]'"
-    facts["Made with"] = f"rankbound {__version__}"
+        metadata["Figures"] = "more of them with altair and vl-convert: pip install 'rankbound[report]'"
+    metadata["Made with"] = f"rankbound {__version__}"
     parts = {
         "title": html.escape(title),
         "generator": html.escape(f"rankbound {__version__}"),
@@ -162,7 +163,7 @@ def _page_text(report: Report, figures: Mapping[str, FigureOutcome], title: str,
         "tables": _tables(report.tables),
         "explorer": _asset("explorer.html") if report.scores is not None else "",
         "figures": drawn,
-        "about": _definitions(facts),
+        "about": _definitions(metadata),
         "payload": payload + (_vega() if "data-chart" in drawn else ""),
         "script": "\n".join(_asset(name) for name in _SCRIPTS),
     }
@@ -210,8 +211,8 @@ def _tables(tables: Sequence[Table]) -> str:
     return '<div class="tables">' + "\n".join(shown) + "</div>"
 
 
-def _definitions(facts: Mapping[str, str]) -> str:
-    pairs = "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(str(text))}</dd>" for name, text in facts.items())
+def _definitions(metadata: Mapping[str, str]) -> str:
+    pairs = "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(str(text))}</dd>" for name, text in metadata.items())
     return f'<dl class="about">{pairs}</dl>'
 
 
@@ -247,7 +248,8 @@ def _payload(report: Report) -> tuple[str, tuple[str, ...]]:
 
 
 def _axes(report: Report) -> tuple[str, str]:
-    """What the scatter shows at first: the best system against the one that words set it against, or against chance."""
+    """What the scatter shows at first: the best system against the one that words set it against, or against
+    probability."""
     assert report.scores is not None
     if not report.verdicts:
         return "q:items", f"s:{report.scores.systems[0]}"
@@ -275,11 +277,11 @@ def _figures(figures: Mapping[str, FigureOutcome]) -> tuple[str, dict[str, str]]
             (general if _holds_for_any_data(outcome) else own).append(_card(outcome))
     if not own and not general:
         return "", undrawn
-    parts = ['<section id="figures" aria-labelledby="figures-title"><h2 id="figures-title">Figures</h2>']
+    parts = ['<section id="figures" aria-labeledby="figures-title"><h2 id="figures-title">Figures</h2>']
     if own:
         parts.append(f'<div class="gallery">{"".join(own)}</div>')
     if general:
-        summary = "<summary>Figures that hold for any data: bounds, laws and boundings of measures</summary>"
+        summary = "<summary>Figures that hold for any data: bounds, distributions and boundings of measures</summary>"
         parts.append(f'<details class="general">{summary}<div class="gallery">{"".join(general)}</div></details>')
     return "\n".join((*parts, "</section>")), undrawn
 

@@ -1,4 +1,4 @@
-"""Which system is better, by how much, and could it be chance: tests between the columns of lined-up scores."""
+"""Which system is better, by how much, and could it be noise: tests between the columns of lined-up scores."""
 
 from __future__ import annotations
 

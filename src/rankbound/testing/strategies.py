@@ -19,7 +19,7 @@ _VARIANTS = {
 _VARIANTS_AT = {"AP": ("AP", "AP(rel=2)", "AP(div='retrieved')", "AP(div='min')", "AP(div='k')")}
 
 
-def _catalogue(cutoffs: range) -> tuple[Measure, ...]:
+def _catalog(cutoffs: range) -> tuple[Measure, ...]:
     names = []
     for family, info in FAMILIES.items():
         if info.cutoff != "required":
@@ -31,11 +31,11 @@ def _catalogue(cutoffs: range) -> tuple[Measure, ...]:
     return tuple(parse_measure(name) for name in names)
 
 
-CATALOGUE = _catalogue(range(1, 9))  # every family, its variants, uncut and with cutoffs 1..8
+CATALOGUE = _catalog(range(1, 9))  # every family, its variants, uncut and with cutoffs 1..8
 
 
 def measures() -> st.SearchStrategy[Measure]:
-    """Any measure of the catalogue."""
+    """Any measure of the catalog."""
     return st.sampled_from(CATALOGUE)
 
 

@@ -134,7 +134,7 @@ function makeList(box, { onChoose }) {
       draw();
     },
     bringUp,
-    neighbour(row, step) {
+    neighbor(row, step) {
       const index = place.get(row);
       if (index === undefined) return order[0] ?? -1;
       return order[Math.min(order.length - 1, Math.max(0, index + step))];

@@ -2,7 +2,7 @@
 
 const TYPE_COLOURS = ["--type-0", "--type-1", "--type-2", "--type-3", "--type-4", "--type-5"];
 // what can stand on the horizontal axis besides systems
-const QUERY_AXES = { expected: "expected by chance", items: "items in the list", relevant: "relevant items" };
+const QUERY_AXES = { expected: "expected of a random ranking", items: "items in the list", relevant: "relevant items" };
 
 async function start() {
   const page = await readPage(), { queries, systems } = page;
@@ -76,7 +76,7 @@ async function start() {
       ],
     }),
     onChoose: row => choose(row, "scatter"),
-    onStep: (row, step) => list.neighbour(row, step),
+    onStep: (row, step) => list.neighbor(row, step),
   });
   const figures = watchFigures(() => ({
     dataSet: state.data === null ? null : { name: page.dataSets[state.data], ...page.sources[state.data] },
@@ -110,7 +110,7 @@ async function start() {
     element("scatter-title").textContent = `${measure}: ${axisName(state.y)} against ${axisName(state.x)}`;
     element("scatter").setAttribute("aria-label", `Scatter of ${rows.length} queries: ${measure} of ${axisName(state.y)} against ${axisName(state.x)}`);
     scatter.update({
-      rows, shown, xs: xOf(), ys: yOf(), types: queries.type, colours: TYPE_COLOURS, diagonal: xIsSystem(),
+      rows, shown, xs: xOf(), ys: yOf(), types: queries.type, colors: TYPE_COLOURS, diagonal: xIsSystem(),
       logX: state.x === "q:items" || state.x === "q:relevant",
       xTitle: xIsSystem() ? `${measure}, ${axisName(state.x)}` : state.x === "q:expected" ? `${page.plainLead} expected of a random order` : axisName(state.x),
       yTitle: `${measure}, ${axisName(state.y)}`,

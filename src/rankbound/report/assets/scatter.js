@@ -4,10 +4,10 @@ const PAD = { left: 58, right: 16, top: 12, bottom: 46 };
 const REACH = 14; // pixels from which a point can be hit
 
 function makeScatter(canvas, tip, { describe, onChoose, onStep }) {
-  let plot = null; // {xs, ys, rows, colours, xTitle, yTitle, diagonal, logX}
+  let plot = null; // {xs, ys, rows, colors, xTitle, yTitle, diagonal, logX}
   let chosen = -1, hovered = -1, placeX, placeY;
 
-  const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const color = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
   function extent(values, rows, log) {
     let low = Infinity, high = -Infinity;
@@ -63,8 +63,8 @@ function makeScatter(canvas, tip, { describe, onChoose, onStep }) {
     placeX = value => left + 6 + (right - left - 12) * (bend(value) - bend(across[0])) / (bend(across[1]) - bend(across[0]));
     placeY = value => bottom - 6 - (bottom - top - 12) * (value - up[0]) / (up[1] - up[0]);
 
-    pen.strokeStyle = colour("--line");
-    pen.fillStyle = colour("--soft");
+    pen.strokeStyle = color("--line");
+    pen.fillStyle = color("--soft");
     pen.lineWidth = 1;
     pen.textAlign = "center";
     pen.textBaseline = "top";
@@ -80,7 +80,7 @@ function makeScatter(canvas, tip, { describe, onChoose, onStep }) {
     }
     pen.textAlign = "center";
     pen.textBaseline = "bottom";
-    pen.fillStyle = colour("--ink");
+    pen.fillStyle = color("--ink");
     pen.fillText(fit(pen, plot.xTitle, right - left), (left + right) / 2, height - 4);
     pen.save();
     pen.translate(13, (top + bottom) / 2);
@@ -89,15 +89,15 @@ function makeScatter(canvas, tip, { describe, onChoose, onStep }) {
     pen.fillText(fit(pen, plot.yTitle, bottom - top), 0, 0);
     pen.restore();
     if (plot.diagonal) {
-      pen.strokeStyle = colour("--soft");
+      pen.strokeStyle = color("--soft");
       pen.setLineDash([4, 4]);
       line(pen, placeX(across[0]), placeY(up[0]), placeX(across[1]), placeY(up[1]));
       pen.setLineDash([]);
     }
     drawPoints(pen, ratio);
-    if (hovered >= 0) ring(pen, hovered, colour("--ink"), 6, 1.5);
+    if (hovered >= 0) ring(pen, hovered, color("--ink"), 6, 1.5);
     if (chosen >= 0 && plot.shown[chosen]) {
-      pen.strokeStyle = colour("--accent");
+      pen.strokeStyle = color("--accent");
       pen.globalAlpha = 0.5;
       const [x, y] = [placeX(plot.xs(chosen)), placeY(plot.ys(chosen))];
       if (Number.isFinite(x + y)) {
@@ -105,16 +105,16 @@ function makeScatter(canvas, tip, { describe, onChoose, onStep }) {
         line(pen, x, top, x, bottom);
       }
       pen.globalAlpha = 1;
-      ring(pen, chosen, colour("--accent"), 8, 3);
+      ring(pen, chosen, color("--accent"), 8, 3);
     }
   }
 
   function drawPoints(pen, ratio) {
     const many = plot.rows.length, radius = many > 5000 ? 2.5 : many > 800 ? 3.5 : 4.5;
     const alpha = many > 5000 ? 0.45 : many > 800 ? 0.6 : 0.75;
-    const stamps = plot.colours.map(name => { // a drawn point per colour: copying is quicker than drawing
+    const stamps = plot.colors.map(name => { // a drawn point per color: copying is quicker than drawing
       const size = Math.ceil(2 * (radius + 1) * ratio), stamp = new OffscreenCanvas(size, size), dot = stamp.getContext("2d");
-      dot.fillStyle = colour(name);
+      dot.fillStyle = color(name);
       dot.globalAlpha = alpha;
       dot.beginPath();
       dot.arc(size / 2, size / 2, radius * ratio, 0, 2 * Math.PI);

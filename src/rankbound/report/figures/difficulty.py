@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.difficulty import QUERY_TYPES
-from rankbound.report.figures.panels import colour, grid, highlight, placed, tips
+from rankbound.report.figures.panels import color, grid, highlight, placed, tips
 from rankbound.report.figures.theme import PALETTE, alt
 
 if TYPE_CHECKING:
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "bounded_losses",
+    "distributions",
     "expected_histogram",
     "expected_losses",
-    "laws",
     "lower_bounds",
     "query_map",
-    "smooth_laws",
+    "smooth_distributions",
 ]
 
 _SPOKEN = {"nDCG": "nDCG loss", "AP": "AP loss", "U": "U, the loss behind nRBP"}
@@ -29,8 +29,8 @@ _SPOKEN = {"nDCG": "nDCG loss", "AP": "AP loss", "U": "U, the loss behind nRBP"}
 def _lines(table: pl.DataFrame, by: str, legend: str, *, mark: dict[str, Any] | None = None, **encoding: Any) -> Any:
     """A line for each value of the column ``by``, one of which can be picked out in the legend."""
     chosen, opacity = highlight(by)
-    colours = colour(table, by, legend)
-    return alt.Chart().mark_line(**(mark or {})).encode(color=colours, opacity=opacity, **encoding).add_params(chosen)
+    colors = color(table, by, legend)
+    return alt.Chart().mark_line(**(mark or {})).encode(color=colors, opacity=opacity, **encoding).add_params(chosen)
 
 
 def lower_bounds(table: pl.DataFrame) -> Any:
@@ -74,36 +74,36 @@ def bounded_losses(table: pl.DataFrame) -> Any:
     return grid([line], table, row="group", column="base", size=(200, 150), independent=["x", "y"])
 
 
-def smooth_laws(table: pl.DataFrame) -> Any:
-    """A law and its smooth forms: takes `analysis.curves.smooth_laws`."""
-    line = _law_lines(
+def smooth_distributions(table: pl.DataFrame) -> Any:
+    """A distribution and its smooth forms: takes `analysis.curves.smooth_distributions`."""
+    line = _distribution_lines(
         table,
-        "law",
-        "law, or smooth law of gain a",
-        tooltip=tips(law="law *", score="score", share="chance of at most that"),
-        strokeDash=alt.condition(alt.datum.law == "exact", alt.value([1, 0]), alt.value([5, 2])),
+        "distribution",
+        "distribution, or smooth distribution of gain a",
+        tooltip=tips(distribution="distribution *", score="score", share="probability of at most that"),
+        strokeDash=alt.condition(alt.datum.distribution == "exact", alt.value([1, 0]), alt.value([5, 2])),
     )
     return grid([line], table, row="instance", column="measure", size=(200, 150), independent=["x"])
 
 
-def laws(table: pl.DataFrame) -> Any:
-    """Smooth laws of several instances: takes `analysis.curves.law_curves`."""
-    line = _law_lines(
+def distributions(table: pl.DataFrame) -> Any:
+    """Smooth distributions of several instances: takes `analysis.curves.distribution_curves`."""
+    line = _distribution_lines(
         table,
         "instance",
         "query (N items, P relevant)",
-        tooltip=tips(instance="query *", score="score", share="chance of at most that"),
+        tooltip=tips(instance="query *", score="score", share="probability of at most that"),
     )
     return grid([line], table, row="group", column="measure", size=(200, 150), independent=["x"])
 
 
-def _law_lines(table: pl.DataFrame, by: str, legend: str, **more: Any) -> Any:
+def _distribution_lines(table: pl.DataFrame, by: str, legend: str, **more: Any) -> Any:
     return _lines(
         table,
         by,
         legend,
         x=alt.X("score:Q", title="score of a random order", scale=alt.Scale(zero=False)),
-        y=alt.Y("share:Q", title="chance of at most that", scale=alt.Scale(domain=[0, 1])),
+        y=alt.Y("share:Q", title="probability of at most that", scale=alt.Scale(domain=[0, 1])),
         **more,
     )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankbound.analysis.score_tables import without_unmeasured
 from rankbound.errors import RankboundError
-from rankbound.report.figures.catalogue import FIGURES, Figure
+from rankbound.report.figures.catalog import FIGURES, Figure
 from rankbound.report.figures.recipes import Tables
 
 if TYPE_CHECKING:

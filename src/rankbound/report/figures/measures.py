@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from rankbound.report.figures.panels import colour, grid, highlight, order_of, tips
+from rankbound.report.figures.panels import color, grid, highlight, order_of, tips
 from rankbound.report.figures.theme import DIVERGING, PALETTE, alt
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def asl_curves(table: pl.DataFrame) -> Any:
         .encode(
             x=alt.X("position:Q", title="pairs of systems, by level", axis=alt.Axis(tickMinStep=1)),
             y=alt.Y("level:Q", title="achieved significance level", scale=alt.Scale(type="sqrt", domain=[0, 1])),
-            color=colour(table, "measure", "measure"),
+            color=color(table, "measure", "measure"),
             opacity=opacity,
             tooltip=tips(measure="measure *", pair="pair *", level="achieved level", position="position #"),
         )

@@ -10,7 +10,7 @@ import polars as pl
 from rankbound.analysis.score_tables import place
 from rankbound.report.figures.theme import PALETTE, alt
 
-__all__ = ["colour", "grid", "highlight", "order_of", "placed", "tips"]
+__all__ = ["color", "grid", "highlight", "order_of", "placed", "tips"]
 
 _NUMBER = ".4~f"
 _DIGITS = 6  # more than any screen or sheet can show, half of what JSON would hold
@@ -39,8 +39,8 @@ def tips(**titles: str) -> list[Any]:
     return found
 
 
-def colour(table: pl.DataFrame, column: str, title: str | None) -> Any:
-    """Colour by a column of names, each with its place in the palette, in order of appearance."""
+def color(table: pl.DataFrame, column: str, title: str | None) -> Any:
+    """Color by a column of names, each with its place in the palette, in order of appearance."""
     names = order_of(table, column)
     scale = alt.Scale(domain=names, range=[PALETTE[i % len(PALETTE)] for i in range(len(names))])
     return alt.Color(f"{column}:N", title=title, sort=names, scale=scale)

@@ -88,8 +88,8 @@ def _each_contrast(draw: Callable[[pl.DataFrame, Contrast], Any]) -> Callable[[T
 
 # These need no tables, so they are the same every time.
 _bounded_losses = cache(curves.bounded_losses)
-_smooth_laws = cache(curves.smooth_laws)
-_law_curves = cache(curves.law_curves)
+_smooth_distributions = cache(curves.smooth_distributions)
+_distribution_curves = cache(curves.distribution_curves)
 
 
 # ---- one function per figure: tables in, charts by case out ----------------------------------------------------------
@@ -194,7 +194,7 @@ def training_paths(tables: Tables) -> Charts:
 
 
 def approximation_error(tables: Tables) -> Charts:
-    """Direct optimisation paper, figures 1 to 3."""
+    """Direct optimization paper, figures 1 to 3."""
     assert tables.history is not None
     names = tables.history["quantity"].unique(maintain_order=True)
     errors = names.filter(names.str.contains("approximation error")).to_list()[:QUANTITIES]
@@ -279,14 +279,14 @@ def expected_losses(tables: Tables) -> Charts:
     return {"": difficulty_figures.expected_losses(curves.expectation_curves())}
 
 
-def smooth_laws(tables: Tables) -> Charts:
+def smooth_distributions(tables: Tables) -> Charts:
     """Thesis, figure 3.5."""
-    return {"": difficulty_figures.smooth_laws(_smooth_laws())}
+    return {"": difficulty_figures.smooth_distributions(_smooth_distributions())}
 
 
-def laws(tables: Tables) -> Charts:
+def distributions(tables: Tables) -> Charts:
     """Thesis, figure 3.6."""
-    return {"": difficulty_figures.laws(_law_curves())}
+    return {"": difficulty_figures.distributions(_distribution_curves())}
 
 
 def published_and_ours(tables: Tables) -> Charts:

@@ -24,7 +24,7 @@ _PIXELS = 2.0  # pixels of a PNG per point, enough for print at column width
 def save_chart(chart: Any, path: str | PathLike[str]) -> Path:
     """Write a chart as .html (interactive, one self-contained file), .svg, .png, .pdf or .json (Vega-Lite).
 
-    SVG and HTML have no background and follow the colour of the text around them; PNG and PDF, which cannot, are white.
+    SVG and HTML have no background and follow the color of the text around them; PNG and PDF, which cannot, are white.
     """
     path = Path(path)
     suffix = path.suffix.lower()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rankbound.report.figures.panels import colour, grid, highlight, order_of, placed, tips
+from rankbound.report.figures.panels import color, grid, highlight, order_of, placed, tips
 from rankbound.report.figures.theme import PALETTE, SEQUENTIAL, alt
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def cutoff_curves(table: pl.DataFrame, family: str) -> Any:
     chosen, opacity = highlight("system")
     table = placed(table)
     x = alt.X("k:Q", title="cutoff k (ranks)", axis=alt.Axis(tickMinStep=1))
-    systems = colour(table, "system", "system")
+    systems = color(table, "system", "system")
     band = (
         alt.Chart()
         .mark_area(opacity=0.1)
@@ -106,7 +106,7 @@ def marginal_means(table: pl.DataFrame, *, by_data: bool = False) -> Any:
     Takes `analysis.marginal_means.system_marginal_means`; ``by_data`` gives a column of panels for each data set.
     """
     y = _systems(table)
-    title = "standardised score (SD)"
+    title = "standardized score (SD)"
     prediction = (
         alt.Chart()
         .mark_rule(strokeWidth=1, opacity=0.7)
@@ -147,7 +147,7 @@ def published_and_ours(table: pl.DataFrame) -> Any:
     """
     chosen, opacity = highlight("data")
     scale = alt.Scale(zero=False)
-    data = colour(table, "data", "data set")
+    data = color(table, "data", "data set")
     x = alt.X("published:Q", title="published", scale=scale)
     diagonal = (
         alt.Chart()

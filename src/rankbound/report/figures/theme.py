@@ -1,7 +1,7 @@
-"""One theme for all figures: colours that colour-blind readers can tell apart, text that takes the page's colour.
+"""One theme for all figures: colors that color-blind readers can tell apart, text that takes the page's color.
 
 Nothing here paints a background, and axes, titles and legends are drawn in ``currentColor``: on a page they follow its
-text colour in light and dark, and alone they are black.
+text color in light and dark, and alone they are black.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ except ImportError as error:
 
 __all__ = ["BETTER", "DIVERGING", "LIMIT", "NEUTRAL", "PALETTE", "SEQUENTIAL", "WORSE", "alt", "theme", "themed"]
 
-# Okabe and Ito's colours without black and yellow, which vanish on dark and on white; then mid-tones for more systems
+# Okabe and Ito's colors without black and yellow, which vanish on dark and on white; then mid-tones for more systems
 PALETTE = (
     "#0072B2",
     "#D55E00",

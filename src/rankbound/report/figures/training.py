@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from rankbound.report.figures.panels import colour, grid, highlight, placed, tips
+from rankbound.report.figures.panels import color, grid, highlight, placed, tips
 from rankbound.report.figures.theme import DIVERGING, alt
 
 __all__ = ["approximation_error", "example_pairs", "learned_coefficients", "training_paths"]
@@ -67,7 +67,7 @@ def _paths(table: pl.DataFrame, title: str | None, row: str | None) -> Any:
     chosen, opacity = highlight("system")
     table = placed(table)
     x = alt.X("epoch:Q", title="epoch", axis=alt.Axis(tickMinStep=1, tickCount=5))
-    systems = colour(table, "system", "system")
+    systems = color(table, "system", "system")
     band = (
         alt.Chart()
         .mark_area(opacity=0.15)

@@ -1,4 +1,4 @@
-"""Known sets: what the catalogue says of them, and that real copies hold what it says."""
+"""Known sets: what the catalog says of them, and that real copies hold what it says."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rankbound.data.catalogue import find_entry, known_sets
+from rankbound.data.catalog import find_entry, known_sets
 from rankbound.data.describe import describe
 from rankbound.data.obtain import check, obtain, present_files
 from rankbound.data.ratings import FORMATS
@@ -26,12 +26,12 @@ def test_every_set_of_the_papers_is_known() -> None:
 
 @pytest.mark.parametrize("entry", known_sets().values(), ids=known_sets())
 def test_entries_are_complete(entry: object) -> None:
-    from rankbound.data.catalogue import Entry
+    from rankbound.data.catalog import Entry
 
     assert isinstance(entry, Entry)
     assert entry.kind in ("letor", "ratings", "faces", "trec")
     assert entry.title
-    assert entry.licence
+    assert entry.license
     assert entry.citation
     assert entry.origin.startswith("http")
     assert entry.download or entry.manual
@@ -133,7 +133,7 @@ HERE = [
 
 @pytest.mark.real_data
 @pytest.mark.parametrize("name", HERE)
-def test_real_sets_hold_what_the_catalogue_says(data_dir: Path, name: str) -> None:
+def test_real_sets_hold_what_the_catalog_says(data_dir: Path, name: str) -> None:
     entry = find_entry(name)
     found = describe(load_set(name))
     assert entry.counts

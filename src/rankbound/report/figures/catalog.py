@@ -56,19 +56,20 @@ _ALL = (
         recipes.bounded_losses,
     ),
     Figure(
-        "smooth-laws",
-        "The law of a random order, exact and smooth",
-        "A small gain smooths the law away, a large one follows its steps (thesis, figure 3.5). Needs no data.",
+        "smooth-distributions",
+        "The distribution of a random order, exact and smooth",
+        "A small gain smooths the distribution away, a large one follows its steps (thesis, figure 3.5). "
+        "Needs no data.",
         (),
-        recipes.smooth_laws,
+        recipes.smooth_distributions,
     ),
     Figure(
-        "laws",
-        "Laws of six queries",
-        "Smooth laws of scores of random orders with the gain that fits each query (thesis, figure 3.6). Needs "
-        "no data.",
+        "distributions",
+        "Distributions of six queries",
+        "Smooth distributions of scores of random orders with the gain that fits each query (thesis, figure 3.6). "
+        "Needs no data.",
         (),
-        recipes.laws,
+        recipes.distributions,
     ),
     Figure(
         "published-and-ours",
@@ -89,7 +90,7 @@ _ALL = (
         "query-map",
         "Types of queries",
         "Mean score of the systems against that of a random order; on the dashed line systems do no better than "
-        "chance. "
+        "probability. "
         f"Ideal and uninformative are the tenth with the largest and smallest gain. At most {LIMIT:,} queries "
         "are drawn.",
         ("scores",),
@@ -128,7 +129,7 @@ _ALL = (
     Figure(
         "gain-by-activity",
         "Who gains: difference to the baseline over relevant items",
-        "With a penalised spline and its pointwise 95 % band, fitted to all queries (thesis, figures 5.8 to 5.10; "
+        "With a penalized spline and its pointwise 95 % band, fitted to all queries (thesis, figures 5.8 to 5.10; "
         "recommendation paper, figure 5)." + _SOME,
         ("scores",),
         recipes.gain_by_activity,
@@ -143,7 +144,7 @@ _ALL = (
     Figure(
         "marginal-means",
         "Marginal means of the systems",
-        "Scores standardised within each data set; thick lines are 95 % confidence intervals of the mean, thin "
+        "Scores standardized within each data set; thick lines are 95 % confidence intervals of the mean, thin "
         "ones 95 % "
         "prediction intervals of a single run (recommendation paper, figure 3).",
         ("scores",),
@@ -168,7 +169,7 @@ _ALL = (
     Figure(
         "asl-curves",
         "Discriminative power",
-        "Achieved significance level of every pair of systems by Sakai's studentised bootstrap (beyond "
+        "Achieved significance level of every pair of systems by Sakai's studentized bootstrap (beyond "
         f"{recipes.BOOTSTRAPPED:,} queries by Student's t test), largest first; the lower the curve, the more pairs a "
         f"measure tells apart. The dashed line is 0.05. At most {recipes.MEASURES} measures.",
         ("scores",),
@@ -206,7 +207,7 @@ _ALL = (
         "approximation-error",
         "Approximation error along training",
         "Mean distance between the smooth measure and the true one over the training queries (direct "
-        "optimisation paper, "
+        "optimization paper, "
         "figures 1 to 3).",
         ("history",),
         recipes.approximation_error,

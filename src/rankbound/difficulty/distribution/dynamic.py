@@ -1,8 +1,8 @@
-"""Laws by a dynamic programme over ranks: mass moves over (counts so far, total on a grid).
+"""Distributions by a dynamic program over ranks: mass moves over (counts so far, total on a grid).
 
 A total that falls between two grid points is split between them so that its mean stays exact. Everything is a sum of
 positive numbers, so even the far tails are right relative to their size. Each split adds up to a quarter of a squared
-grid step to the variance; where that would add up, over hundreds of items, `law_spectral` takes over.
+grid step to the variance; where that would add up, over hundreds of items, `spectral` takes over.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankbound.difficulty.law_arrangements import merged
-from rankbound.difficulty.law_case import Case
-from rankbound.difficulty.law_walk import Walk, onward
+from rankbound.difficulty.distribution.arrangements import merged
+from rankbound.difficulty.distribution.case import Case
+from rankbound.difficulty.distribution.walk import Walk, onward
 
-__all__ = ["RESCALE", "Law", "dynamic", "dynamic_work"]
+__all__ = ["RESCALE", "Points", "dynamic", "dynamic_work"]
 
-Law = tuple[NDArray[np.float64], NDArray[np.float64]]
+Points = tuple[NDArray[np.float64], NDArray[np.float64]]
 RESCALE = 32  # ranks after which numbers that have grown are brought back into range
 _ROW_COST = 2_000  # moving one state by its own shift costs about as much as this many grid points in a block
 _LATTICE = 16_384  # whole-number totals are kept point by point up to this many points
 
 
 def dynamic_work(case: Case, grid: int) -> float:
-    """Grid points that the programme would touch, about."""
+    """Grid points that the program would touch, about."""
     walk = Walk.of(case)
     states = float(np.prod([float(size) for size in walk.shape]))
     per_state = grid / 3 + (0 if case.rank_weights is not None else _ROW_COST)
     return states * len(walk.ranks) * len(walk.axes) * per_state
 
 
-def dynamic(case: Case, grid: int) -> Law:
-    """The law on about ``grid`` points."""
+def dynamic(case: Case, grid: int) -> Points:
+    """The distribution on about ``grid`` points."""
     walk = Walk.of(case)
     if case.rank_weights is not None:
         return _weighted_sums(walk, grid)
     return _stateful_sums(walk, grid)
 
 
-def _weighted_sums(walk: Walk, grid: int) -> Law:
+def _weighted_sums(walk: Walk, grid: int) -> Points:
     case = walk.case
     weight, worth, common = walk.weights()
     scale, _ = case.value(case.counts)
@@ -58,7 +58,7 @@ def _weighted_sums(walk: Walk, grid: int) -> Law:
         band = walk.band(placed)
         left, right = zero + int(below[placed]) + 2, zero + int(above[placed]) - 1
         block = mass[(*band, slice(left, right))]
-        ways = None if case.random else walk.chances(placed, band)
+        ways = None if case.random else walk.probabilities(placed, band)
         moves = []
         for axis, level in enumerate(walk.axes):
             x = worth[axis] * each / step
@@ -101,7 +101,7 @@ def _reach(
     return low, high
 
 
-def _stateful_sums(walk: Walk, grid: int) -> Law:
+def _stateful_sums(walk: Walk, grid: int) -> Points:
     """Sums whose growth hangs on the counts so far: every state moves by its own shift."""
     case = walk.case
     low, high, unit = _range_of_totals(case)
@@ -155,15 +155,16 @@ def _moves(
 ) -> tuple[list[tuple[int, NDArray[np.int64], NDArray[np.float64]]], NDArray[np.float64]]:
     """Moves at every rank from every state, and what a row's numbers stand for before each rank.
 
-    A row is not multiplied by the chance to stay at each rank; it stands for its numbers times the product of these
-    chances, and what moves to another row is scaled by the quotient of the two products.
+    A row is not multiplied by the probability to stay at each rank; it stands for its numbers times the product of
+    these
+    probabilities, and what moves to another row is scaled by the quotient of the two products.
     """
     case = walk.case
     placed = np.arange(len(walk.ranks)).reshape(-1, *(1,) * len(walk.shape))
     so_far = walk.counts(placed, walk.everything)
     shape = (len(walk.ranks), *walk.shape)
     possible = walk.possible(so_far)
-    ways = [np.where(possible, way, 0.0) for way in case.chances(placed, so_far)]
+    ways = [np.where(possible, way, 0.0) for way in case.probabilities(placed, so_far)]
     stay = np.where(ways[walk.base] > 0, ways[walk.base], 1.0)  # rows that nothing stays in are not used again
     size = np.cumprod(np.concatenate((np.ones((1, *walk.shape)), stay)), axis=0)
     moves = []
@@ -179,7 +180,7 @@ def _moves(
     return moves, size
 
 
-def _on_grid(scores: NDArray[np.float64], mass: NDArray[np.float64], worst: float, best: float, grid: int) -> Law:
+def _on_grid(scores: NDArray[np.float64], mass: NDArray[np.float64], worst: float, best: float, grid: int) -> Points:
     """Mass at any scores, split between the points of an even grid."""
     at = (scores - worst) / (best - worst) * (grid - 1)
     k = np.floor(at).astype(np.int64)
@@ -201,7 +202,7 @@ def _range_of_totals(case: Case) -> tuple[float, float, float]:
     return 0.0, case.bounds[2] / scale, 0.0
 
 
-def settle(scores: NDArray[np.float64], mass: NDArray[np.float64], worst: float, best: float) -> Law:
+def settle(scores: NDArray[np.float64], mass: NDArray[np.float64], worst: float, best: float) -> Points:
     """Mass on the points between worst and best: what leaned over an end goes onto it, then the mean is put right.
 
     Moving a share e of all mass by one point to the left or right moves the mean by e points and leaves it positive.

@@ -1,15 +1,16 @@
-"""Laws by looking at arrangements: all of them (`enumerated`), or a sample (`sampled`, the way of the thesis)."""
+"""Distributions by looking at arrangements: all of them (`enumerated`), or a sample (`sampled`, the way of the
+thesis)."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankbound.difficulty.law_case import Case
+from rankbound.difficulty.distribution.case import Case
 
 __all__ = ["enumerated", "merged", "sampled", "tolerance"]
 
-Law = tuple[NDArray[np.float64], NDArray[np.float64]]  # scores ascending, probabilities
+Points = tuple[NDArray[np.float64], NDArray[np.float64]]  # scores ascending, probabilities
 _CHUNK = 16_384  # samples drawn together: their counters stay in the processor's cache
 
 
@@ -18,7 +19,7 @@ def tolerance(scores: NDArray[np.float64]) -> float:
     return 1e-10 * max(float(np.abs(scores).max(initial=0.0)), 1e-3)
 
 
-def merged(scores: NDArray[np.float64], probabilities: NDArray[np.float64]) -> Law:
+def merged(scores: NDArray[np.float64], probabilities: NDArray[np.float64]) -> Points:
     """Scores in ascending order, equal ones taken together.
 
     >>> merged(np.array([0.5, 1.0, 0.25 + 0.25]), np.array([0.25, 0.5, 0.25]))
@@ -30,45 +31,45 @@ def merged(scores: NDArray[np.float64], probabilities: NDArray[np.float64]) -> L
     return scores[first], np.add.reduceat(probabilities, first)
 
 
-def enumerated(case: Case) -> Law:
-    """The exact law from every distinguishable way to fill the ranks, built up rank by rank.
+def enumerated(case: Case) -> Points:
+    """The exact distribution from every distinguishable way to fill the ranks, built up rank by rank.
 
     Ways that agree in the counts so far and in the total go on as one, so measures with few values stay small.
     """
     levels = len(case.labels)
     so_far = np.zeros((levels, 1), dtype=np.int64)
-    total, chance = np.zeros(1), np.ones(1)
+    total, probability = np.zeros(1), np.ones(1)
     for rank in range(1, case.ranks + 1):
-        ways = case.chances(rank - 1, so_far)
+        ways = case.probabilities(rank - 1, so_far)
         parts: list[tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]] = []
         for level in range(levels):
             go = np.flatnonzero(ways[level] > 0)
             grown = so_far[:, go]
             growth = np.broadcast_to(case.growth(rank, level, grown), go.shape)
             grown[level] += 1
-            parts.append((grown, total[go] + growth, chance[go] * ways[level][go]))
+            parts.append((grown, total[go] + growth, probability[go] * ways[level][go]))
         so_far = np.concatenate([part[0] for part in parts], axis=1)
         total = np.concatenate([part[1] for part in parts])
-        chance = np.concatenate([part[2] for part in parts])
+        probability = np.concatenate([part[2] for part in parts])
         if case.rank_weights is None:
-            so_far, total, chance = _join(so_far, total, chance)
+            so_far, total, probability = _join(so_far, total, probability)
     scale, shift = case.value(so_far)
-    return merged(np.broadcast_to(total * scale + shift, total.shape), chance)
+    return merged(np.broadcast_to(total * scale + shift, total.shape), probability)
 
 
 def _join(
-    so_far: NDArray[np.int64], total: NDArray[np.float64], chance: NDArray[np.float64]
+    so_far: NDArray[np.int64], total: NDArray[np.float64], probability: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
     order = np.lexsort((total, *so_far))
-    so_far, total, chance = so_far[:, order], total[order], chance[order]
+    so_far, total, probability = so_far[:, order], total[order], probability[order]
     new = np.diff(total, prepend=-np.inf) > tolerance(total)
     new[1:] |= (so_far[:, 1:] != so_far[:, :-1]).any(axis=0)
     first = np.flatnonzero(new)
-    return so_far[:, first], total[first], np.add.reduceat(chance, first)
+    return so_far[:, first], total[first], np.add.reduceat(probability, first)
 
 
-def sampled(case: Case, samples: int, seed: int) -> Law:
-    """The law of ``samples`` independent orders.
+def sampled(case: Case, samples: int, seed: int) -> Points:
+    """The distribution of ``samples`` independent orders.
 
     Source: the metric-bounding thesis draws 300,000 permutations. Memory does not grow with the number of samples, but
     for one score each.
@@ -84,7 +85,7 @@ def sampled(case: Case, samples: int, seed: int) -> Law:
 
 
 def _scores_by_rank(case: Case, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Every rank filled with one of the labels that are left, by their chances."""
+    """Every rank filled with one of the labels that are left, by their probabilities."""
     levels = len(case.labels)
     so_far = np.zeros((levels, size))
     total = np.zeros(size)
@@ -93,7 +94,7 @@ def _scores_by_rank(case: Case, size: int, rng: np.random.Generator) -> NDArray[
         free = np.ones(size, dtype=bool)
         below = np.zeros(size)
         picks = []
-        for level, way in enumerate(case.chances(rank - 1, so_far)):
+        for level, way in enumerate(case.probabilities(rank - 1, so_far)):
             below += way
             pick = free & (draw < below) if level < levels - 1 else free.copy()  # the last label takes the rest
             free &= ~pick

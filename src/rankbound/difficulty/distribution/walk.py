@@ -1,4 +1,4 @@
-"""Walk: the states that a dynamic programme over ranks goes through."""
+"""Walk: the states that a dynamic program over ranks goes through."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankbound.difficulty.law_case import Case, Counts
+from rankbound.difficulty.distribution.case import Case, Counts
 from rankbound.measures import precision
 
 __all__ = ["Walk", "onward"]
@@ -77,9 +77,10 @@ class Walk:
         return [self.case.counts[level] / self.case.counts[self.base] for level in self.axes]
 
     def weight_of_counts(self) -> tuple[NDArray[np.float64], float]:
-        """Chance of an arrangement by its final counts, over the product of the odds of its labels; a factor per rank.
+        """Probability of an arrangement by its final counts, over the product of the odds of its labels; a factor
+        per rank.
 
-        In a random order all arrangements with the same counts have the same chance. So a programme may move mass by
+        In a random order all arrangements with the same counts have the same probability. So a program may move mass by
         the odds alone, as if items were drawn independently, and weigh the final counts: weight * factor^ranks. The
         factor, the share of the commonest label, is apart because it is worked in on the way to keep numbers in range.
         """
@@ -93,9 +94,10 @@ class Walk:
             log_weight = log_weight + lf[count] - lf[count - each] - each * np.log(count / case.n)
         return np.where(possible, np.exp(np.where(possible, log_weight, 0.0)), 0.0), case.counts[self.base] / case.n
 
-    def chances(self, placed: int, band: tuple[slice, ...]) -> list[NDArray[np.float64]]:
-        """Chance of each label to come next in every state of the band (no chance in states that cannot be reached)."""
-        return [np.asarray(way) for way in self.case.chances(placed, self.counts(placed, band))]
+    def probabilities(self, placed: int, band: tuple[slice, ...]) -> list[NDArray[np.float64]]:
+        """Probability of each label to come next in every state of the band (no probability in states that cannot be
+        reached)."""
+        return [np.asarray(way) for way in self.case.probabilities(placed, self.counts(placed, band))]
 
     def weights(self) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
         """For sums of weights: weight per step, worth of each counted label above the base, what all orders share."""

@@ -1,4 +1,4 @@
-"""The law of a measure for one query: what a random ranking would score, with its chances."""
+"""The distribution of a measure for one query: what a random ranking would score, with its probabilities."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from rankbound.arrays import floats
 from rankbound.difficulty.bounds import MOST_ITEMS, one_query, plain_measure
-from rankbound.difficulty.law_arrangements import tolerance
-from rankbound.difficulty.law_case import case_of, labels_that_matter
-from rankbound.difficulty.law_smooth import SmoothTable, look_up, smooth_table
-from rankbound.difficulty.laws import METHODS, SAMPLES, law_of
+from rankbound.difficulty.distribution.arrangements import tolerance
+from rankbound.difficulty.distribution.case import case_of, labels_that_matter
+from rankbound.difficulty.distribution.many import METHODS, SAMPLES, distribution_of
+from rankbound.difficulty.distribution.smoothing import SmoothTable, look_up, smooth_table
 from rankbound.errors import ArgumentError
 from rankbound.measures import Measure
 
@@ -24,7 +24,7 @@ __all__ = ["Distribution", "distribution"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Distribution:
-    """A law: scores in ascending order, their probabilities, and the method that gave them.
+    """A distribution: scores in ascending order, their probabilities, and the method that gave them.
 
     Scores that differ by less than rounding can explain (1e-10 of the largest) count as equal in `cdf` and `survival`.
     """
@@ -92,7 +92,8 @@ class Distribution:
     def smooth_cdf(self, x: ArrayLike) -> Any:
         """F~(x) = sum_k p_k sigma(a (x - x_k)), a = number of scores / (greatest - least).
 
-        Thesis algorithm 2 and eq. 3.13. From a table, within 1e-6 of the sum; smooth and rising everywhere. A law of a
+        Thesis algorithm 2 and eq. 3.13. From a table, within 1e-6 of the sum; smooth and rising everywhere. A
+        distribution of a
         single score gets a = 1.
         """
         return _plain(self._smooth(x)[0])
@@ -117,14 +118,14 @@ def distribution(
     relevant: int | None = None,
     labels: ArrayLike | None = None,
     depth: int | None = None,
-    informed: float = 0.5,
+    ranker_strength: float = 0.5,
     method: str = "auto",
     samples: int = SAMPLES,
     seed: int = 0,
     grid: int | None = None,
     cache: bool = True,
 ) -> Distribution:
-    """The law of a measure when the items of a query are ranked at random.
+    """The distribution of a measure when the items of a query are ranked at random.
 
     Parameters
     ----------
@@ -133,25 +134,29 @@ def distribution(
     depth:
         Only so many ranks are filled, as when a run returns its first items; unlike a cutoff this does not change what
         the measure divides by.
-    informed:
-        Chance that a relevant item wins against another when the next rank is filled; 0.5 is the random order. At each
-        rank an item is drawn with weight ``informed`` (relevant) or ``1 - informed`` (not) from those that are left.
+    ranker_strength:
+        Probability that a relevant item wins against another when the next rank is filled; 0.5 is the random order.
+        At each
+        rank an item is drawn with weight ``ranker_strength`` (relevant) or ``1 - ranker_strength`` (not) from those
+        that are left.
     method:
         ``closed`` (P, R, Success, Rprec, RR, U, PairAcc, Tau), ``enumeration`` of all arrangements, ``dynamic``
-        programme, or ``sampled`` orders as in the thesis; ``auto`` takes the first that can be had, and
+        program, or ``sampled`` orders as in the thesis; ``auto`` takes the first that can be had, and
         `Distribution.method` says which it was.
     samples, seed:
-        For sampled laws.
+        For sampled distributions.
     grid:
-        Points of a dynamic programme; by default 4096, in lists of 64 and more items 2048 where the law is rough.
+        Points of a dynamic program; by default 4096, in lists of 64 and more items 2048 where the distribution is
+        rough.
     cache:
-        Keep the law in memory and, if it took long, on disk.
+        Keep the distribution in memory and, if it took long, on disk.
 
-    Closed laws and enumeration are exact. A dynamic programme keeps the mean exact, its scores are points of a grid,
+    Closed distributions and enumeration are exact. A dynamic program keeps the mean exact, its scores are points of
+    a grid,
     and for long lists tails below 1e-16 are left out.
 
-    >>> law = distribution("P@2", n=4, relevant=2)
-    >>> law.scores.tolist(), law.probabilities.round(4).tolist(), law.method
+    >>> distribution = distribution("P@2", n=4, relevant=2)
+    >>> distribution.scores.tolist(), distribution.probabilities.round(4).tolist(), distribution.method
     ([0.0, 0.5, 1.0], [0.1667, 0.6667, 0.1667], 'closed')
     >>> distribution("nDCG", n=15, relevant=5)
     Distribution(nDCG, mean=0.6626, std=0.1230, scores=3003 in [0.4469, 1], method='enumeration')
@@ -167,8 +172,12 @@ def distribution(
         _whole("grid", grid, 16)
     if depth is not None:
         _whole("depth", depth, 0)
-    if isinstance(informed, bool) or not isinstance(informed, (int, float)) or not 0 < informed < 1:
-        raise ArgumentError(f"informed must lie between 0 and 1, got {informed!r}")
+    if (
+        isinstance(ranker_strength, bool)
+        or not isinstance(ranker_strength, (int, float))
+        or not 0 < ranker_strength < 1
+    ):
+        raise ArgumentError(f"ranker_strength must lie between 0 and 1, got {ranker_strength!r}")
     if labels is not None:
         if n is not None or relevant is not None:
             raise ArgumentError("give n and relevant, or labels, not both")
@@ -186,9 +195,9 @@ def distribution(
     levels = labels_that_matter(measure, values[counts > 0])
     total = int(counts.sum())
     case = case_of(
-        measure, levels.tolist(), counts[counts > 0].tolist(), total if depth is None else depth, float(informed)
+        measure, levels.tolist(), counts[counts > 0].tolist(), total if depth is None else depth, float(ranker_strength)
     )
-    scores, probabilities, how = law_of(case, method, grid, samples, seed, cache)
+    scores, probabilities, how = distribution_of(case, method, grid, samples, seed, cache)
     return Distribution(str(measure), scores, probabilities, how)
 
 

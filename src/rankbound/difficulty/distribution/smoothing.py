@@ -1,4 +1,4 @@
-"""The smooth law of the thesis (algorithm 2, eq. 3.13), tabulated once and looked up ever after.
+"""The smooth distribution of the thesis (algorithm 2, eq. 3.13), tabulated once and looked up ever after.
 
 F~(s) = sum_k D_y[k] sigma(a (s - D_x[k])) with a = len(D_x) / (max D_x - min D_x). Measured in units of 1/a, F~ has a
 fourth derivative of at most 0.128, so cubic interpolation of value and slope on nodes h apart errs by at most
@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 __all__ = ["SmoothTable", "look_up", "smooth_table"]
 
 _ERROR = 4e-7
-_MARGIN = (
-    16.0  # the table reaches this far (in 1/a) beyond the law; there the logistic is exponential to 1e-7 of itself
-)
+# the table reaches this far (in 1/a) beyond the distribution; there the logistic is exponential to 1e-7 of itself
+_MARGIN = 16.0
 _REACH = 40.0  # where a logistic is 0 or 1 in double precision
 _TERMS = 6  # Taylor terms for scores between nodes
 
@@ -37,11 +36,11 @@ class SmoothTable:
 
 
 def smooth_table(scores: NDArray[np.float64], probabilities: NDArray[np.float64]) -> SmoothTable:
-    """Tabulate F~ of a law. A law of one score has no width of its own; it gets a = 1."""
+    """Tabulate F~ of a distribution. A distribution of one score has no width of its own; it gets a = 1."""
     width = float(scores[-1] - scores[0])
     gain = len(scores) / width if width > 0 else 1.0
     u = (scores - scores[0]) * gain
-    even = float(len(scores) / max(len(scores) - 1, 1))  # distance of neighbours if all are equal
+    even = float(len(scores) / max(len(scores) - 1, 1))  # distance of neighbors if all are equal
     nodes_per_score = np.ceil(even / _finest(u, probabilities))
     h = even / nodes_per_score
     if np.abs(u / h - np.rint(u / h)).max() > 1e-6 and h > 0.25:
@@ -95,7 +94,7 @@ def _derivative(order: int) -> Polynomial:
 
 
 def _convolved(mass: NDArray[np.float64], kernel: NDArray[np.float64], direct: bool) -> NDArray[np.float64]:
-    """Mass spread by a kernel that is centred on its middle, on the same nodes."""
+    """Mass spread by a kernel that is centered on its middle, on the same nodes."""
     half = len(kernel) // 2
     if direct:
         return np.convolve(mass, kernel)[half : half + len(mass)]

@@ -1,4 +1,4 @@
-"""One law, the whole catalogue of losses, generated lists."""
+"""One distribution, the whole catalog of losses, generated lists."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_kernel_equals_plain_torch(cls, options, case):
 @settings(max_examples=3, deadline=None)
 @given(case=lists(longest=6, levels=2))
 def test_kernel_equals_plain_torch_on_short_lists(cls, options, case):
-    """The same where a law, or the plain form, would take long."""
+    """The same where a distribution, or the plain form, would take long."""
     for loss in under(cls, options, LOSS_BOUNDINGS if cls is SoftRankLoss else BY_LAW):
         assert_kernel_equals_plain_torch(loss, case)
 
@@ -156,7 +156,7 @@ def test_gradient_equals_finite_differences(cls, options, case):
             up[i] += step
             down[i] -= step
             slopes[i] = (loss.fused(up, plan).values.sum() - loss.fused(down, plan).values.sum()) / (2 * step)
-        # the smooth law is tabulated: its slope is that of the table to four digits
+        # the smooth distribution is tabulated: its slope is that of the table to four digits
         tolerance = 2e-4 if getattr(loss, "bounding", "none") in BY_LAW else 1e-6
         np.testing.assert_allclose(gradient, slopes, atol=tolerance * max(1.0, np.abs(slopes).max()))
 
@@ -238,8 +238,8 @@ def test_nothing_to_learn_gives_nothing(cls, options):
         assert mean.item() == pytest.approx(each[-1].item())
 
 
-def test_the_catalogue_is_whole():
-    """Every public loss is under these laws."""
+def test_the_catalog_is_whole():
+    """Every public loss is under these distributions."""
     import rankbound.losses as room
 
     public = {name for name in room.__all__ if name.endswith("Loss")} - {"MeasureLoss", "RankingLoss", "SmoothLoss"}

@@ -1,7 +1,8 @@
-"""Laws of long lists by their characteristic function E exp(i t T), which for a smooth law soon vanishes.
+"""Distributions of long lists by their characteristic function E exp(i t T), which for a smooth distribution soon
+vanishes.
 
-The dynamic programme of `law_dynamic` is run with exp(i t growth) in the place of moves over a grid: one number per
-state and frequency, no splitting, and as many frequencies as the law has detail: some dozens where a grid has
+The dynamic program of `dynamic` is run with exp(i t growth) in the place of moves over a grid: one number per
+state and frequency, no splitting, and as many frequencies as the distribution has detail: some dozens where a grid has
 thousands of points. What comes back is exact up to rounding: about 1e-16 in absolute terms, so tails below are lost.
 """
 
@@ -12,33 +13,38 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankbound.difficulty.law_case import Case
-from rankbound.difficulty.law_dynamic import RESCALE, Law
-from rankbound.difficulty.law_walk import Walk, onward
+from rankbound.difficulty.distribution.case import Case
+from rankbound.difficulty.distribution.dynamic import RESCALE, Points
+from rankbound.difficulty.distribution.walk import Walk, onward
 
 __all__ = ["MANY_ARRANGEMENTS", "spectral"]
 
-MANY_ARRANGEMENTS = 70.0  # log: the finest detail of a law of A arrangements has amplitude A^(-1/2), here 1e-15
+MANY_ARRANGEMENTS = (
+    70.0  # log: the finest detail of a distribution of A arrangements has amplitude A^(-1/2), here 1e-15
+)
 _VANISHED = 1e-15
 _BLOCK = 72  # frequencies that go together; the states of a block stay in the processor's cache
 _TOGETHER = 8  # ranks whose turns are made together, fewer where there are many states
 _SIGMAS = 8.5  # counts further from their mean than this have no weight in double precision
 
 
-def spectral(case: Case, grid: int) -> Law | None:
-    """The law on at least ``grid`` points where it has weight, or None where it is too rough for the method."""
+def spectral(case: Case, grid: int) -> Points | None:
+    """The distribution on at least ``grid`` points where it has weight, or None where it is too rough for the
+    method."""
     if case.log_arrangements < MANY_ARRANGEMENTS or (
         case.measure.family == "AP" and case.measure["div"] == "retrieved"
     ):
         return None
     worst, _, best = sorted(case.bounds)
-    base = 2 * np.pi / ((best - worst) * (1 + 1 / grid))  # the law repeats with this period; its ends carry no weight
+    base = (
+        2 * np.pi / ((best - worst) * (1 + 1 / grid))
+    )  # the distribution repeats with this period; its ends carry no weight
     pairs = case.measure.family in ("U", "PairAcc", "Tau") and case.random and case.ranks == case.n
     transform = _transform_of_pairs if pairs else _transform_of_sums
     parts: list[NDArray[np.complex128]] = []
     for start in range(0, grid // 4, _BLOCK):
         t = base * np.arange(start, start + _BLOCK, dtype=np.float64)
-        # with the first block, high frequencies without a common measure: is anything left of the law there?
+        # with the first block, high frequencies without a common measure: is anything left of the distribution there?
         high = base * grid / 8 * np.array([] if start else [0.5, 0.7071, 1.3819], dtype=np.float64)
         part = transform(case, t, high)
         if not start and np.abs(part[_BLOCK:]).max() > _VANISHED:
@@ -53,7 +59,7 @@ def spectral(case: Case, grid: int) -> Law | None:
     return None
 
 
-def _cleaned(scores: NDArray[np.float64], mass: NDArray[np.float64]) -> Law:
+def _cleaned(scores: NDArray[np.float64], mass: NDArray[np.float64]) -> Points:
     """The bulk, without the rounding noise on both sides of it."""
     noise = max(4 * float(-mass.min()), 1e-19)
     real = np.flatnonzero(mass > noise)
@@ -75,12 +81,12 @@ def _transform_of_pairs(case: Case, t: NDArray[np.float64], high: NDArray[np.flo
             size *= np.sinc((before + j) * half / np.pi) / np.sinc(j * half / np.pi)
         before += count
     pairs = (case.n**2 - sum(count * count for count in case.counts)) / 2
-    middle = shift + scale * pairs / 2  # the law is symmetric about its middle
+    middle = shift + scale * pairs / 2  # the distribution is symmetric about its middle
     return np.asarray(size * np.exp(1j * t * middle))
 
 
 def _transform_of_sums(case: Case, t: NDArray[np.float64], high: NDArray[np.float64]) -> NDArray[np.complex128]:
-    """E exp(i t value): the dynamic programme over counts, one column per frequency (evenly spaced ones first).
+    """E exp(i t value): the dynamic program over counts, one column per frequency (evenly spaced ones first).
 
     In a random order mass moves by odds alone (`Walk.weight_of_counts`): two operations per state and rank.
     """
@@ -100,7 +106,7 @@ def _transform_of_sums(case: Case, t: NDArray[np.float64], high: NDArray[np.floa
         weight, worth, common = walk.weights()
     for placed, band in enumerate(bands):
         block = f[band]
-        ways = None if case.random else walk.chances(placed, band)
+        ways = None if case.random else walk.probabilities(placed, band)
         moves = []
         for axis, level in enumerate(walk.axes):
             if case.rank_weights is not None:

@@ -1,7 +1,7 @@
-"""Laws on disk: computed once per machine, shared by all processes, never trusted blindly.
+"""Distributions on disk: computed once per machine, shared by all processes, never trusted blindly.
 
 Files lie in the folder that ``RANKBOUND_CACHE`` names (empty: no files), else in the user's cache folder. They are
-plain arrays without pickle. Where a file is damaged, or the folder is out of reach, the law is computed again.
+plain arrays without pickle. Where a file is damaged, or the folder is out of reach, the distribution is computed again.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from rankbound.errors import DataError
 __all__ = ["cache_folder", "load", "store"]
 
 StoredLaw = tuple[NDArray[np.float64], NDArray[np.float64], str]
-_VERSION = 1  # of the algorithms: raise it when a law would come out different
+_VERSION = 1  # of the algorithms: raise it when a distribution would come out different
 _MOST_FILES = 5_000
 
 
 def cache_folder() -> Path | None:
-    """Where laws are kept, or None if they are not."""
+    """Where distributions are kept, or None if they are not."""
     named = os.environ.get("RANKBOUND_CACHE")
     if named is not None:
-        return Path(named) / "laws" if named else None
+        return Path(named) / "distributions" if named else None
     try:
         if sys.platform == "win32":  # pragma: no cover
             base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
@@ -40,7 +40,7 @@ def cache_folder() -> Path | None:
             base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError:  # no home folder
         return None
-    return base / "rankbound" / "laws"
+    return base / "rankbound" / "distributions"
 
 
 def _path(key: object) -> Path | None:
@@ -49,7 +49,7 @@ def _path(key: object) -> Path | None:
 
 
 def load(key: object) -> StoredLaw | None:
-    """The law that was stored under a key, if it is there and whole."""
+    """The distribution that was stored under a key, if it is there and whole."""
     path = _path(key)
     if path is None:
         return None
@@ -58,10 +58,10 @@ def load(key: object) -> StoredLaw | None:
         scores, probabilities, method = stored["scores"], stored["probabilities"], str(stored["method"])
     except (DataError, KeyError):  # absent or damaged
         return None
-    return (scores, probabilities, method) if _is_law(scores, probabilities) else None
+    return (scores, probabilities, method) if _is_distribution(scores, probabilities) else None
 
 
-def _is_law(scores: NDArray[np.float64], probabilities: NDArray[np.float64]) -> bool:
+def _is_distribution(scores: NDArray[np.float64], probabilities: NDArray[np.float64]) -> bool:
     if not (scores.dtype == probabilities.dtype == np.float64 and scores.ndim == 1 and len(scores)):
         return False
     if scores.shape != probabilities.shape or not np.isfinite(scores).all():
@@ -69,8 +69,8 @@ def _is_law(scores: NDArray[np.float64], probabilities: NDArray[np.float64]) -> 
     return bool((np.diff(scores) > 0).all() and (probabilities >= 0).all() and abs(probabilities.sum() - 1) < 1e-9)
 
 
-def store(key: object, law: StoredLaw) -> None:
-    """Keep a law: written beside its place, then moved there, so that no reader ever sees half a file."""
+def store(key: object, distribution: StoredLaw) -> None:
+    """Keep a distribution: written beside its place, then moved there, so that no reader ever sees half a file."""
     path = _path(key)
     if path is None:
         return
@@ -79,7 +79,7 @@ def store(key: object, law: StoredLaw) -> None:
         handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
         try:
             with os.fdopen(handle, "wb") as file:
-                np.savez(file, scores=law[0], probabilities=law[1], method=np.array(law[2]))
+                np.savez(file, scores=distribution[0], probabilities=distribution[1], method=np.array(distribution[2]))
             Path(name).replace(path)
         except BaseException:
             Path(name).unlink(missing_ok=True)

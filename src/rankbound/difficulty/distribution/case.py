@@ -1,4 +1,4 @@
-"""Case: all that the law of a measure depends on, and every measure as a sum over ranks.
+"""Case: all that the distribution of a measure depends on, and every measure as a sum over ranks.
 
 Put items down rank by rank. When a label is put at rank r after c_l items of each label l, the measure grows by an
 amount that r and the counts c decide; at the end the total is scaled and shifted by what the final counts decide:
@@ -15,7 +15,7 @@ P, R ...  1 if relevant                                     T over the divisor
 U, pairs  items with lower labels so far (wrong pairs)      T + pairs among and below unranked items
 ========  ===============================================  =======================================
 
-Enumeration, sampling and the dynamic programmes all walk through these sums.
+Enumeration, sampling and the dynamic programs all walk through these sums.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def labels_that_matter(measure: Measure, labels: NDArray[Any]) -> NDArray[np.flo
     if measure.family in ("DCG", "nDCG"):
         return gains.gain_of(np.asarray(labels), measure["dcg"])
     if measure.family == "ERR":
-        gains.stop_chance(np.asarray(labels), measure)  # refuses labels above max_rel
+        gains.stop_probability(np.asarray(labels), measure)  # refuses labels above max_rel
     return np.asarray(labels, dtype=np.float64)
 
 
@@ -57,11 +57,12 @@ def is_binary(measure: Measure) -> bool:
 
 
 def case_of(
-    measure: Measure, labels: Sequence[float], counts: Sequence[int], depth: int, informed: float = 0.5
+    measure: Measure, labels: Sequence[float], counts: Sequence[int], depth: int, ranker_strength: float = 0.5
 ) -> Case:
     """The case of a query with ``counts[i]`` items of ``labels[i]`` (as `labels_that_matter` gives them).
 
-    Queries with the same law get equal cases: labels are merged and scaled, parameters without influence dropped.
+    Queries with the same distribution get equal cases: labels are merged and scaled, parameters without influence
+    dropped.
     """
     merged: dict[float, int] = {}
     for label, count in sorted(zip(labels, counts, strict=True), reverse=True):
@@ -82,14 +83,15 @@ def case_of(
     if measure.family == "AP" and measure["div"] == "retrieved" and ranks == n:
         settings = ()  # everything is retrieved
     slim = replace(measure.plain, cutoff=measure.cutoff if keep else None, settings=settings)
-    return Case(slim, tuple(values), numbers, ranks, informed)
+    return Case(slim, tuple(values), numbers, ranks, ranker_strength)
 
 
 @dataclass(frozen=True)
 class Case:
     """A plain measure on ``counts[i]`` items of ``labels[i]``, highest first, of which ``ranks`` ranks are seen.
 
-    ``informed`` = w: the next item is drawn from those left with weight w for a relevant one (label above 0) and 1 - w
+    ``ranker_strength`` = w: the next item is drawn from those left with weight w for a relevant one (label above 0)
+    and 1 - w
     for another; 0.5 is the random order.
     """
 
@@ -97,7 +99,7 @@ class Case:
     labels: tuple[float, ...]
     counts: tuple[int, ...]
     ranks: int
-    informed: float = 0.5
+    ranker_strength: float = 0.5
 
     @cached_property
     def n(self) -> int:
@@ -112,7 +114,7 @@ class Case:
     @property
     def random(self) -> bool:
         """Whether every order is equally likely."""
-        return self.informed == 0.5
+        return self.ranker_strength == 0.5
 
     @cached_property
     def label_counts(self) -> LabelCounts:
@@ -159,13 +161,13 @@ class Case:
             return np.asarray(self.measure.number("p") ** np.arange(self.ranks))
         return None
 
-    def chances(self, placed: Any, so_far: Counts) -> list[Any]:
-        """Chance of each label to come next, after ``placed`` items of which ``so_far[l]`` have label l."""
+    def probabilities(self, placed: Any, so_far: Counts) -> list[Any]:
+        """Probability of each label to come next, after ``placed`` items of which ``so_far[l]`` have label l."""
         left = [count - seen for count, seen in zip(self.counts, so_far, strict=True)]
         if self.random:
             return [each / (self.n - placed) for each in left]
         pull = [
-            each * (self.informed if label > 0 else 1 - self.informed)
+            each * (self.ranker_strength if label > 0 else 1 - self.ranker_strength)
             for label, each in zip(self.labels, left, strict=True)
         ]
         total = sum(pull)
@@ -193,7 +195,7 @@ class Case:
 
     @cached_property
     def _stop(self) -> list[float]:
-        return [float(s) for s in gains.stop_chance(np.array(self.labels), self.measure)]
+        return [float(s) for s in gains.stop_probability(np.array(self.labels), self.measure)]
 
     def value(self, so_far: Counts) -> tuple[Any, Any]:
         """Scale and shift that turn the total into the measure's value, once all seen ranks are filled."""

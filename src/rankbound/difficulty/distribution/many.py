@@ -1,4 +1,4 @@
-"""Which way a law is computed, and the laws of many queries at once."""
+"""Which way a distribution is computed, and the distributions of many queries at once."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from rankbound.difficulty import law_cache
 from rankbound.difficulty.bounds import plain_measure
-from rankbound.difficulty.law_arrangements import enumerated, sampled, tolerance
-from rankbound.difficulty.law_case import Case, case_of, is_binary, labels_that_matter
-from rankbound.difficulty.law_closed import closed
-from rankbound.difficulty.law_dynamic import Law, dynamic, dynamic_work
-from rankbound.difficulty.law_smooth import look_up, smooth_table
-from rankbound.difficulty.law_spectral import spectral
-from rankbound.difficulty.law_walk import Walk
+from rankbound.difficulty.distribution import cache as distribution_cache
+from rankbound.difficulty.distribution.arrangements import enumerated, sampled, tolerance
+from rankbound.difficulty.distribution.case import Case, case_of, is_binary, labels_that_matter
+from rankbound.difficulty.distribution.closed_form import closed
+from rankbound.difficulty.distribution.dynamic import Points, dynamic, dynamic_work
+from rankbound.difficulty.distribution.smoothing import look_up, smooth_table
+from rankbound.difficulty.distribution.spectral import spectral
+from rankbound.difficulty.distribution.walk import Walk
 from rankbound.errors import ArgumentError
 from rankbound.measures import LabelCounts, Measure
 
-__all__ = ["METHODS", "Laws", "law_of", "laws_of"]
+__all__ = ["METHODS", "Distributions", "distribution_of", "distributions_of"]
 
 METHODS = ("auto", "closed", "enumeration", "dynamic", "sampled")
 SAMPLES = 300_000  # of the thesis
 _FEW_ARRANGEMENTS = 25_000  # looked at one by one without being asked
 _MOST_ARRANGEMENTS = 5_000_000  # looked at one by one when asked to
 _ENUMERATION_WORK = 3e6  # arrangements times ranks
-_LIGHT_WORK, _MOST_WORK = 3e7, 2e9  # grid points that a dynamic programme may touch
+_LIGHT_WORK, _MOST_WORK = 3e7, 2e9  # grid points that a dynamic program may touch
 _MOST_CELLS = 2e7  # grid points that it may hold
 _MOST_STATES = 3e6  # states times ranks of the spectral one; ten times as many where only one label is counted
 _FINE, _COARSE, _LONG = 4096, 2048, 64  # default grids, and the list length from which the coarse one is fine enough
 _LUMP, _FINER = 0.015, 8  # weight of a point from which a grid is made finer, and how much
-_SLOW = 0.005  # seconds from which a law is worth a file
-_ROUGH = frozenset({"RBP", "nRBP", "ERR"})  # laws with few heavy ranks, where the spectral way seldom works
+_SLOW = 0.005  # seconds from which a distribution is worth a file
+_ROUGH = frozenset({"RBP", "nRBP", "ERR"})  # distributions with few heavy ranks, where the spectral way seldom works
 
-FullLaw = tuple[NDArray[np.float64], NDArray[np.float64], str]  # scores, probabilities, method
+ComputedDistribution = tuple[NDArray[np.float64], NDArray[np.float64], str]  # scores, probabilities, method
 
 
-def law_of(
+def distribution_of(
     case: Case, method: str = "auto", grid: int | None = None, samples: int = SAMPLES, seed: int = 0, cache: bool = True
-) -> FullLaw:
+) -> ComputedDistribution:
     """Scores, probabilities and the method that gave them; from memory or disk if they are there."""
     if method != "sampled" and method != "auto":
         samples, seed = SAMPLES, 0  # without influence: keep them out of the key
@@ -51,22 +51,22 @@ def law_of(
 
 
 @lru_cache(maxsize=2048)
-def _remembered(case: Case, method: str, grid: int | None, samples: int, seed: int) -> FullLaw:
+def _remembered(case: Case, method: str, grid: int | None, samples: int, seed: int) -> ComputedDistribution:
     if case.bounds[0] == case.bounds[2] or (method in ("auto", "closed") and closed(case) is not None):
         return _compute(case, method, grid, samples, seed)
-    key = (str(case.measure), case.labels, case.counts, case.ranks, case.informed, method, grid, samples, seed)
-    law = law_cache.load(key)
-    if law is None:
+    key = (str(case.measure), case.labels, case.counts, case.ranks, case.ranker_strength, method, grid, samples, seed)
+    distribution = distribution_cache.load(key)
+    if distribution is None:
         start = time.perf_counter()
-        law = _compute(case, method, grid, samples, seed)
+        distribution = _compute(case, method, grid, samples, seed)
         if time.perf_counter() - start > _SLOW:
-            law_cache.store(key, law)
-    for array in law[:2]:
+            distribution_cache.store(key, distribution)
+    for array in distribution[:2]:
         array.flags.writeable = False
-    return law
+    return distribution
 
 
-def _compute(case: Case, method: str, grid: int | None, samples: int, seed: int) -> FullLaw:
+def _compute(case: Case, method: str, grid: int | None, samples: int, seed: int) -> ComputedDistribution:
     scores, probabilities, how = _choose(case, method, grid, samples, seed)
     probabilities = probabilities / probabilities.sum()
     for array in (scores, probabilities):
@@ -74,16 +74,16 @@ def _compute(case: Case, method: str, grid: int | None, samples: int, seed: int)
     return scores, probabilities, how
 
 
-def _choose(case: Case, method: str, grid: int | None, samples: int, seed: int) -> FullLaw:
+def _choose(case: Case, method: str, grid: int | None, samples: int, seed: int) -> ComputedDistribution:
     worst, _, best = case.bounds
     if worst == best:  # all orders are worth the same
         return np.array([best]), np.ones(1), "closed" if method == "auto" else method
     if method in ("auto", "closed"):
-        law = closed(case)
-        if law is not None:
-            return *law, "closed"
+        distribution = closed(case)
+        if distribution is not None:
+            return *distribution, "closed"
         if method == "closed":
-            raise ArgumentError(f"{case.measure} has no closed law here; choose method='auto'")
+            raise ArgumentError(f"{case.measure} has no closed distribution here; choose method='auto'")
     if method in ("auto", "enumeration"):
         log_work = case.log_arrangements + math.log(max(case.ranks, 1))
         few = case.log_arrangements <= math.log(_FEW_ARRANGEMENTS) and log_work <= math.log(_ENUMERATION_WORK)
@@ -95,16 +95,16 @@ def _choose(case: Case, method: str, grid: int | None, samples: int, seed: int) 
                 f"10^{case.log_arrangements / math.log(10):.1f}; choose method='dynamic'"
             )
     if method in ("auto", "dynamic"):
-        law = _dynamic(case, grid)
-        if law is not None:
-            return *law, "dynamic"
+        distribution = _dynamic(case, grid)
+        if distribution is not None:
+            return *distribution, "dynamic"
         if method == "dynamic":
-            raise ArgumentError("the dynamic programme has too many states for these labels; choose method='sampled'")
+            raise ArgumentError("the dynamic program has too many states for these labels; choose method='sampled'")
     return *sampled(case, samples, seed), "sampled"
 
 
-def _dynamic(case: Case, grid: int | None) -> Law | None:
-    """The spectral programme for smooth laws, the one on a grid for others, None if both would take too long."""
+def _dynamic(case: Case, grid: int | None) -> Points | None:
+    """The spectral program for smooth distributions, the one on a grid for others, None if both would take too long."""
     on_grid = grid or (_COARSE if case.n >= _LONG else _FINE)
     work = dynamic_work(case, on_grid)
     walk = Walk.of(case)
@@ -112,20 +112,25 @@ def _dynamic(case: Case, grid: int | None) -> Law | None:
     few_states = states * len(walk.ranks) <= _MOST_STATES * (10 if len(walk.axes) == 1 else 1)
     light = case.measure.family in _ROUGH and work <= _LIGHT_WORK
     if few_states and not light:
-        law = spectral(case, grid or _FINE)
-        if law is not None:
-            return law
+        distribution = spectral(case, grid or _FINE)
+        if distribution is not None:
+            return distribution
     if work > _MOST_WORK or states * on_grid > _MOST_CELLS:
         return None
-    law = dynamic(case, on_grid)
+    distribution = dynamic(case, on_grid)
     finer = on_grid * _FINER
-    if grid is None and _is_lumpy(case, law[1]) and work * _FINER <= _MOST_WORK and states * finer <= _MOST_CELLS:
-        law = dynamic(case, finer)
-    return law
+    if (
+        grid is None
+        and _is_lumpy(case, distribution[1])
+        and work * _FINER <= _MOST_WORK
+        and states * finer <= _MOST_CELLS
+    ):
+        distribution = dynamic(case, finer)
+    return distribution
 
 
 def _is_lumpy(case: Case, probabilities: NDArray[np.float64]) -> bool:
-    """Whether one point has so much weight that the grid may be too coarse for where the law lives."""
+    """Whether one point has so much weight that the grid may be too coarse for where the distribution lives."""
     if case.ranks < case.n:  # the ends may be real: nothing relevant among the ranks seen, or nothing else
         probabilities = probabilities[1:-1]
     return bool(probabilities.max(initial=0.0) > _LUMP)
@@ -134,29 +139,40 @@ def _is_lumpy(case: Case, probabilities: NDArray[np.float64]) -> bool:
 # ---- many queries ----------------------------------------------------------------------------------------------------
 
 
-class Laws:
-    """The laws of one measure for many queries: tables of the distinct ones, looked up with one x per query.
+class Distributions:
+    """The distributions of one measure for many queries: tables of the distinct ones, looked up with one x per query.
 
-    ``class_of[q]`` is the index in ``laws`` of query q's law.
+    ``class_of[q]`` is the index in ``distributions`` of query q's distribution.
     """
 
-    def __init__(self, laws: Sequence[FullLaw], class_of: NDArray[np.int64]) -> None:
-        self.laws = list(laws)
+    def __init__(self, distributions: Sequence[ComputedDistribution], class_of: NDArray[np.int64]) -> None:
+        self.distributions = list(distributions)
         self.class_of = class_of
-        sizes = np.array([len(law[0]) for law in self.laws], dtype=np.int64)
+        sizes = np.array([len(distribution[0]) for distribution in self.distributions], dtype=np.int64)
         self._first = (np.cumsum(sizes) - sizes)[class_of]
         self._size = sizes[class_of]
-        self._scores = np.concatenate([law[0] for law in self.laws]) if self.laws else np.zeros(0)
+        self._scores = (
+            np.concatenate([distribution[0] for distribution in self.distributions])
+            if self.distributions
+            else np.zeros(0)
+        )
         # P(score <= the first i) and P(score >= those from i on), one number more than there are scores
-        self._below = _joined([np.concatenate(([0.0], np.cumsum(law[1])[:-1], [1.0])) for law in self.laws])
-        self._above = _joined([np.concatenate(([1.0], np.cumsum(law[1][::-1])[::-1][1:], [0.0])) for law in self.laws])
-        self._tolerance = np.array([tolerance(law[0]) for law in self.laws])[class_of]
+        self._below = _joined(
+            [np.concatenate(([0.0], np.cumsum(distribution[1])[:-1], [1.0])) for distribution in self.distributions]
+        )
+        self._above = _joined(
+            [
+                np.concatenate(([1.0], np.cumsum(distribution[1][::-1])[::-1][1:], [0.0]))
+                for distribution in self.distributions
+            ]
+        )
+        self._tolerance = np.array([tolerance(distribution[0]) for distribution in self.distributions])[class_of]
 
     def __len__(self) -> int:
         return len(self.class_of)
 
     def __repr__(self) -> str:
-        return f"Laws(queries={len(self)}, distinct={len(self.laws)})"
+        return f"Distributions(queries={len(self)}, distinct={len(self.distributions)})"
 
     def cdf(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """P(random order scores <= x), one x per query."""
@@ -174,7 +190,7 @@ class Laws:
     def smooth_cdf(self, x: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Smooth P(random order scores <= x) (thesis algorithm 2) and its slope, one x per query."""
         x = self._checked(x)
-        if not self.laws:
+        if not self.distributions:
             return np.zeros(0), np.zeros(0)
         return look_up(x, *self._smooth)
 
@@ -185,7 +201,7 @@ class Laws:
         return x
 
     def _count(self, x: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Scores <= x of each query's law: one bisection for all queries side by side."""
+        """Scores <= x of each query's distribution: one bisection for all queries side by side."""
         low = np.zeros(len(x), dtype=np.int64)
         high = self._size.copy()
         for _ in range(int(self._size.max(initial=1)).bit_length()):
@@ -198,7 +214,7 @@ class Laws:
 
     @cached_property
     def _smooth(self) -> tuple[NDArray[np.float64], ...]:
-        tables = [smooth_table(law[0], law[1]) for law in self.laws]
+        tables = [smooth_table(distribution[0], distribution[1]) for distribution in self.distributions]
         sizes = np.array([len(table.values) for table in tables])
         per_class = [
             np.array([table.start for table in tables]),
@@ -215,35 +231,36 @@ def _joined(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
-def laws_of(
+def distributions_of(
     measure: Measure,
     counts: LabelCounts,
     *,
-    informed: float = 0.5,
+    ranker_strength: float = 0.5,
     cache: bool = True,
     progress: Callable[[int, int], None] | None = None,
-) -> Laws:
-    """The laws of a plain measure for the queries that the counts describe.
+) -> Distributions:
+    """The distributions of a plain measure for the queries that the counts describe.
 
-    Queries that differ in nothing the measure sees share one law. ``progress(done, all)`` is called as laws are made.
+    Queries that differ in nothing the measure sees share one distribution. ``progress(done, all)`` is called as
+    distributions are made.
 
     >>> from rankbound.measures import parse_measure
-    >>> laws = laws_of(parse_measure("P@2"), LabelCounts.binary([4, 3, 4], [2, 1, 2]))
-    >>> laws, laws.survival(np.array([1.0, 0.5, 0.5])).round(3).tolist()
-    (Laws(queries=3, distinct=2), [0.167, 0.667, 0.833])
+    >>> distributions = distributions_of(parse_measure("P@2"), LabelCounts.binary([4, 3, 4], [2, 1, 2]))
+    >>> distributions, distributions.survival(np.array([1.0, 0.5, 0.5])).round(3).tolist()
+    (Distributions(queries=3, distinct=2), [0.167, 0.667, 0.833])
     """
-    if not 0 < informed < 1:
-        raise ArgumentError(f"informed must lie between 0 and 1, got {informed}")
-    cases, class_of = _cases(plain_measure(measure), counts, informed)
-    laws = []
+    if not 0 < ranker_strength < 1:
+        raise ArgumentError(f"ranker_strength must lie between 0 and 1, got {ranker_strength}")
+    cases, class_of = _cases(plain_measure(measure), counts, ranker_strength)
+    distributions = []
     for done, case in enumerate(cases):
-        laws.append(law_of(case, cache=cache))
+        distributions.append(distribution_of(case, cache=cache))
         if progress is not None:
             progress(done + 1, len(cases))
-    return Laws(laws, class_of)
+    return Distributions(distributions, class_of)
 
 
-def _cases(measure: Measure, counts: LabelCounts, informed: float) -> tuple[list[Case], NDArray[np.int64]]:
+def _cases(measure: Measure, counts: LabelCounts, ranker_strength: float) -> tuple[list[Case], NDArray[np.int64]]:
     """The distinct cases, and which of them each query is."""
     labels = labels_that_matter(measure, counts.values)
     if is_binary(measure):
@@ -259,6 +276,6 @@ def _cases(measure: Measure, counts: LabelCounts, informed: float) -> tuple[list
     index: dict[Case, int] = {}
     case_at = np.zeros(len(distinct), dtype=np.int64)
     for at, row in enumerate(distinct.tolist()):
-        case = case_of(measure, levels.tolist(), row[:-1], row[-1], informed)
+        case = case_of(measure, levels.tolist(), row[:-1], row[-1], ranker_strength)
         case_at[at] = index.setdefault(case, len(index))
     return list(index), case_at[back.ravel()] if len(distinct) else np.zeros(0, dtype=np.int64)

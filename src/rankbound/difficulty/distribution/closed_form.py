@@ -1,4 +1,4 @@
-"""Laws with a closed form: counts among the first ranks, the first relevant rank, pairs in the wrong order."""
+"""Distributions with a closed form: counts among the first ranks, the first relevant rank, pairs in the wrong order."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rankbound.difficulty.law_case import Case
+from rankbound.difficulty.distribution.case import Case
 
 __all__ = ["MOST_PAIRS", "closed", "wrong_pairs"]
 
-Law = tuple[NDArray[np.float64], NDArray[np.float64]]
-MOST_PAIRS = 32_768  # the law of the wrong pairs is kept point by point up to this many points
+Points = tuple[NDArray[np.float64], NDArray[np.float64]]
+MOST_PAIRS = 32_768  # the distribution of the wrong pairs is kept point by point up to this many points
 _COUNTING = frozenset({"P", "R", "Rprec", "Success"})
 
 
-def closed(case: Case) -> Law | None:
-    """The exact law where one is known, else None."""
+def closed(case: Case) -> Points | None:
+    """The exact distribution where one is known, else None."""
     family = case.measure.family
     if family in _COUNTING:
         return _of_counts(case)
@@ -28,41 +28,41 @@ def closed(case: Case) -> Law | None:
         pairs = (case.n**2 - sum(count * count for count in case.counts)) // 2
         if pairs >= MOST_PAIRS:
             return None
-        chances = wrong_pairs(case.counts)
+        probabilities = wrong_pairs(case.counts)
         scores = scale * np.arange(pairs + 1) + shift
-        return (scores, chances) if scale > 0 else (scores[::-1], chances[::-1])
+        return (scores, probabilities) if scale > 0 else (scores[::-1], probabilities[::-1])
     return None
 
 
-def _of_counts(case: Case) -> Law:
+def _of_counts(case: Case) -> Points:
     """Relevant items among the seen ranks: hypergeometric, C(P, i) C(N-P, c-i) / C(N, c)."""
     n, hits, ranks = case.n, case.relevant, case.ranks
     if case.random:
         least, most = max(0, ranks - (n - hits)), min(hits, ranks)
         i = np.arange(least, most)
         steps = np.log((hits - i) * (ranks - i)) - np.log((i + 1) * (n - hits - ranks + i + 1))
-        log_chance = np.concatenate(([0.0], np.cumsum(steps)))
-        chance = np.exp(log_chance - log_chance.max())
+        log_probability = np.concatenate(([0.0], np.cumsum(steps)))
+        probability = np.exp(log_probability - log_probability.max())
         counts = np.arange(least, most + 1)
     else:
         counts = np.arange(min(hits, ranks) + 1)
-        chance = np.zeros(len(counts))
-        chance[0] = 1.0
+        probability = np.zeros(len(counts))
+        probability[0] = 1.0
         for placed in range(ranks):
-            hit = np.clip(case.chances(placed, _two(case, counts, placed))[0], 0, 1) * chance
-            chance -= hit
-            chance[1:] += hit[:-1]
-    chance = chance / chance.sum()
+            hit = np.clip(case.probabilities(placed, _two(case, counts, placed))[0], 0, 1) * probability
+            probability -= hit
+            probability[1:] += hit[:-1]
+    probability = probability / probability.sum()
     if case.measure.family == "Success":
         seen = counts > 0
-        scores, chance = np.array([0.0, 1.0]), np.array([chance[~seen].sum(), chance[seen].sum()])
+        scores, probability = np.array([0.0, 1.0]), np.array([probability[~seen].sum(), probability[seen].sum()])
     else:
         scale, _ = case.value(case.counts)
         scores = counts * scale
         if scale == 0:
-            scores, chance = np.zeros(1), np.ones(1)
-    real = chance > 0
-    return scores[real], chance[real]
+            scores, probability = np.zeros(1), np.ones(1)
+    real = probability > 0
+    return scores[real], probability[real]
 
 
 def _two(case: Case, hits: NDArray[np.int64], placed: int) -> list[NDArray[np.int64]]:
@@ -71,32 +71,33 @@ def _two(case: Case, hits: NDArray[np.int64], placed: int) -> list[NDArray[np.in
     return both if len(case.labels) == 2 else both[: len(case.labels)] if case.relevant else both[1:]
 
 
-def _of_first_rank(case: Case) -> Law:
-    """1 / r with the chance that r - 1 others come first and a relevant item follows; 0 if none is seen."""
+def _of_first_rank(case: Case) -> Points:
+    """1 / r with the probability that r - 1 others come first and a relevant item follows; 0 if none is seen."""
     n, hits = case.n, case.relevant
     others = np.arange(n - hits, n - hits - case.ranks, -1)[: n - hits + 1]  # left before each rank
-    w = case.informed
+    w = case.ranker_strength
     pull = w * hits + (1 - w) * others
     hit = np.divide(w * hits, pull, out=np.zeros(len(others)), where=pull > 0)
     none_before = np.cumprod(np.concatenate(([1.0], 1 - hit)))
-    chance = np.append(none_before[:-1] * hit, none_before[-1] if case.ranks <= n - hits else 0.0)
+    probability = np.append(none_before[:-1] * hit, none_before[-1] if case.ranks <= n - hits else 0.0)
     scores = np.append(1 / np.arange(1, len(others) + 1), 0.0)
-    real = np.flatnonzero(chance > 0)[::-1]
-    return scores[real], chance[real] / chance[real].sum()
+    real = np.flatnonzero(probability > 0)[::-1]
+    return scores[real], probability[real] / probability[real].sum()
 
 
 def wrong_pairs(counts: Sequence[int]) -> NDArray[np.float64]:
     """P(a random order of a multiset has u inversions), u = 0, 1, ..., all pairs of different items.
 
     The counts are the coefficients of the Gaussian multinomial prod_l binom(m_l, c_l)_q, m_l = c_1 + ... + c_l, and for
-    two labels this is the law of the Mann-Whitney U. Each factor (1 - q^(m-c+j)) / (1 - q^j) takes one Gaussian
+    two labels this is the distribution of the Mann-Whitney U. Each factor (1 - q^(m-c+j)) / (1 - q^j) takes one
+    Gaussian
     polynomial to the next. They are symmetric and rise up to their middle, so the lower half is enough and rounding
     stays relative. Source: MacMahon; Mann & Whitney 1947 have the recurrence for two labels.
 
     >>> wrong_pairs([1, 2]) * 3
     array([1., 1., 1.])
     """
-    few_first = sorted(counts)  # the law does not depend on the order of the labels
+    few_first = sorted(counts)  # the distribution does not depend on the order of the labels
     total = (sum(few_first) ** 2 - sum(count * count for count in few_first)) // 2
     half = total // 2 + 1
     row = np.zeros(half)
@@ -114,5 +115,5 @@ def wrong_pairs(counts: Sequence[int]) -> NDArray[np.float64]:
             row *= j / above  # keeps the sum of the whole polynomial at 1
         before += count
     np.maximum(row, 0.0, out=row)
-    law = np.concatenate((row, row[: total + 1 - half][::-1]))
-    return np.asarray(law / law.sum())
+    distribution = np.concatenate((row, row[: total + 1 - half][::-1]))
+    return np.asarray(distribution / distribution.sum())

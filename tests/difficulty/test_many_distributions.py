@@ -1,4 +1,5 @@
-"""Properties that every law has, the smooth law, laws of many queries, the cache, and the command."""
+"""Properties that every distribution has, the smooth distribution, distributions of many queries, the cache, and the
+command."""
 
 from __future__ import annotations
 
@@ -13,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankbound.cli.main import run
-from rankbound.difficulty import law_cache, laws
 from rankbound.difficulty.bounds import bounds_of
-from rankbound.difficulty.distribution import Distribution, distribution
-from rankbound.difficulty.laws import laws_of
+from rankbound.difficulty.distribution import Distribution, distribution, distributions
+from rankbound.difficulty.distribution import cache as distribution_cache
+from rankbound.difficulty.distribution.many import distributions_of
 from rankbound.errors import ArgumentError
 from rankbound.lists import Lists
 from rankbound.measures import LabelCounts, Ranked, parse_measure, values
@@ -39,16 +40,16 @@ MEASURES += ["Success@3", "Rprec", "RBP", "RBP(gain='graded')", "nRBP(p=0.95)", 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("RANKBOUND_CACHE", str(tmp_path / "cache"))
-    laws._remembered.cache_clear()
-    return tmp_path / "cache" / "laws"
+    distributions._remembered.cache_clear()
+    return tmp_path / "cache" / "distributions"
 
 
-def direct_smooth_cdf(law: Distribution, x: np.ndarray) -> np.ndarray:
+def direct_smooth_cdf(null: Distribution, x: np.ndarray) -> np.ndarray:
     """Thesis algorithm 2 as it is written."""
-    width = law.scores[-1] - law.scores[0]
-    a = len(law.scores) / width if width > 0 else 1.0
+    width = null.scores[-1] - null.scores[0]
+    a = len(null.scores) / width if width > 0 else 1.0
     with np.errstate(over="ignore"):
-        return np.array([float(law.probabilities @ (1 / (1 + np.exp(-a * (each - law.scores))))) for each in x])
+        return np.array([float(null.probabilities @ (1 / (1 + np.exp(-a * (each - null.scores))))) for each in x])
 
 
 @settings(max_examples=60, deadline=None)
@@ -56,42 +57,44 @@ def direct_smooth_cdf(law: Distribution, x: np.ndarray) -> np.ndarray:
     measure=st.sampled_from(MEASURES),
     labels=st.lists(st.integers(0, 2), min_size=1, max_size=12),
     depth=st.none() | st.integers(0, 12),
-    informed=st.sampled_from([0.5, 0.5, 0.7]),
+    ranker_strength=st.sampled_from([0.5, 0.5, 0.7]),
 )
-def test_every_law_is_a_law(measure: str, labels: list[int], depth: int | None, informed: float) -> None:
-    law = distribution(measure, labels=labels, depth=depth, informed=informed, cache=False)
-    assert (np.diff(law.scores) > 0).all()
-    assert (law.probabilities >= 0).all()
-    assert law.probabilities.sum() == pytest.approx(1, abs=1e-12)
+def test_every_distribution_is_a_distribution(
+    measure: str, labels: list[int], depth: int | None, ranker_strength: float
+) -> None:
+    null = distribution(measure, labels=labels, depth=depth, ranker_strength=ranker_strength, cache=False)
+    assert (np.diff(null.scores) > 0).all()
+    assert (null.probabilities >= 0).all()
+    assert null.probabilities.sum() == pytest.approx(1, abs=1e-12)
     counts = LabelCounts.from_labels(
         labels, [0, len(labels)], None if depth is None else np.minimum([len(labels)], depth)
     )
     three = bounds_of(parse_measure(measure), counts)
     low, high = sorted((float(three.worst[0]), float(three.best[0])))
-    assert low - 1e-9 <= law.scores[0]
-    assert law.scores[-1] <= high + 1e-9
-    if informed == 0.5:
-        assert law.mean == pytest.approx(float(three.expected[0]), abs=1e-9)
-    x = np.sort(np.concatenate((law.scores, np.linspace(low - 1, high + 1, 50))))
-    assert (np.diff(law.cdf(x)) >= 0).all()
-    assert (np.diff(law.survival(x)) <= 0).all()
-    assert law.cdf(law.scores) + law.survival(law.scores) == pytest.approx(1 + law.probabilities)
-    assert (law.quantile(law.cdf(law.scores)) <= law.scores).all()
+    assert low - 1e-9 <= null.scores[0]
+    assert null.scores[-1] <= high + 1e-9
+    if ranker_strength == 0.5:
+        assert null.mean == pytest.approx(float(three.expected[0]), abs=1e-9)
+    x = np.sort(np.concatenate((null.scores, np.linspace(low - 1, high + 1, 50))))
+    assert (np.diff(null.cdf(x)) >= 0).all()
+    assert (np.diff(null.survival(x)) <= 0).all()
+    assert null.cdf(null.scores) + null.survival(null.scores) == pytest.approx(1 + null.probabilities)
+    assert (null.quantile(null.cdf(null.scores)) <= null.scores).all()
     q = np.linspace(0, 1, 30)
-    assert (law.cdf(law.quantile(q)) >= q - 1e-11).all()
-    assert not law.scores.flags.writeable
-    assert not law.probabilities.flags.writeable
+    assert (null.cdf(null.quantile(q)) >= q - 1e-11).all()
+    assert not null.scores.flags.writeable
+    assert not null.probabilities.flags.writeable
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from(MEASURES), st.lists(st.integers(0, 2), min_size=1, max_size=9))
-def test_smooth_law_is_the_sum_of_logistics(measure: str, labels: list[int]) -> None:
-    law = distribution(measure, labels=labels, cache=False)
-    width = max(law.scores[-1] - law.scores[0], 1.0)
-    x = np.linspace(law.scores[0] - 3 * width, law.scores[-1] + 3 * width, 200)
-    x = np.sort(np.concatenate((x, law.scores[:50], np.linspace(law.scores[0], law.scores[-1], 397))))
-    value, slope = law.smooth_cdf(x), law.smooth_slope(x)
-    assert np.abs(value - direct_smooth_cdf(law, x)).max() < 1e-6
+def test_smooth_distribution_is_the_sum_of_logistics(measure: str, labels: list[int]) -> None:
+    null = distribution(measure, labels=labels, cache=False)
+    width = max(null.scores[-1] - null.scores[0], 1.0)
+    x = np.linspace(null.scores[0] - 3 * width, null.scores[-1] + 3 * width, 200)
+    x = np.sort(np.concatenate((x, null.scores[:50], np.linspace(null.scores[0], null.scores[-1], 397))))
+    value, slope = null.smooth_cdf(x), null.smooth_slope(x)
+    assert np.abs(value - direct_smooth_cdf(null, x)).max() < 1e-6
     assert (np.diff(value) >= -1e-15).all()
     assert value.min() >= 0
     assert value.max() <= 1
@@ -99,34 +102,34 @@ def test_smooth_law_is_the_sum_of_logistics(measure: str, labels: list[int]) -> 
 
 
 @pytest.mark.parametrize(("measure", "n", "p"), [("nDCG", 100, 25), ("AP", 400, 100), ("RBP", 60, 20), ("U", 40, 20)])
-def test_smooth_law_of_long_lists(measure: str, n: int, p: int) -> None:
-    law = distribution(measure, n=n, relevant=p)
-    x = np.random.default_rng(0).uniform(law.scores[0] - 0.1, law.scores[-1] + 0.1, 500)
-    assert np.abs(law.smooth_cdf(x) - direct_smooth_cdf(law, x)).max() < 1e-6
-    h = 1e-3 * (law.scores[-1] - law.scores[0]) / len(law)
-    numeric = (law.smooth_cdf(x + h) - law.smooth_cdf(x - h)) / (2 * h)
-    assert law.smooth_slope(x) == pytest.approx(numeric, abs=1e-4 * law.smooth_slope(x).max() + 1e-8)
+def test_smooth_distribution_of_long_lists(measure: str, n: int, p: int) -> None:
+    null = distribution(measure, n=n, relevant=p)
+    x = np.random.default_rng(0).uniform(null.scores[0] - 0.1, null.scores[-1] + 0.1, 500)
+    assert np.abs(null.smooth_cdf(x) - direct_smooth_cdf(null, x)).max() < 1e-6
+    h = 1e-3 * (null.scores[-1] - null.scores[0]) / len(null)
+    numeric = (null.smooth_cdf(x + h) - null.smooth_cdf(x - h)) / (2 * h)
+    assert null.smooth_slope(x) == pytest.approx(numeric, abs=1e-4 * null.smooth_slope(x).max() + 1e-8)
 
 
 def test_smooth_tails_stay_inside_zero_and_one() -> None:
-    law = distribution("P@2", n=6, relevant=3)
+    null = distribution("P@2", n=6, relevant=3)
     x = np.array([-30.0, -8.0, -5.0, -4.0, 5.0, 6.0])
-    far = law.smooth_cdf(x)
-    assert far == pytest.approx(direct_smooth_cdf(law, x), rel=1e-6, abs=0)
+    far = null.smooth_cdf(x)
+    assert far == pytest.approx(direct_smooth_cdf(null, x), rel=1e-6, abs=0)
     assert 0 < far[0] < far[1] < far[2] < far[3]
     assert far[4] < far[5] < 1
 
 
 def test_scalars_in_scalars_out_and_nan_stays_nan() -> None:
-    law = distribution("RR", n=3, relevant=1)
-    assert isinstance(law.cdf(0.5), float)
-    assert law.cdf(0.5) == pytest.approx(2 / 3)
-    assert law.survival(0.5) == pytest.approx(2 / 3)
-    assert law.quantile([0, 0.5, 1]).tolist() == pytest.approx([1 / 3, 0.5, 1])
-    assert math.isnan(law.cdf(math.nan))
-    assert math.isnan(law.smooth_cdf(math.nan))
+    null = distribution("RR", n=3, relevant=1)
+    assert isinstance(null.cdf(0.5), float)
+    assert null.cdf(0.5) == pytest.approx(2 / 3)
+    assert null.survival(0.5) == pytest.approx(2 / 3)
+    assert null.quantile([0, 0.5, 1]).tolist() == pytest.approx([1 / 3, 0.5, 1])
+    assert math.isnan(null.cdf(math.nan))
+    assert math.isnan(null.smooth_cdf(math.nan))
     with pytest.raises(ArgumentError, match="q must lie between 0 and 1"):
-        law.quantile(1.5)
+        null.quantile(1.5)
 
 
 def test_samples_follow_their_seed() -> None:
@@ -142,7 +145,7 @@ def test_samples_follow_their_seed() -> None:
 
 
 @pytest.mark.parametrize("measure", MEASURES)
-def test_laws_of_many_queries_equal_one_at_a_time(measure: str) -> None:
+def test_distributions_of_many_queries_equal_one_at_a_time(measure: str) -> None:
     rng = np.random.default_rng(3)
     sizes = rng.integers(1, 9, 40)
     offsets = np.concatenate(([0], np.cumsum(sizes)))
@@ -150,60 +153,62 @@ def test_laws_of_many_queries_equal_one_at_a_time(measure: str) -> None:
         rng.integers(0, 3, offsets[-1]), offsets, scores=rng.random(offsets[-1]), depths=rng.integers(0, sizes + 1)
     )
     plain = parse_measure(measure)
-    many = laws_of(plain, LabelCounts.from_labels(lists.labels, lists.offsets, lists.depths))
+    many = distributions_of(plain, LabelCounts.from_labels(lists.labels, lists.offsets, lists.depths))
     x = values(Ranked(lists), plain)
     below, above, (smooth, slope) = many.cdf(x), many.survival(x), many.smooth_cdf(x)
     assert len(many) == 40
     assert lists.depths is not None
     for q in range(40):
         labels = lists.labels[offsets[q] : offsets[q + 1]]
-        law = distribution(plain, labels=labels, depth=int(lists.depths[q]))
-        assert below[q] == pytest.approx(law.cdf(x[q]), abs=1e-12)
-        assert above[q] == pytest.approx(law.survival(x[q]), abs=1e-12)
-        assert smooth[q] == pytest.approx(law.smooth_cdf(x[q]), abs=1e-12)
-        assert slope[q] == pytest.approx(law.smooth_slope(x[q]), abs=1e-9)
+        null = distribution(plain, labels=labels, depth=int(lists.depths[q]))
+        assert below[q] == pytest.approx(null.cdf(x[q]), abs=1e-12)
+        assert above[q] == pytest.approx(null.survival(x[q]), abs=1e-12)
+        assert smooth[q] == pytest.approx(null.smooth_cdf(x[q]), abs=1e-12)
+        assert slope[q] == pytest.approx(null.smooth_slope(x[q]), abs=1e-9)
         assert above[q] > 0  # a value that was reached can be reached
         assert below[q] > 0
 
 
-def test_queries_alike_to_the_measure_share_a_law() -> None:
+def test_queries_alike_to_the_measure_share_a_distribution() -> None:
     counts = LabelCounts.from_labels([2, 0, 1, 0, 3, 0, 0, 1, 0], [0, 2, 4, 6, 9])
-    assert len(laws_of(parse_measure("AP"), counts).laws) == 2
-    assert len(laws_of(parse_measure("nDCG"), counts).laws) == 2  # one relevant item: its gain cancels
-    assert len(laws_of(parse_measure("DCG"), counts).laws) == 4
+    assert len(distributions_of(parse_measure("AP"), counts).distributions) == 2
+    assert (
+        len(distributions_of(parse_measure("nDCG"), counts).distributions) == 2
+    )  # one relevant item: its gain cancels
+    assert len(distributions_of(parse_measure("DCG"), counts).distributions) == 4
 
 
 def test_progress_and_empty_input() -> None:
     seen: list[tuple[int, int]] = []
-    laws_of(
+    distributions_of(
         parse_measure("AP"),
         LabelCounts.binary([3, 4, 3], [1, 1, 1]),
         progress=lambda done, all_: seen.append((done, all_)),
     )
     assert seen == [(1, 2), (2, 2)]
-    none = laws_of(parse_measure("AP"), LabelCounts.from_labels(np.zeros(0, dtype=int), [0]))
+    none = distributions_of(parse_measure("AP"), LabelCounts.from_labels(np.zeros(0, dtype=int), [0]))
     assert none.cdf(np.zeros(0)).tolist() == none.smooth_cdf(np.zeros(0))[0].tolist() == []
 
 
 def test_one_x_per_query() -> None:
     with pytest.raises(ArgumentError, match="x must hold one number per query, 2"):
-        laws_of(parse_measure("AP"), LabelCounts.binary([3, 4], 1)).cdf(np.zeros(3))
+        distributions_of(parse_measure("AP"), LabelCounts.binary([3, 4], 1)).cdf(np.zeros(3))
 
 
 # ---- the cache -------------------------------------------------------------------------------------------------------
 
 
-def long_law() -> Distribution:
-    """A law that takes long enough to be kept, with what is in memory forgotten."""
-    laws._remembered.cache_clear()
+def long_distribution() -> Distribution:
+    """A distribution that takes long enough to be kept, with what is in memory forgotten."""
+    distributions._remembered.cache_clear()
     return distribution("AP", n=120, relevant=30)
 
 
 def test_cache_gives_back_what_was_stored(own_cache: Path) -> None:
-    first = long_law()
+    first = long_distribution()
     (file,) = own_cache.glob("*")
     stamp = file.stat().st_mtime_ns
-    again = long_law()
+    again = long_distribution()
     assert again.scores.tolist() == first.scores.tolist()
     assert again.probabilities.tolist() == first.probabilities.tolist()
     assert again.method == first.method == "dynamic"
@@ -212,35 +217,35 @@ def test_cache_gives_back_what_was_stored(own_cache: Path) -> None:
 
 @pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 not a zip", None])
 def test_damaged_file_is_computed_again(own_cache: Path, damage: bytes | None) -> None:
-    first = long_law()
+    first = long_distribution()
     (file,) = own_cache.glob("*.npz")
     whole = file.read_bytes()
     file.write_bytes(whole[: len(whole) // 2] if damage is None else damage)
-    assert long_law().probabilities.tolist() == first.probabilities.tolist()
+    assert long_distribution().probabilities.tolist() == first.probabilities.tolist()
     assert file.read_bytes() == whole
 
 
 def test_file_with_wrong_numbers_is_not_trusted(own_cache: Path) -> None:
-    first = long_law()
+    first = long_distribution()
     (file,) = own_cache.glob("*.npz")
     np.savez(file, scores=first.scores, probabilities=first.probabilities * 2, method=np.array("dynamic"))
-    assert long_law().probabilities.tolist() == first.probabilities.tolist()
+    assert long_distribution().probabilities.tolist() == first.probabilities.tolist()
 
 
 def test_pickles_are_not_opened(own_cache: Path) -> None:
-    long_law()
+    long_distribution()
     (file,) = own_cache.glob("*.npz")
     np.savez(file, scores=np.array([print], dtype=object), probabilities=np.ones(1), method=np.array("dynamic"))
-    assert long_law().method == "dynamic"
+    assert long_distribution().method == "dynamic"
 
 
 def test_unusable_folder_means_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("RANKBOUND_CACHE", str(tmp_path / "file"))
-    assert long_law().mean == pytest.approx(long_law().mean)
+    assert long_distribution().mean == pytest.approx(long_distribution().mean)
     monkeypatch.setenv("RANKBOUND_CACHE", "")
-    assert law_cache.cache_folder() is None
-    assert long_law().method == "dynamic"
+    assert distribution_cache.cache_folder() is None
+    assert long_distribution().method == "dynamic"
 
 
 def test_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,18 +254,18 @@ def test_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RANKBOUND_CACHE")
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert law_cache.cache_folder() == Path("/somewhere/rankbound/laws")
+    assert distribution_cache.cache_folder() == Path("/somewhere/rankbound/distributions")
 
 
 def test_cache_is_bounded(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(law_cache, "_MOST_FILES", 7)
+    monkeypatch.setattr(distribution_cache, "_MOST_FILES", 7)
     for i in range(20):
-        law_cache.store(i, (np.zeros(1), np.ones(1), "closed"))
+        distribution_cache.store(i, (np.zeros(1), np.ones(1), "closed"))
     assert len(list(own_cache.iterdir())) <= 7
-    assert law_cache.load(19) is not None
+    assert distribution_cache.load(19) is not None
 
 
-def test_quick_laws_are_not_written(own_cache: Path) -> None:
+def test_quick_distributions_are_not_written(own_cache: Path) -> None:
     distribution("P@5", n=100, relevant=20)
     distribution("nDCG", n=5, relevant=2)
     assert not own_cache.exists()
@@ -279,7 +284,7 @@ def test_command_prints_one_object(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(answer["scores"]) == 3
 
 
-def test_command_bins_long_laws(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_bins_long_distributions(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["distribution", "nDCG", "--n", "15", "--relevant", "5", "--points", "50", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert len(answer["scores"]) <= 50
@@ -287,9 +292,9 @@ def test_command_bins_long_laws(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_command_draws_a_picture(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["distribution", "nDCG", "--labels", "2,1,0,0,0,1,0,0", "--informed", "0.7"]) == 0
+    assert run(["distribution", "nDCG", "--labels", "2,1,0,0,0,1,0,0", "--ranker_strength", "0.7"]) == 0
     out = capsys.readouterr().out
-    assert "informed to 0.7" in out
+    assert "ranker_strength to 0.7" in out
     assert "quantile 0.95" in out
     assert "█" in out
 

@@ -1,4 +1,4 @@
-"""Laws of measures against 300,000 sampled orders."""
+"""Distributions of measures against 300,000 sampled orders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rankbound.bench.timing import Work
 
 __all__ = ["CURVES", "INPUTS", "run"]
 
-INPUTS = "queries of n items, some of them relevant; the law from nothing, without its cache"
+INPUTS = "queries of n items, some of them relevant; the distribution from nothing, without its cache"
 SAMPLES = 300_000
 MEASURES = ("nDCG", "AP", "RBP")
 _CHUNK = 8_192
@@ -40,7 +40,7 @@ def weights(case: Case) -> tuple[NDArray[np.float64], float]:
     return weight, {"nDCG": float(weight[: case.relevant].sum()), "AP": case.relevant, "RBP": 1.0}[case.measure]
 
 
-def law(case: Case) -> Work:
+def distribution(case: Case) -> Work:
     return lambda: rb.distribution(case.measure, n=case.n, relevant=case.relevant, cache=False)
 
 
@@ -85,7 +85,7 @@ def _sampled(case: Case, draw: Callable[..., NDArray[np.float64]]) -> NDArray[np
 
 
 def mean(found: Any) -> float:
-    """Of a law, or of values that were drawn."""
+    """Of a distribution, or of values that were drawn."""
     return float(found.mean()) if isinstance(found, np.ndarray) else float(found.mean)
 
 
@@ -101,20 +101,20 @@ def run(quick: bool) -> Iterator[Finding]:
                 Peer(f"{samples:,} permutations", partial(permutations, case), bar, values=mean),
                 Peer(f"{samples:,} drawn rank by rank", partial(rank_by_rank, case), values=mean),
             ]
-            name = f"law of {measure} ({n}, {relevant})"
+            name = f"distribution of {measure} ({n}, {relevant})"
             turns = 1 if quick else 7
-            yield from contest(name, law(case), peers, turns=turns, values=mean, tolerance=_NEAR * error)
+            yield from contest(name, distribution(case), peers, turns=turns, values=mean, tolerance=_NEAR * error)
     yield from growth_of(__name__, CURVES, quick)
 
 
-_WAYS = {OURS: Way(law), "permutations": Way(permutations)}
+_WAYS = {OURS: Way(distribution), "permutations": Way(permutations)}
 CURVES = (
     Curve(
-        "law of nDCG, a quarter relevant", "items", (25, 50, 100, 200, 400), (8, 16, 32),
+        "distribution of nDCG, a quarter relevant", "items", (25, 50, 100, 200, 400), (8, 16, 32),
         lambda size, _: Case("nDCG", size, size // 4), _WAYS,
     ),
     Curve(
-        "law of nDCG, 100 items", "relevant items", (3, 6, 12, 25, 50), (1, 3),
+        "distribution of nDCG, 100 items", "relevant items", (3, 6, 12, 25, 50), (1, 3),
         lambda size, _: Case("nDCG", 100, size), _WAYS,
     ),
 )  # fmt: skip

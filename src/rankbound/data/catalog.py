@@ -1,4 +1,4 @@
-"""The data sets that are known by name: origin, licence, files with checksums, folds, counts (from catalogue.toml)."""
+"""The data sets that are known by name: origin, license, files with checksums, folds, counts (from catalog.toml)."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class FoldFiles:
 
 @dataclass(frozen=True)
 class Entry:
-    """A data set of the catalogue; the fields are explained in catalogue.toml."""
+    """A data set of the catalog; the fields are explained in catalog.toml."""
 
     name: str
     title: str
     kind: str
     origin: str
-    licence: str
+    license: str
     citation: str
     folder: str
     files: tuple[DataFile, ...]
@@ -79,7 +79,7 @@ def known_sets() -> Mapping[str, Entry]:
     >>> known_sets()["mq2008"].counts["queries"]
     784
     """
-    with Path(__file__).with_name("catalogue.toml").open("rb") as stream:
+    with Path(__file__).with_name("catalog.toml").open("rb") as stream:
         tables = tomllib.load(stream)
     return MappingProxyType({name: _entry(name, dict(table)) for name, table in tables.items()})
 
