@@ -11,8 +11,15 @@ import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give the run a cache folder of its own, shared by its workers: no test sees or leaves anything at home."""
-    if not hasattr(config, "workerinput"):
+    """Give the run a cache folder of its own, shared by its workers: no test reads or writes the user's cache.
+
+    A developer who runs parts of the suite again and again can keep the compiled kernels in RANKBOUND_TEST_CACHE.
+    """
+    if hasattr(config, "workerinput"):
+        return
+    if kept := os.environ.get("RANKBOUND_TEST_CACHE"):
+        os.environ["RANKBOUND_CACHE"] = kept
+    else:
         config.rankbound_cache = tempfile.mkdtemp(prefix="rankbound-tests-")
         os.environ["RANKBOUND_CACHE"] = config.rankbound_cache
 

@@ -1,9 +1,9 @@
 """The one training loop: a network, lists of items, a loss, an optimizer, an epoch at a time.
 
-Lists come as flat arrays with offsets and stay so: a batch is the rows of some queries, nothing is padded. All randomness
-probability
-(weights, order of queries, dropout) comes from one torch.Generator, so that a seed gives the same model each time on
-the same machine with the same number of threads, and nobody else's random numbers are touched. Numbers are float32.
+Lists come as flat arrays with offsets and stay so: a batch is the rows of some queries, and nothing is padded. All
+randomness (weights, order of queries, dropout) comes from one torch.Generator, so that a seed gives the same model
+each time on the same machine with the same number of threads, and no other random state is touched. Numbers are
+float32.
 """
 
 from __future__ import annotations
