@@ -13,12 +13,15 @@ import pytest
 from scipy import stats
 
 from rankbound.analysis.significance import holm
+from rankbound.cli.report import check_page_path
 from rankbound.errors import ArgumentError, DataError
 from rankbound.report.figures.drawing import FigureOutcome
+from rankbound.report.findings import Findings
 from rankbound.report.lined_up import line_up
 from rankbound.report.packing import json_for_script, pack_values
-from rankbound.report.page import draw_figures, make_report, write_page, write_report
+from rankbound.report.page import Report, draw_figures, make_report, write_page, write_report
 from rankbound.report.system_tests import judge_systems
+from rankbound.report.tables import Cell, Table
 
 
 def write(path, scores, results=None, **options):
@@ -267,8 +270,47 @@ def test_large_and_missing_values_are_packed():
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{title}}"
 
 
-def test_measures_for_which_there_is_no_room_are_named(tmp_path, scores, monkeypatch):
-    monkeypatch.setattr("rankbound.report.page._ROOM", 10)
+def page_with(path, *tables):
+    """A page with these tables and nothing else."""
+    report = Report(None, (), Findings("Headline.", (), ()), tables)
+    return write_report(path, report, figures={}, title="Title").read_text()
+
+
+def test_tables_are_escaped(tmp_path):
+    rows = ((Cell("a|b_c & 5%"), Cell("−0.5000", bold=True, mark="†")), (Cell("<i>{x}$"), Cell("–", mark="∗")))
+    page = page_with(
+        tmp_path / "p.html", Table("t", "<T>", ("name", "value"), 1, rows, "Note: <100 %.", pl.DataFrame())
+    )
+    assert "<caption>&lt;T&gt;</caption>" in page
+    assert '<th scope="col">name</th><th scope="col" class="number">value</th>' in page
+    assert "<td>a|b_c &amp; 5%</td>" in page
+    assert "<td>&lt;i&gt;{x}$</td>" in page
+    assert '<td class="number"><strong>−0.5000</strong><sup title="significant">†</sup></td>' in page
+    assert '<td class="number">–<sup title="outside our interval">∗</sup></td>' in page
+    assert '<p class="note">Note: &lt;100 %.</p>' in page
+
+
+@pytest.mark.parametrize(
+    ("rows", "folded", "rest", "embedded"), [(12, False, 0, 12), (26, True, 1, 26), (10_153, True, 975, 1000)]
+)
+def test_a_long_table_shows_its_first_rows(tmp_path, rows, folded, rest, embedded):
+    cells = tuple((Cell(f"system {number}"), Cell("0.5")) for number in range(rows))
+    page = page_with(tmp_path / "p.html", Table("differences", "T", ("name", "value"), 1, cells, "", pl.DataFrame()))
+    assert ("<details open>" not in page) == folded
+    assert page.count('<tr class="rest">') == rest
+    assert page.count("<td>system ") == embedded
+    assert (f">Show all {embedded:,} rows</button>" in page) == (rest > 0)
+    assert ("first 1,000 of 10,153 rows" in page) == (rows == 10_153)
+
+
+def test_a_page_without_jinja2_is_refused_before_any_work(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ArgumentError, match=r"a page needs jinja2; install rankbound\[report\]"):
+        check_page_path("page.html")
+
+
+def test_measures_that_would_make_the_page_too_large_are_named(tmp_path, scores, monkeypatch):
+    monkeypatch.setattr("rankbound.report.page._LARGEST_VALUES", 10)
     text = write(tmp_path / "page.html", scores)
     assert "AP: they would make this page too large" in text
     assert 'id="page-values-0"' in text
@@ -278,7 +320,7 @@ def test_measures_for_which_there_is_no_room_are_named(tmp_path, scores, monkeyp
 def test_without_altair_there_is_a_page_and_no_figure(tmp_path, scores, monkeypatch):
     monkeypatch.setattr("rankbound.report.page._can_draw", lambda: False)
     text = write_page(tmp_path / "page.html", scores=scores).read_text()
-    assert "pip install &#x27;rankbound[report]&#x27;" in text
+    assert "pip install &#39;rankbound[report]&#39;" in text
     assert 'id="figures"' not in text
     with pytest.raises(ArgumentError, match="figures need altair and vl-convert"):
         draw_figures(scores, required=True)

@@ -35,12 +35,6 @@ def test_latex(table):
     assert r"\caption{T\_1. Note: 100 \%.}" in lines
 
 
-def test_html_escapes(table):
-    assert "<td>a|b_c &amp; 5%</td>" in table.to_html()
-    assert "<td>&lt;i&gt;{x}$</td>" in table.to_html()
-    assert '<strong>−0.5000</strong><sup title="significant">†</sup>' in table.to_html()
-
-
 def test_csv_has_bare_numbers(scores):
     means, differences = make_report(scores).tables
     kept = pl.read_csv(io.StringIO(means.to_csv()))

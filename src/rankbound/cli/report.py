@@ -84,6 +84,9 @@ def check_page_path(path: str | None) -> None:
     """Refuse a page that cannot be written before any work is done for it."""
     if path is None:
         return
+    from rankbound.report.page import check_can_render
+
+    check_can_render()
     if Path(path).suffix.lower() not in (".html", ".htm"):
         raise ArgumentError(f"{path}: a page is an .html file; choose this ending")
     if Path(path).is_dir():

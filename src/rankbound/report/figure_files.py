@@ -1,4 +1,4 @@
-"""Every figure as a file, with a list of those that could not be drawn."""
+"""Writes every figure to a file, with a list of those that could not be drawn."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INDEX = "figures.md"
 
 
 def write_figures(figures: Mapping[str, FigureOutcome], folder: str | PathLike[str]) -> list[Path]:
-    """Write each figure as .svg and as interactive .html; figures.md names them, and why others are missing."""
+    """Write each figure as .svg and as interactive .html; figures.md lists them and says why others are missing."""
     from rankbound.report.figures import save_chart
 
     lines, files = ["# Figures", ""], []

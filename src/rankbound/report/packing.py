@@ -1,4 +1,4 @@
-"""Columns of many queries in little space, for the page's script to unpack."""
+"""Compact encoding of the queries and their values, for the page's script to decode."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 __all__ = ["deflate", "json_for_script", "pack_measures", "pack_queries"]
 
-NOTHING = -32768  # stands for "no value" among 16-bit numbers
-_DIGITS = 4  # decimals that are kept: as many as the page shows
+MISSING = -32768  # encodes "no value" among 16-bit integers; assets/data.js has the same
+_DIGITS = 4  # decimals kept, as many as the page shows
 
 
 def deflate(content: bytes) -> str:
-    """Compressed (raw deflate) and in base64, which is safe inside a script element."""
+    """Compress (raw deflate) and encode in base64, which is safe inside a script element."""
     compressor = zlib.compressobj(9, zlib.DEFLATED, -15)
     return base64.b64encode(compressor.compress(content) + compressor.flush()).decode()
 
 
 def json_for_script(value: Any) -> str:
-    """JSON that cannot end the script element it stands in.
+    """Encode as JSON that cannot end the script element around it.
 
     >>> json_for_script({"name": "</script>"})
     '{"name":"\\\\u003c/script\\\\u003e"}'
@@ -42,34 +42,34 @@ def json_for_script(value: Any) -> str:
 
 
 def pack_queries(scores: LinedUp) -> str:
-    """What belongs to the queries: ids, then data set, type, items, relevant and expected value, column by column."""
+    """Encode the queries column by column: data set, items, relevant items, type, expected value, then the ids."""
     ids = json.dumps(scores.qids, separators=(",", ":"), ensure_ascii=False).encode()
-    kinds = {name: code for code, name in enumerate(QUERY_TYPE_CODES)}
+    codes = {name: code for code, name in enumerate(QUERY_TYPE_CODES)}
     expected, digits = pack_values(scores.expected)
     columns = (
         np.array([len(ids), len(scores), digits], "<i4"),
         np.asarray(scores.data, "<i4"),
         np.asarray(scores.items, "<i4"),
         np.asarray(scores.relevant, "<i4"),
-        np.array([kinds[name] for name in scores.types.tolist()], "<i4"),
+        np.array([codes[name] for name in scores.types.tolist()], "<i4"),
     )
     return deflate(b"".join(column.tobytes() for column in columns) + expected + ids)
 
 
 def pack_values(values: NDArray[np.float64]) -> tuple[bytes, int]:
-    """Numbers as 16-bit multiples of 10^-digits, and digits: 4, or fewer where the numbers are large."""
+    """Encode numbers as 16-bit multiples of 10^-digits; digits is 4, or less where the numbers are large."""
     known = np.isfinite(values)
     largest = float(np.abs(values[known]).max(initial=0.0))
     digits = _DIGITS
-    while round(largest * 10.0**digits) >= -NOTHING:
+    while round(largest * 10.0**digits) >= -MISSING:
         digits -= 1
-    whole = np.full(values.shape, NOTHING, "<i2")
-    whole[known] = np.rint(values[known] * 10.0**digits)
-    return whole.tobytes(), digits
+    scaled = np.full(values.shape, MISSING, "<i2")
+    scaled[known] = np.rint(values[known] * 10.0**digits)
+    return scaled.tobytes(), digits
 
 
 def pack_measures(scores: LinedUp) -> list[dict[str, Any]]:
-    """For each measure its name, direction, decimals and packed values, systems x queries."""
+    """Return the name, the direction, the decimals and the encoded values (systems x queries) of each measure."""
     packed: list[dict[str, Any]] = []
     for name, value in scores.values.items():
         content, digits = pack_values(value)

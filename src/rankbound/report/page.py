@@ -1,14 +1,17 @@
-"""The report page: one HTML file with what was found in words, tables, figures, and every query."""
+"""The report page: one HTML file with the findings in words, tables, figures, and every query.
+
+The markup is in ``templates/`` (jinja2, autoescaped), the style sheet and the scripts in ``assets/``.
+"""
 
 from __future__ import annotations
 
-import html
 import importlib.util
 import re
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rankbound import __version__
 from rankbound.analysis.score_tables import measures_of, without_unmeasured
@@ -19,27 +22,30 @@ from rankbound.report.findings import Findings, find_words, published_words, riv
 from rankbound.report.lined_up import QUERY_TYPE_CODES, LinedUp, line_up
 from rankbound.report.packing import deflate, json_for_script, pack_measures, pack_queries
 from rankbound.report.system_tests import Verdict, judge_systems
-from rankbound.report.tables import Table, differences_table, means_table, published_table
+from rankbound.report.tables import MARK, OUTSIDE, Table, differences_table, means_table, published_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from os import PathLike
 
     import polars as pl
 
     from rankbound.report.figures import FigureOutcome
 
-__all__ = ["Report", "draw_figures", "make_report", "write_page", "write_report"]
+__all__ = ["Report", "check_can_render", "draw_figures", "make_report", "write_page", "write_report"]
 
 _SCRIPTS = ("data.js", "panels.js", "scatter.js", "list.js", "figures.js", "main.js")
-_OPEN_ROWS = 12  # longer tables of differences are folded away at first
-_LARGEST_CHART = 3_000_000  # characters of a chart's data; a larger chart goes in as a picture
-_ROOM = 9_000_000  # characters for the values of all queries; measures beyond are left out, and the page says so
+_MARK_TITLES = {MARK: "significant", OUTSIDE: "outside our interval"}
+_FOLDED = ("differences",)  # tables inside a <details> element
+# Rows of a table: a folded one starts open up to `unfolded`; `shown` are visible at first; `embedded` are in the page.
+_ROW_LIMITS = {"unfolded": 12, "shown": 25, "embedded": 1000}
+_LARGEST_CHART = 3_000_000  # characters of a chart's data; a larger chart is embedded as a picture
+_LARGEST_VALUES = 9_000_000  # characters for the values of all queries; the page names the measures left out
 
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """What a report says, before it takes a form: words, tables, and the scores they come from."""
+    """The content of a report, before it is rendered: words, tables, and the scores they come from."""
 
     scores: LinedUp | None
     verdicts: tuple[Verdict, ...]
@@ -50,7 +56,7 @@ class Report:
 def make_report(
     scores: pl.DataFrame | None, results: pl.DataFrame | None = None, *, baseline: str | None = None
 ) -> Report:
-    """Find words and tables for a score table, for results beside published numbers, or for both.
+    """Describe a score table, results compared with published numbers, or both, in words and tables.
 
     Systems are compared with ``baseline``, or with the best one of each data set.
     """
@@ -70,7 +76,7 @@ def make_report(
 
 
 def _reported_first(scores: pl.DataFrame, results: pl.DataFrame | None) -> pl.DataFrame:
-    """The table with the measures of the results before others: the first one leads."""
+    """Put the measures of the results before the others: the findings are about the first measure."""
     measures = measures_of(scores)
     reported = results["measure"].unique(maintain_order=True).to_list() if results is not None else []
     first = [name for name in reported if name in measures]
@@ -89,11 +95,10 @@ def write_page(
     about: Mapping[str, str] | None = None,
     baseline: str | None = None,
 ) -> Path:
-    """Write the page of a score table (and results, history, examples) to one HTML file; give back where it is.
+    """Write the page of a score table (and results, history, examples) to one HTML file and return its path.
 
-    ``about`` are metadata for the end of the page: data and checksums, seed, protocol. The same input gives the same
-    file,
-    byte for byte.
+    ``about`` holds metadata for the end of the page, such as data, checksums, seed and protocol. The same input gives
+    the same file, byte for byte.
     """
     report = make_report(scores, results, baseline=baseline)
     figures = draw_figures(scores, results, history, examples)
@@ -108,8 +113,8 @@ def write_report(
     title: str,
     about: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write the page of a report and figures that are made already."""
-    text = _page_text(report, figures, title, about or {})
+    """Write the page of an existing report and existing figures."""
+    text = _render_page(report, figures, title, about or {})
     with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return Path(path)
@@ -123,7 +128,7 @@ def draw_figures(
     *,
     required: bool = False,
 ) -> Mapping[str, FigureOutcome]:
-    """All figures that the tables allow; none where altair is not installed, unless they are ``required``."""
+    """Draw all figures that the tables allow; none where altair is missing, unless they are ``required``."""
     if not _can_draw():
         if required:
             raise ArgumentError("figures need altair and vl-convert; install rankbound[report]")
@@ -135,40 +140,70 @@ def draw_figures(
     return all_figures(scores, results, history, examples)
 
 
+def check_can_render() -> None:
+    """Raise ArgumentError where the package that renders pages is missing, before any work is done for a page."""
+    if importlib.util.find_spec("jinja2") is None:
+        raise ArgumentError("a page needs jinja2; install rankbound[report]")
+
+
 def _can_draw() -> bool:
     return all(importlib.util.find_spec(name) is not None for name in ("altair", "vl_convert"))
 
 
-# ---- the page --------------------------------------------------------------------------------------------------------
+# ---- rendering -------------------------------------------------------------------------------------------------------
 
 
-def _page_text(report: Report, figures: Mapping[str, FigureOutcome], title: str, about: Mapping[str, str]) -> str:
-    drawn, undrawn = _figures(figures)
-    payload, left_out = _payload(report) if report.scores is not None else ("", ())
+def _render_page(report: Report, figures: Mapping[str, FigureOutcome], title: str, about: Mapping[str, str]) -> str:
+    cards, not_drawn = _figure_cards(figures)
+    payload, left_out = _payload(report) if report.scores is not None else (None, ())
     metadata = dict(about)
     if left_out:
         metadata["Values of queries left out"] = f"{', '.join(left_out)}: they would make this page too large"
-    for name, reason in undrawn.items():
+    for name, reason in not_drawn.items():
         metadata[f"Not drawn: {name}"] = reason
     if not _can_draw():
-        metadata["Figures"] = "more of them with altair and vl-convert: pip install 'rankbound[report]'"
+        metadata["Figures"] = "altair and vl-convert draw more of them: pip install 'rankbound[report]'"
     metadata["Made with"] = f"rankbound {__version__}"
-    parts = {
-        "title": html.escape(title),
-        "generator": html.escape(f"rankbound {__version__}"),
-        "scope": html.escape(_scope(report)),
-        "style": _asset("page.css"),
-        "theme": _asset("theme.js"),
-        "findings": _words(report.findings),
-        "tables": _tables(report.tables),
-        "explorer": _asset("explorer.html") if report.scores is not None else "",
-        "figures": drawn,
-        "about": _definitions(metadata),
-        "payload": payload + (_vega() if "data-chart" in drawn else ""),
-        "script": "\n".join(_asset(name) for name in _SCRIPTS),
-    }
-    # in one pass: what is filled in is never looked at again
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match.group(1)], _asset("page.html"))
+    page: str = (
+        _templates()
+        .get_template("page.html")
+        .render(
+            version=__version__,
+            title=title,
+            scope=_scope(report),
+            findings=report.findings,
+            tables=report.tables,
+            folded=_FOLDED,
+            limits=_ROW_LIMITS,
+            mark_titles=_MARK_TITLES,
+            payload=payload,
+            figures=cards,
+            metadata=metadata,
+            vega=_packed_vega() if any(card.chart for card in (*cards["own"], *cards["general"])) else None,
+            scripts=_SCRIPTS,
+        )
+    )
+    return page
+
+
+@cache
+def _templates() -> Any:
+    """The jinja2 environment, which escapes everything except our own style sheet and scripts, and JSON for scripts."""
+    check_can_render()
+    import jinja2
+    from markupsafe import Markup
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("rankbound.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.globals["asset"] = lambda name: Markup(_asset(name))  # noqa: S704 - a file of this package
+    environment.filters["json_for_script"] = lambda value: Markup(json_for_script(value))  # noqa: S704 - has no <, > or &
+    return environment
 
 
 def _asset(name: str) -> str:
@@ -182,53 +217,32 @@ def _scope(report: Report) -> str:
     counts = [(len(scores), "query", "queries"), (len(scores.systems), "system", "systems")]
     if len(scores.data_sets) > 1:
         counts.append((len(scores.data_sets), "data set", "data sets"))
-    parts = [f"{number:,} {one if number == 1 else many}" for number, one, many in counts]
+    parts = [f"{number:,} {singular if number == 1 else plural}" for number, singular, plural in counts]
     measures = scores.measures[:4] + (("…",) if len(scores.measures) > 4 else ())
     return " · ".join([*parts, *(scores.data_sets if len(scores.data_sets) == 1 else ()), ", ".join(measures)])
-
-
-def _words(findings: Findings) -> str:
-    parts = [f'<p class="headline">{html.escape(findings.headline)}</p>']
-    if findings.sentences:
-        parts.append('<ul class="sentences">')
-        parts += [f"<li>{html.escape(sentence)}</li>" for sentence in findings.sentences]
-        parts.append("</ul>")
-    if findings.cautions:
-        parts.append('<div class="cautions" role="note">')
-        parts += [f"<p>{html.escape(caution)}</p>" for caution in findings.cautions]
-        parts.append("</div>")
-    return "\n".join(parts)
-
-
-def _tables(tables: Sequence[Table]) -> str:
-    shown = []
-    for table in tables:
-        if table.name == "differences":
-            unfolded = " open" if len(table.rows) <= _OPEN_ROWS else ""
-            shown.append(f"<details{unfolded}><summary>{table.title}</summary>{table.to_html()}</details>")
-        else:
-            shown.append(f"<div>{table.to_html()}</div>")
-    return '<div class="tables">' + "\n".join(shown) + "</div>"
-
-
-def _definitions(metadata: Mapping[str, str]) -> str:
-    pairs = "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(str(text))}</dd>" for name, text in metadata.items())
-    return f'<dl class="about">{pairs}</dl>'
 
 
 # ---- data inside the page --------------------------------------------------------------------------------------------
 
 
-def _payload(report: Report) -> tuple[str, tuple[str, ...]]:
-    """Script elements that hold the queries and their values; measures for which there was no room."""
+class _Payload(NamedTuple):
+    """Data for the page's script: a description in JSON, then the queries and each measure's values, compressed."""
+
+    page: dict[str, Any]
+    queries: str
+    values: list[str]
+
+
+def _payload(report: Report) -> tuple[_Payload, tuple[str, ...]]:
+    """Pack the queries and their values; the second result names the measures that would make the page too large."""
     scores = report.scores
     assert scores is not None
     measures: list[dict[str, Any]] = []
-    room = _ROOM
+    remaining = _LARGEST_VALUES
     for measure in pack_measures(scores):
-        if measures and len(measure["packed"]) > room:
+        if measures and len(measure["packed"]) > remaining:
             break
-        room -= len(measure["packed"])
+        remaining -= len(measure["packed"])
         measures.append(measure)
     x, y = _axes(report)
     page = {
@@ -241,15 +255,12 @@ def _payload(report: Report) -> tuple[str, tuple[str, ...]]:
         "x": x,
         "y": y,
     }
-    elements = [f'<script type="application/json" id="page">{json_for_script(page)}</script>']
-    elements.append(_held("page-queries", pack_queries(scores)))
-    elements += [_held(f"page-values-{place}", measure["packed"]) for place, measure in enumerate(measures)]
-    return "\n".join(elements), scores.measures[len(measures) :]
+    values = [measure["packed"] for measure in measures]
+    return _Payload(page, pack_queries(scores), values), scores.measures[len(measures) :]
 
 
 def _axes(report: Report) -> tuple[str, str]:
-    """What the scatter shows at first: the best system against the one that words set it against, or against
-    probability."""
+    """The first axes of the scatter plot: the best system against its rival in the findings, or against random."""
     assert report.scores is not None
     if not report.verdicts:
         return "q:items", f"s:{report.scores.systems[0]}"
@@ -258,32 +269,29 @@ def _axes(report: Report) -> tuple[str, str]:
     return ("q:expected" if other is None else f"s:{other.system}"), f"s:{first.best.system}"
 
 
-def _held(name: str, packed: str) -> str:
-    return f'<script type="text/plain" id="{name}">{packed}</script>'
-
-
 # ---- figures ---------------------------------------------------------------------------------------------------------
 
 
-def _figures(figures: Mapping[str, FigureOutcome]) -> tuple[str, dict[str, str]]:
-    """The galleries, and the figures that could not be drawn with the reason."""
-    own: list[str] = []
-    general: list[str] = []
-    undrawn = {}
+class _Card(NamedTuple):
+    """A figure of the page: a compressed Vega-Lite specification, or a PNG in base64 where that would be too large."""
+
+    id: str
+    title: str
+    caption: str
+    chart: str | None
+    picture: str | None
+
+
+def _figure_cards(figures: Mapping[str, FigureOutcome]) -> tuple[dict[str, list[_Card]], dict[str, str]]:
+    """The figures of these data and those that hold for any data; then the reasons why others are not drawn."""
+    cards: dict[str, list[_Card]] = {"own": [], "general": []}
+    not_drawn = {}
     for outcome in figures.values():
         if outcome.chart is None:
-            undrawn[outcome.title] = outcome.reason or "unknown"
+            not_drawn[outcome.title] = outcome.reason or "unknown"
         else:
-            (general if _holds_for_any_data(outcome) else own).append(_card(outcome))
-    if not own and not general:
-        return "", undrawn
-    parts = ['<section id="figures" aria-labeledby="figures-title"><h2 id="figures-title">Figures</h2>']
-    if own:
-        parts.append(f'<div class="gallery">{"".join(own)}</div>')
-    if general:
-        summary = "<summary>Figures that hold for any data: bounds, distributions and boundings of measures</summary>"
-        parts.append(f'<details class="general">{summary}<div class="gallery">{"".join(general)}</div></details>')
-    return "\n".join((*parts, "</section>")), undrawn
+            cards["general" if _holds_for_any_data(outcome) else "own"].append(_card(outcome))
+    return cards, not_drawn
 
 
 def _holds_for_any_data(outcome: FigureOutcome) -> bool:
@@ -293,23 +301,18 @@ def _holds_for_any_data(outcome: FigureOutcome) -> bool:
     return any(outcome.name == name or outcome.name.startswith(f"{name}-") for name in names)
 
 
-def _card(outcome: FigureOutcome) -> str:
+def _card(outcome: FigureOutcome) -> _Card:
     from rankbound.report.figures import themed
 
     specification = json_for_script(themed(outcome.chart))
     identity = "figure-" + re.sub(r"[^a-z0-9]+", "-", outcome.name.lower()).strip("-")
-    title, caption = html.escape(outcome.title), html.escape(outcome.caption)
     large = len(specification) > _LARGEST_CHART
-    if large:
-        drawing = f'<img alt="{title}" src="data:image/png;base64,{_picture(outcome.chart)}">'
-        held, kind = "", ""
-    else:
-        drawing = '<p class="note">Drawn when it comes into view.</p>'
-        held, kind = _held(f"{identity}-chart", deflate(specification.encode())), " data-chart"
-    return (
-        f'<figure class="panel" id="{identity}"{kind} aria-label="{title}"><figcaption>{title}'
-        f'<span class="tag" hidden>filtered</span></figcaption><div class="drawing">{drawing}</div>'
-        f'<p class="note">{caption}</p>{held}</figure>'
+    return _Card(
+        identity,
+        outcome.title,
+        outcome.caption,
+        chart=None if large else deflate(specification.encode()),
+        picture=_picture(outcome.chart) if large else None,
     )
 
 
@@ -323,7 +326,8 @@ def _picture(chart: Any) -> str:
         return base64.b64encode(save_chart(chart, Path(folder) / "chart.png").read_bytes()).decode()
 
 
-def _vega() -> str:
+@cache
+def _packed_vega() -> str:
     import vl_convert
 
-    return _held("page-vega", deflate(vl_convert.javascript_bundle("window.rankboundEmbed = vegaEmbed;").encode()))
+    return deflate(vl_convert.javascript_bundle("window.rankboundEmbed = vegaEmbed;").encode())

@@ -1,8 +1,7 @@
-"""Tables for people and papers: the same rows as HTML, Markdown, CSV and LaTeX."""
+"""Tables for people and papers: the same rows as Markdown, CSV and LaTeX; the page renders them as HTML."""
 
 from __future__ import annotations
 
-import html
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,27 +91,6 @@ class Table:
             r"\end{table}",
         ]
         return "\n".join(lines) + "\n"
-
-    def to_html(self) -> str:
-        """A table element; every text is escaped."""
-        head = "".join(
-            f'<th scope="col"{"" if place < self.text_columns else _RIGHT}>{html.escape(column)}</th>'
-            for place, column in enumerate(self.columns)
-        )
-        body = []
-        for number, row in enumerate(self.rows):
-            data_set = f' data-set="{html.escape(self.data_sets[number])}"' if self.data_sets else ""
-            cells = "".join(_html(cell, place < self.text_columns) for place, cell in enumerate(row))
-            body.append(f"<tr{data_set}>{cells}</tr>")
-        note = f'<p class="note">{html.escape(self.note)}</p>' if self.note else ""
-        return (
-            f'<div class="scroll" tabindex="0" role="region" aria-label="{html.escape(self.title)}">'
-            f"<table><caption>{html.escape(self.title)}</caption>"
-            f"<thead><tr>{head}</tr></thead><tbody>\n" + "\n".join(body) + f"\n</tbody></table></div>{note}"
-        )
-
-
-_RIGHT = ' class="number"'
 
 
 def write_tables(tables: Sequence[Table], folder: str | PathLike[str]) -> list[Path]:
@@ -301,16 +279,6 @@ def _note_on_marks(verdicts: Sequence[Verdict]) -> str:
 
 
 # ---- markup ----------------------------------------------------------------------------------------------------------
-
-
-def _html(cell: Cell, words: bool) -> str:
-    text = html.escape(cell.text)
-    text = f"<strong>{text}</strong>" if cell.bold else text
-    mark = f'<sup title="{_SAID[cell.mark]}">{cell.mark}</sup>' if cell.mark else ""
-    return f"<td>{text}{mark}</td>" if words else f"<td{_RIGHT}>{text}{mark}</td>"
-
-
-_SAID = {MARK: "significant", OUTSIDE: "outside our interval"}
 
 
 def _pipes(cells: object) -> str:

@@ -1,6 +1,6 @@
-// What the page holds, unpacked: queries as columns, values of a measure when it is asked for.
+// Unpacks the data of the page: the queries as columns, and the values of a measure on first use.
 
-const NOTHING = -32768; // "no value" among the packed numbers
+const MISSING = -32768; // "no value" among the packed numbers
 const element = id => document.getElementById(id);
 
 async function inflate(id) {
@@ -12,14 +12,14 @@ async function inflate(id) {
 
 function unpackNumbers(packed, digits) {
   const scale = 10 ** digits;
-  return Float64Array.from(packed, whole => whole === NOTHING ? NaN : whole / scale);
+  return Float64Array.from(packed, whole => whole === MISSING ? NaN : whole / scale);
 }
 
 async function readPage() {
   const page = JSON.parse(element("page").textContent);
   const buffer = await inflate("page-queries");
   const [idBytes, count, digits] = new Int32Array(buffer, 0, 3);
-  const column = place => new Int32Array(buffer, 12 + 4 * count * place, count);
+  const column = index => new Int32Array(buffer, 12 + 4 * count * index, count);
   const afterColumns = 12 + 16 * count;
   const ids = new TextDecoder().decode(new Uint8Array(buffer, afterColumns + 2 * count, idBytes));
   page.queries = {
@@ -27,13 +27,13 @@ async function readPage() {
     expected: unpackNumbers(new Int16Array(buffer, afterColumns, count), digits),
   };
   const unpacked = new Map();
-  // Float64Array of systems x queries
-  page.valuesOf = async place => {
-    if (!unpacked.has(place)) {
-      const packed = new Int16Array(await inflate(`page-values-${place}`));
-      unpacked.set(place, unpackNumbers(packed, page.measures[place].digits));
+  // resolves to a Float64Array of systems x queries
+  page.valuesOf = async index => {
+    if (!unpacked.has(index)) {
+      const packed = new Int16Array(await inflate(`page-values-${index}`));
+      unpacked.set(index, unpackNumbers(packed, page.measures[index].digits));
     }
-    return unpacked.get(place);
+    return unpacked.get(index);
   };
   return page;
 }

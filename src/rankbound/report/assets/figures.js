@@ -1,6 +1,6 @@
-// Figures in the grammar of Vega-Lite: unpacked and drawn when they come near the screen, drawn anew when the filter changes.
+// Vega-Lite figures: unpacked and drawn when they come near the view, and drawn again when the filter changes.
 
-const WIDE = 640; // pixels; a wider figure gets a row of its own
+const WIDE = 640; // pixels; a wider figure takes a whole row
 
 function watchFigures(filterNow) {
   let library = null;
@@ -18,7 +18,7 @@ function watchFigures(filterNow) {
     return library;
   }
 
-  // Does a row of a chart's own data pass? Rows that say nothing of data set or type always do.
+  // Whether a row of a chart's data passes the filter. Rows without a data set or a type always do.
   function passes(row, { dataSet, type }) {
     if (dataSet !== null) {
       if (row.place !== undefined && row.place !== dataSet.name) return false;
@@ -30,15 +30,16 @@ function watchFigures(filterNow) {
 
   const tables = specification => Object.entries(specification.datasets ?? {}).filter(([, rows]) => Array.isArray(rows));
 
-  const answers = (specification, { dataSet, type }) => tables(specification).some(([, [row = {}]]) =>
+  // whether the filter concerns any data of the figure
+  const isAffected = (specification, { dataSet, type }) => tables(specification).some(([, [row = {}]]) =>
     (dataSet !== null && (row.place ?? row.data) !== undefined) || (type !== null && row.type !== undefined));
 
   async function draw(figure) {
     const specification = drawn.get(figure), filter = filterNow(), holder = figure.querySelector(".drawing");
     const kept = Object.fromEntries(tables(specification).map(([name, rows]) => [name, rows.filter(row => passes(row, filter))]));
-    const answering = answers(specification, filter);
-    figure.querySelector(".tag").hidden = !answering;
-    if (answering && Object.values(kept).every(rows => !rows.length)) {
+    const filtered = isAffected(specification, filter);
+    figure.querySelector(".tag").hidden = !filtered;
+    if (filtered && Object.values(kept).every(rows => !rows.length)) {
       holder.textContent = "No query passes the filter here.";
       return;
     }
@@ -52,13 +53,13 @@ function watchFigures(filterNow) {
   }
 
   const watcher = new IntersectionObserver(entries => {
-    for (const entry of entries.filter(one => one.isIntersecting)) {
+    for (const entry of entries.filter(({ isIntersecting }) => isIntersecting)) {
       watcher.unobserve(entry.target);
       const figure = entry.target;
       Promise.all([inflate(`${figure.id}-chart`), loadLibrary()]).then(([buffer]) => {
         drawn.set(figure, JSON.parse(new TextDecoder().decode(buffer)));
         return draw(figure);
-      }).catch(error => { figure.querySelector(".drawing").textContent = `This figure cannot be drawn here: ${error.message}`; });
+      }).catch(error => { figure.querySelector(".drawing").textContent = `This browser cannot draw the figure: ${error.message}`; });
     }
   }, { rootMargin: "300px" });
   for (const figure of document.querySelectorAll("figure[data-chart]")) watcher.observe(figure);
@@ -68,7 +69,7 @@ function watchFigures(filterNow) {
     filter() {
       const now = filterNow();
       for (const [figure, specification] of drawn) {
-        if (answers(specification, now) || answers(specification, last)) draw(figure);
+        if (isAffected(specification, now) || isAffected(specification, last)) draw(figure);
       }
       last = now;
     },

@@ -1,26 +1,26 @@
-// The list of queries: sorts, and draws only the rows that can be seen.
+// The list of queries: it can be sorted, and only the rows in view exist as elements.
 
 const ROW = 34; // height in pixels, as in the style sheet
-const SPARE = 8; // rows drawn above and below what can be seen
+const SPARE = 8; // rows above and below the view
 
 function makeList(box, { onChoose }) {
   const table = box.querySelector("table"), head = table.tHead, body = table.tBodies[0];
-  let columns = [], order = [], sort = { key: null, down: false }, chosen = -1, place = new Map(), whole = [];
+  let columns = [], order = [], sort = { key: null, down: false }, chosen = -1, indexOf = new Map(), allRows = [];
 
   function arrange(rows) {
-    whole = rows;
-    const column = columns.find(one => one.key === sort.key);
+    allRows = rows;
+    const column = columns.find(({ key }) => key === sort.key);
     order = Array.from(rows);
     if (column) {
       const turn = sort.down ? -1 : 1, value = column.value;
       if (column.text) order.sort((a, b) => turn * COLLATOR.compare(value(a), value(b)) || a - b);
       else order.sort((a, b) => {
         const [x, y] = [value(a), value(b)];
-        if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y) || a - b; // nothing goes last
+        if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y) || a - b; // queries without a value go last
         return turn * (x - y) || a - b;
       });
     }
-    place = new Map(order.map((row, index) => [row, index]));
+    indexOf = new Map(order.map((row, index) => [row, index]));
     table.setAttribute("aria-rowcount", order.length + 1);
     draw();
   }
@@ -41,10 +41,10 @@ function makeList(box, { onChoose }) {
       button.title = column.name;
       button.dataset.key = column.key;
       button.addEventListener("click", () => {
-        // numbers from the largest first, words from a
+        // numbers start with the largest, words with the first of the alphabet
         sort = { key: column.key, down: sort.key === column.key ? !sort.down : !column.text };
         drawHead();
-        arrange(whole);
+        arrange(allRows);
         box.scrollTop = 0;
         head.querySelector(`[data-key="${CSS.escape(column.key)}"]`).focus();
       });
@@ -94,8 +94,8 @@ function makeList(box, { onChoose }) {
     return line;
   }
 
-  function bringUp(row, focus) {
-    const index = place.get(row);
+  function scrollTo(row, focus) {
+    const index = indexOf.get(row);
     if (index === undefined) return;
     const top = index * ROW, header = head.offsetHeight, view = box.clientHeight - header;
     if (top < box.scrollTop || top + ROW > box.scrollTop + view) box.scrollTop = Math.max(0, top - view / 2);
@@ -117,8 +117,8 @@ function makeList(box, { onChoose }) {
       onChoose(row);
     } else if (step) {
       event.preventDefault();
-      const next = order[place.get(row) + step];
-      if (next !== undefined) bringUp(next, true);
+      const next = order[indexOf.get(row) + step];
+      if (next !== undefined) scrollTo(next, true);
     }
   });
 
@@ -133,9 +133,9 @@ function makeList(box, { onChoose }) {
       chosen = row;
       draw();
     },
-    bringUp,
+    scrollTo,
     neighbor(row, step) {
-      const index = place.get(row);
+      const index = indexOf.get(row);
       if (index === undefined) return order[0] ?? -1;
       return order[Math.min(order.length - 1, Math.max(0, index + step))];
     },

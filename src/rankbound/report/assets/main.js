@@ -1,14 +1,15 @@
-// The page comes alive: choices at the top, and everything that follows from them.
+// Connects the choices at the top of the section "Query by query" with everything that depends on them.
 
-const TYPE_COLOURS = ["--type-0", "--type-1", "--type-2", "--type-3", "--type-4", "--type-5"];
-// what can stand on the horizontal axis besides systems
-const QUERY_AXES = { expected: "expected of a random ranking", items: "items in the list", relevant: "relevant items" };
+const TYPE_COLORS = ["--type-0", "--type-1", "--type-2", "--type-3", "--type-4", "--type-5", "--type-6", "--type-7"];
+const COLUMNS = 12; // systems in the list of queries, unless all are requested
+// what the horizontal axis can show besides systems
+const QUERY_AXES = { expected: "expected value of a random ranking", items: "items in the list", relevant: "relevant items" };
 
 async function start() {
   const page = await readPage(), { queries, systems } = page;
   const tip = makeTip(element("tip"));
-  const state = { data: null, type: null, measure: 0, x: page.x, y: page.y, search: "" };
-  let values = await page.valuesOf(0), rows = [];
+  const state = { data: null, type: null, measure: 0, x: page.x, y: page.y, search: "", allMeans: false, allColumns: false };
+  let values = await page.valuesOf(0), rows = [], ranking = []; // ranking: the systems, best first
 
   const lowerIds = queries.ids.map(id => id.toLowerCase());
   const valueOf = system => row => values[system * queries.count + row];
@@ -27,9 +28,9 @@ async function start() {
 
   const present = new Set(queries.type);
   const types = page.types.map((name, code) => [code, name]).filter(([code, name]) => name && present.has(code));
-  fill("data-set", [["", "all data sets"], ...page.dataSets.map((name, place) => [place, name])]);
+  fill("data-set", [["", "all data sets"], ...page.dataSets.map((name, index) => [index, name])]);
   fill("type", [["", "all types"], ...types]);
-  fill("measure", page.measures.map(({ name }, place) => [place, name]));
+  fill("measure", page.measures.map(({ name }, index) => [index, name]));
   fill("y", systems.map(name => [`s:${name}`, name]));
   fill("x", [
     ...systems.map(name => [`s:${name}`, name]),
@@ -38,7 +39,7 @@ async function start() {
   element("data-set").parentElement.hidden = page.dataSets.length < 2;
   element("type").parentElement.hidden = !types.length;
   element("measure").parentElement.hidden = page.measures.length < 2;
-  const asked = id => element(id).value;
+  const selected = id => element(id).value;
   const restore = () => {
     element("x").value = page.x;
     element("y").value = page.y;
@@ -47,20 +48,23 @@ async function start() {
   element("controls").addEventListener("submit", event => event.preventDefault());
   element("controls").addEventListener("change", follow);
   element("controls").addEventListener("reset", () => setTimeout(() => { restore(); follow(); }));
-  element("search").addEventListener("input", () => { state.search = asked("search").trim().toLowerCase(); listRows(); });
+  element("all-columns").addEventListener("click", () => { state.allColumns = !state.allColumns; list.setColumns(columns(measureName())); listRows(); });
+  element("search").addEventListener("input", () => { state.search = selected("search").trim().toLowerCase(); listRows(); });
+
+  const measureName = () => page.measures[state.measure].name;
 
   async function follow() {
     const before = state.measure;
     Object.assign(state, {
-      data: asked("data-set") === "" ? null : Number(asked("data-set")),
-      type: asked("type") === "" ? null : Number(asked("type")),
-      measure: Number(asked("measure")), x: asked("x"), y: asked("y"),
+      data: selected("data-set") === "" ? null : Number(selected("data-set")),
+      type: selected("type") === "" ? null : Number(selected("type")),
+      measure: Number(selected("measure")), x: selected("x"), y: selected("y"),
     });
     if (state.measure !== before) values = await page.valuesOf(state.measure);
     update();
   }
 
-  // ---- what follows
+  // ---- views
 
   const list = makeList(element("list"), { onChoose: row => choose(row, "list") });
   const scatter = makeScatter(element("scatter"), tip, {
@@ -91,13 +95,13 @@ async function start() {
         element("search").value = state.search = "";
         listRows();
       }
-      list.bringUp(row, false);
+      list.scrollTo(row, false);
       element("list").scrollIntoView({ block: "nearest" });
     } else element("scatter-panel").scrollIntoView({ block: "nearest" });
   }
 
   function update() {
-    const measure = page.measures[state.measure].name;
+    const measure = measureName();
     rows = [];
     const shown = new Uint8Array(queries.count);
     for (let row = 0; row < queries.count; row++) {
@@ -110,26 +114,29 @@ async function start() {
     element("scatter-title").textContent = `${measure}: ${axisName(state.y)} against ${axisName(state.x)}`;
     element("scatter").setAttribute("aria-label", `Scatter of ${rows.length} queries: ${measure} of ${axisName(state.y)} against ${axisName(state.x)}`);
     scatter.update({
-      rows, shown, xs: xOf(), ys: yOf(), types: queries.type, colors: TYPE_COLOURS, diagonal: xIsSystem(),
+      rows, shown, xs: xOf(), ys: yOf(), types: queries.type, colors: TYPE_COLORS, diagonal: xIsSystem(),
       logX: state.x === "q:items" || state.x === "q:relevant",
-      xTitle: xIsSystem() ? `${measure}, ${axisName(state.x)}` : state.x === "q:expected" ? `${page.plainLead} expected of a random order` : axisName(state.x),
+      xTitle: xIsSystem() ? `${measure}, ${axisName(state.x)}` : state.x === "q:expected" ? `expected ${page.plainLead} of a random ranking` : axisName(state.x),
       yTitle: `${measure}, ${axisName(state.y)}`,
     });
     drawPanels(measure);
     list.setColumns(columns(measure));
     listRows();
-    for (const line of document.querySelectorAll("tr[data-set]")) {
-      const names = state.data === null ? null : [page.dataSets[state.data], page.sources[state.data].data];
-      line.hidden = names !== null && !names.includes(line.dataset.set);
-    }
+    const names = state.data === null ? null : [page.dataSets[state.data], page.sources[state.data].data];
+    for (const line of document.querySelectorAll("tr[data-set]")) line.hidden = names !== null && !names.includes(line.dataset.set);
+    limitTables();
     figures.filter();
   }
 
   function drawPanels(measure) {
     const turn = page.measures[state.measure].lower ? 1 : -1;
-    const means = systems.map((name, place) => ({ name, ...meanOf(valueOf(place), rows) })).sort((a, b) => turn * (a.mean - b.mean));
-    element("means-title").textContent = `Mean ${measure} of the queries shown`;
-    drawIntervals(element("means"), means, tip);
+    const means = systems.map((name, index) => ({ name, ...meanOf(valueOf(index), rows) })).sort((a, b) => turn * (a.mean - b.mean));
+    ranking = means.map(({ name }) => systems.indexOf(name));
+    element("means-title").textContent = `Mean ${measure} over the queries shown`;
+    drawIntervals(element("means"), means, tip, {
+      most: state.allMeans ? Infinity : MEANS, always: [axisName(state.x), axisName(state.y)],
+      onMore: () => { state.allMeans = true; drawPanels(measure); },
+    });
     const pair = isPair(), value = pair ? gapOf() : yOf();
     element("by-type-title").textContent = `${axisName(state.y)}${pair ? ` minus ${axisName(state.x)}` : ""}, by type of query`;
     const groups = [{ name: "all shown", ...meanOf(value, rows) }];
@@ -145,7 +152,7 @@ async function start() {
       ...(page.dataSets.length > 1 ? [{ key: "data", name: "data set", text: true, value: dataName, show: dataName, width: 10 }] : []),
       ...(types.length ? [{
         key: "type", name: "type", text: true, value: typeName, show: typeName, width: 9,
-        style: (cell, row) => { cell.className = "type"; cell.style.setProperty("--dot", `var(${TYPE_COLOURS[queries.type[row]]})`); },
+        style: (cell, row) => { cell.className = "type"; cell.style.setProperty("--dot", `var(${TYPE_COLORS[queries.type[row]]})`); },
       }] : []),
       number("items", "items", row => queries.items[row], showCount, 5.5),
       number("relevant", "relevant", row => queries.relevant[row], showCount, 5.5),
@@ -153,19 +160,29 @@ async function start() {
         ...number("gap", `${axisName(state.y)} − ${axisName(state.x)}`, gap, value => show(value, digits(), true), 9),
         style: (cell, row) => { const value = gap(row); if (value) cell.classList.add(value > 0 ? "up" : "down"); },
       }] : []),
-      ...systems.map((name, place) => number(`system-${place}`, `${measure}, ${name}`, valueOf(place), shown, 8)),
+      ...systemsInList().map(index => number(`system-${index}`, `${measure}, ${systems[index]}`, valueOf(index), shown, 8)),
     ];
   }
 
+  // All systems in the table's order, or the ones on the axes and the best of the others.
+  function systemsInList() {
+    const button = element("all-columns");
+    button.hidden = systems.length <= COLUMNS;
+    button.textContent = state.allColumns ? `Show the best ${COLUMNS} systems` : `Show all ${showCount(systems.length)} systems`;
+    if (state.allColumns || systems.length <= COLUMNS) return systems.map((_, index) => index);
+    const onAxes = [state.y, state.x].filter(axis => axis.startsWith("s:")).map(axis => systems.indexOf(axis.slice(2)));
+    return [...new Set([...onAxes, ...ranking])].slice(0, COLUMNS);
+  }
+
   function listRows() {
-    const found = state.search ? rows.filter(row => lowerIds[row].includes(state.search)) : rows;
-    element("listed").textContent = state.search ? `${showCount(found.length)} found` : "";
-    list.setRows(found);
+    const listed = state.search ? rows.filter(row => lowerIds[row].includes(state.search)) : rows;
+    element("listed").textContent = state.search ? `${showCount(listed.length)} found` : "";
+    list.setRows(listed);
   }
 
   for (const [code, name] of types) {
     const item = document.createElement("li"), dot = document.createElement("i");
-    dot.style.background = `var(${TYPE_COLOURS[code]})`;
+    dot.style.background = `var(${TYPE_COLORS[code]})`;
     item.append(dot, name);
     element("legend").append(item);
   }
@@ -182,5 +199,22 @@ function fill(id, choices) {
   }));
 }
 
+// Tables show their first rows that pass the filter, and all of them on request.
+function limitTables() {
+  for (const button of document.querySelectorAll(".show-all")) {
+    const lines = [...button.previousElementSibling.querySelectorAll("tbody tr")].filter(line => !line.hidden);
+    const all = button.getAttribute("aria-expanded") === "true", shown = Number(button.dataset.shown);
+    lines.forEach((line, index) => line.classList.toggle("rest", !all && index >= shown));
+    button.hidden = lines.length <= shown;
+    button.textContent = all ? "Show fewer rows" : `Show all ${showCount(lines.length)} rows`;
+  }
+}
+
+for (const button of document.querySelectorAll(".show-all")) {
+  button.addEventListener("click", () => {
+    button.setAttribute("aria-expanded", button.getAttribute("aria-expanded") !== "true");
+    limitTables();
+  });
+}
 if (element("page")) await start();
 document.documentElement.dataset.ready = "true";

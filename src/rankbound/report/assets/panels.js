@@ -1,4 +1,6 @@
-// Small things around the scatter: the tooltip, and rows of means with their intervals.
+// The tooltip, and rows of means with their intervals.
+
+const MEANS = 15; // rows of means, unless all are requested
 
 function makeTip(box) {
   return {
@@ -13,16 +15,17 @@ function makeTip(box) {
       }
       box.replaceChildren(heading, list);
       box.hidden = false;
-      const room = box.getBoundingClientRect();
-      box.style.left = `${Math.max(8, Math.min(x + 14, innerWidth - room.width - 8))}px`;
-      box.style.top = `${y + room.height + 24 > innerHeight ? Math.max(8, y - room.height - 14) : y + 14}px`;
+      const size = box.getBoundingClientRect();
+      box.style.left = `${Math.max(8, Math.min(x + 14, innerWidth - size.width - 8))}px`;
+      box.style.top = `${y + size.height + 24 > innerHeight ? Math.max(8, y - size.height - 14) : y + 14}px`;
     },
     hide() { box.hidden = true; },
   };
 }
 
-// rows: [{name, n, mean, low, high}]; zero draws the line of no difference.
-function drawIntervals(holder, rows, tip, { digits = 3, sign = false, zero = false } = {}) {
+// rows: [{name, n, mean, low, high}]; zero draws the line of no difference. Beyond the first `most` rows only those named
+// in `always` are drawn, and a button calls onMore.
+function drawIntervals(holder, rows, tip, { digits = 3, sign = false, zero = false, most = Infinity, always = [], onMore } = {}) {
   const known = rows.filter(row => row.n > 0);
   if (!known.length) {
     holder.textContent = "No query has a value here.";
@@ -41,7 +44,7 @@ function drawIntervals(holder, rows, tip, { digits = 3, sign = false, zero = fal
   };
   const grid = make("intervals");
   grid.setAttribute("role", "list");
-  for (const row of known) {
+  for (const row of known.filter((row, index) => index < most || always.includes(row.name))) {
     const track = make("track"), dot = make("dot"), span = make("span");
     if (zero) {
       const line = make("zero");
@@ -60,12 +63,12 @@ function drawIntervals(holder, rows, tip, { digits = 3, sign = false, zero = fal
     line.tabIndex = 0;
     line.setAttribute("role", "listitem");
     line.setAttribute("aria-label", `${row.name}: ${show(row.mean, digits, sign)}, 95 % interval ${span95}, ${row.n} queries`);
-    const said = { title: row.name, values: [["mean", show(row.mean, digits, sign)], ["95 % interval", span95], ["queries", showCount(row.n)]] };
-    const speak = () => {
-      const place = track.getBoundingClientRect();
-      tip.show(said, place.left + place.width / 2, place.bottom);
+    const content = { title: row.name, values: [["mean", show(row.mean, digits, sign)], ["95 % interval", span95], ["queries", showCount(row.n)]] };
+    const showTip = () => {
+      const box = track.getBoundingClientRect();
+      tip.show(content, box.left + box.width / 2, box.bottom);
     };
-    for (const name of ["pointerenter", "focus"]) line.addEventListener(name, speak);
+    for (const name of ["pointerenter", "focus"]) line.addEventListener(name, showTip);
     for (const name of ["pointerleave", "blur"]) line.addEventListener(name, tip.hide);
     grid.append(line);
   }
@@ -77,4 +80,12 @@ function drawIntervals(holder, rows, tip, { digits = 3, sign = false, zero = fal
     node.replaceWith(end);
   }
   holder.replaceChildren(grid);
+  if (known.length > most) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "quiet more";
+    button.textContent = `Show all ${showCount(known.length)} systems`;
+    button.addEventListener("click", onMore);
+    holder.append(button);
+  }
 }

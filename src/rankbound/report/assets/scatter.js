@@ -1,11 +1,11 @@
-// The scatter of queries: drawn on a canvas, so that tens of thousands of points stay quick.
+// The scatter plot of queries, on a canvas, which stays fast with tens of thousands of points.
 
 const PAD = { left: 58, right: 16, top: 12, bottom: 46 };
-const REACH = 14; // pixels from which a point can be hit
+const REACH = 14; // pixels; the pointer selects the nearest point within this distance
 
 function makeScatter(canvas, tip, { describe, onChoose, onStep }) {
   let plot = null; // {xs, ys, rows, colors, xTitle, yTitle, diagonal, logX}
-  let chosen = -1, hovered = -1, placeX, placeY;
+  let chosen = -1, hovered = -1, toX, toY;
 
   const color = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -24,18 +24,18 @@ function makeScatter(canvas, tip, { describe, onChoose, onStep }) {
 
   function ticks([low, high], log) {
     if (log) {
-      const found = [];
+      const values = [];
       for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) {
-        for (const factor of [1, 3]) found.push(factor * 10 ** power);
+        for (const factor of [1, 3]) values.push(factor * 10 ** power);
       }
-      return found.filter(value => value >= low && value <= high);
+      return values.filter(value => value >= low && value <= high);
     }
     const rough = (high - low) / 5;
     const power = 10 ** Math.floor(Math.log10(rough));
     const step = [1, 2, 5, 10].find(factor => factor * power >= rough) * power;
-    const found = [];
-    for (let value = Math.ceil(low / step - 1e-9) * step; value <= high + step * 1e-9; value += step) found.push(value);
-    return found;
+    const values = [];
+    for (let value = Math.ceil(low / step - 1e-9) * step; value <= high + step * 1e-9; value += step) values.push(value);
+    return values;
   }
 
   const tickText = value => Math.abs(value) >= 1000 ? showCount(Math.round(value)) : String(Number(value.toPrecision(6)));
@@ -54,14 +54,14 @@ function makeScatter(canvas, tip, { describe, onChoose, onStep }) {
     pen.font = `12px ${getComputedStyle(canvas).fontFamily}`;
 
     const across = extent(plot.xs, plot.rows, plot.logX), up = extent(plot.ys, plot.rows, false);
-    if (plot.diagonal) { // the same measure on both sides: the same scale
+    if (plot.diagonal) { // the same measure on both axes, so the same scale
       across[0] = up[0] = Math.min(across[0], up[0]);
       across[1] = up[1] = Math.max(across[1], up[1]);
     }
-    const bend = plot.logX ? Math.log : value => value;
+    const transform = plot.logX ? Math.log : value => value;
     const [left, right] = [PAD.left, width - PAD.right], [bottom, top] = [height - PAD.bottom, PAD.top];
-    placeX = value => left + 6 + (right - left - 12) * (bend(value) - bend(across[0])) / (bend(across[1]) - bend(across[0]));
-    placeY = value => bottom - 6 - (bottom - top - 12) * (value - up[0]) / (up[1] - up[0]);
+    toX = value => left + 6 + (right - left - 12) * (transform(value) - transform(across[0])) / (transform(across[1]) - transform(across[0]));
+    toY = value => bottom - 6 - (bottom - top - 12) * (value - up[0]) / (up[1] - up[0]);
 
     pen.strokeStyle = color("--line");
     pen.fillStyle = color("--soft");
@@ -69,14 +69,14 @@ function makeScatter(canvas, tip, { describe, onChoose, onStep }) {
     pen.textAlign = "center";
     pen.textBaseline = "top";
     for (const value of ticks(across, plot.logX)) {
-      line(pen, placeX(value), top, placeX(value), bottom);
-      pen.fillText(tickText(value), placeX(value), bottom + 7);
+      line(pen, toX(value), top, toX(value), bottom);
+      pen.fillText(tickText(value), toX(value), bottom + 7);
     }
     pen.textAlign = "right";
     pen.textBaseline = "middle";
     for (const value of ticks(up, false)) {
-      line(pen, left, placeY(value), right, placeY(value));
-      pen.fillText(tickText(value), left - 8, placeY(value));
+      line(pen, left, toY(value), right, toY(value));
+      pen.fillText(tickText(value), left - 8, toY(value));
     }
     pen.textAlign = "center";
     pen.textBaseline = "bottom";
@@ -91,7 +91,7 @@ function makeScatter(canvas, tip, { describe, onChoose, onStep }) {
     if (plot.diagonal) {
       pen.strokeStyle = color("--soft");
       pen.setLineDash([4, 4]);
-      line(pen, placeX(across[0]), placeY(up[0]), placeX(across[1]), placeY(up[1]));
+      line(pen, toX(across[0]), toY(up[0]), toX(across[1]), toY(up[1]));
       pen.setLineDash([]);
     }
     drawPoints(pen, ratio);
@@ -99,7 +99,7 @@ function makeScatter(canvas, tip, { describe, onChoose, onStep }) {
     if (chosen >= 0 && plot.shown[chosen]) {
       pen.strokeStyle = color("--accent");
       pen.globalAlpha = 0.5;
-      const [x, y] = [placeX(plot.xs(chosen)), placeY(plot.ys(chosen))];
+      const [x, y] = [toX(plot.xs(chosen)), toY(plot.ys(chosen))];
       if (Number.isFinite(x + y)) {
         line(pen, left, y, right, y);
         line(pen, x, top, x, bottom);
@@ -112,7 +112,7 @@ function makeScatter(canvas, tip, { describe, onChoose, onStep }) {
   function drawPoints(pen, ratio) {
     const many = plot.rows.length, radius = many > 5000 ? 2.5 : many > 800 ? 3.5 : 4.5;
     const alpha = many > 5000 ? 0.45 : many > 800 ? 0.6 : 0.75;
-    const stamps = plot.colors.map(name => { // a drawn point per color: copying is quicker than drawing
+    const stamps = plot.colors.map(name => { // one drawn point per color: copying it is faster than drawing each point
       const size = Math.ceil(2 * (radius + 1) * ratio), stamp = new OffscreenCanvas(size, size), dot = stamp.getContext("2d");
       dot.fillStyle = color(name);
       dot.globalAlpha = alpha;
@@ -123,13 +123,13 @@ function makeScatter(canvas, tip, { describe, onChoose, onStep }) {
     });
     const side = 2 * (radius + 1);
     for (const row of plot.rows) {
-      const x = placeX(plot.xs(row)), y = placeY(plot.ys(row));
+      const x = toX(plot.xs(row)), y = toY(plot.ys(row));
       if (Number.isFinite(x + y)) pen.drawImage(stamps[plot.types[row]], x - side / 2, y - side / 2, side, side);
     }
   }
 
   function ring(pen, row, style, radius, width) {
-    const x = placeX(plot.xs(row)), y = placeY(plot.ys(row));
+    const x = toX(plot.xs(row)), y = toY(plot.ys(row));
     if (!Number.isFinite(x + y)) return;
     pen.strokeStyle = style;
     pen.lineWidth = width;
@@ -140,12 +140,12 @@ function makeScatter(canvas, tip, { describe, onChoose, onStep }) {
   }
 
   function nearest(x, y) {
-    let found = -1, least = REACH ** 2;
+    let closest = -1, least = REACH ** 2;
     for (const row of plot.rows) {
-      const gap = (placeX(plot.xs(row)) - x) ** 2 + (placeY(plot.ys(row)) - y) ** 2;
-      if (gap < least) [least, found] = [gap, row];
+      const gap = (toX(plot.xs(row)) - x) ** 2 + (toY(plot.ys(row)) - y) ** 2;
+      if (gap < least) [least, closest] = [gap, row];
     }
-    return found;
+    return closest;
   }
 
   function hover(row) {
@@ -154,7 +154,7 @@ function makeScatter(canvas, tip, { describe, onChoose, onStep }) {
     if (row < 0) tip.hide();
     else {
       const box = canvas.getBoundingClientRect();
-      tip.show(describe(row), box.left + placeX(plot.xs(row)), box.top + placeY(plot.ys(row)));
+      tip.show(describe(row), box.left + toX(plot.xs(row)), box.top + toY(plot.ys(row)));
     }
     requestAnimationFrame(draw);
   }
@@ -187,8 +187,8 @@ function makeScatter(canvas, tip, { describe, onChoose, onStep }) {
       chosen = row;
       draw();
     },
-    // where a query's point is, in page pixels of the canvas; for links and tests
-    pointOf: row => [placeX(plot.xs(row)), placeY(plot.ys(row))],
+    // the pixel of the canvas at which a query's point is drawn; used by tests
+    pointOf: row => [toX(plot.xs(row)), toY(plot.ys(row))],
   };
 }
 

@@ -1,4 +1,4 @@
-// Light or dark: what the reader chose on this page, else what the screen prefers. Runs before anything is drawn.
+// Light or dark: the reader's choice on this page, or else the preference of the system. Runs before the first paint.
 (() => {
   const key = "rankbound-theme";
   const prefersDark = matchMedia("(prefers-color-scheme: dark)");
@@ -16,7 +16,7 @@
     apply();
     document.getElementById("theme").addEventListener("click", () => {
       const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
-      try { localStorage.setItem(key, next); } catch { /* private windows may refuse: the choice lasts for this click */ }
+      try { localStorage.setItem(key, next); } catch { /* private windows may refuse: the choice then lasts until the page is closed */ }
       document.documentElement.dataset.theme = next;
       apply();
     });
