@@ -1,4 +1,4 @@
-"""Every kernel on small lists: prints values and gradients as JSON. Run by test_interpreted.py."""
+"""Run every kernel on small lists and print values and gradients as JSON. Called by test_interpreted.py."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def results():
         for dtype in (np.float32, np.float64):
             for spread in (1.0, 200.0):  # the second is too wide for exponentials of the scores
                 scores, labels, offsets = batch(dtype, spread)
-                for hessian in (False, True):  # without one there are shorter ways
-                    done = loss.fused(scores, loss.plan(labels, offsets), hessian=hessian)
-                    case = f"{name}, {dtype.__name__}, {spread}, {hessian}"
-                    yield case, done.values, done.gradient, done.hessian if hessian else []
+                for with_hessian in (False, True):  # without a hessian other code paths run
+                    result = loss.value_and_gradient(scores, loss.plan(labels, offsets), with_hessian=with_hessian)
+                    case = f"{name}, {dtype.__name__}, {spread}, {with_hessian}"
+                    yield case, result.values, result.gradient, result.hessian if with_hessian else []
     scores, labels, offsets = batch(np.float64, 3.0)
     long_lists.LONG = 1
     for name in ("nDCG", "AP", "nRBP", "nRBP(p=0.8)"):
         loss = get_loss(name)
-        done = loss.fused(scores, loss.plan(labels, offsets))
-        yield f"{name} by series", done.values, done.gradient
+        result = loss.value_and_gradient(scores, loss.plan(labels, offsets))
+        yield f"{name} by series", result.values, result.gradient
     long_lists.LONG = 2**62
     for optimizer in ("sgd", "adam"):
         for loss in ("nDCG", "lambda-nDCG", "nRBP"):
@@ -59,4 +59,4 @@ def results():
 
 if __name__ == "__main__":
     set_threads(1)
-    json.dump({name: [np.ravel(part).tolist() for part in parts] for name, *parts in results()}, sys.stdout)
+    json.dump({name: [np.ravel(array).tolist() for array in arrays] for name, *arrays in results()}, sys.stdout)

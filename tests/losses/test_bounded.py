@@ -152,7 +152,7 @@ def test_lambda_losses_bounded_by_a_distribution_have_the_gradient_of_finite_dif
     for j in range(len(scores)):
         moved = np.zeros(len(scores))
         moved[j] = step
-        up, down = (loss.fused(scores + sign * moved, plan).values.sum() for sign in (1, -1))
+        up, down = (loss.value_and_gradient(scores + sign * moved, plan).values.sum() for sign in (1, -1))
         slopes[j] = (up - down) / (2 * step)
     assert np.abs(slopes).max() > 0
-    np.testing.assert_allclose(loss.fused(scores, plan).gradient, slopes, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(loss.value_and_gradient(scores, plan).gradient, slopes, rtol=1e-6, atol=1e-8)

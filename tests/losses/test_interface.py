@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-import rankbound.losses as room
+import rankbound.losses
 from rankbound.errors import ArgumentError, DataError
 from rankbound.losses import (
     APLoss,
@@ -97,10 +97,10 @@ def test_half_precision_goes_through_float32():
     assert torch.isfinite(x.grad).all()
 
 
-def test_other_devices_take_the_plain_form(monkeypatch):
-    """There is no GPU here: pretend that the scores live elsewhere."""
+def test_other_devices_use_the_reference_form(monkeypatch):
+    """There is no GPU here: pretend that the scores are on another device."""
     seen = []
-    monkeypatch.setattr(NDCGLoss, "plain", lambda self, x, plan: seen.append(plan) or x.new_zeros(2))
+    monkeypatch.setattr(NDCGLoss, "reference", lambda self, x, plan: seen.append(plan) or x.new_zeros(2))
 
     class Elsewhere(torch.Tensor):
         @property
@@ -164,14 +164,16 @@ def test_errors_name_argument_rule_and_what_came(call, error, message):
         call()
 
 
-@pytest.mark.parametrize("name", [name + ("@2" if name in ("P", "lambda-P") else "") for name in room.LOSS_NAMES])
+@pytest.mark.parametrize(
+    "name", [name + ("@2" if name in ("P", "lambda-P") else "") for name in rankbound.losses.LOSS_NAMES]
+)
 def test_every_name_gives_a_loss(name):
     value = get_loss(name)(scores(), LABELS, OFFSETS)
     assert torch.isfinite(value)
 
 
 def test_the_public_list():
-    assert all(hasattr(room, name) for name in room.__all__)
-    assert room.LOSS_BOUNDINGS == (
+    assert all(hasattr(rankbound.losses, name) for name in rankbound.losses.__all__)
+    assert rankbound.losses.LOSS_BOUNDINGS == (
         "none", "min-max", "expectation", "expectation-max", "distribution", "log-distribution",
     )  # fmt: skip

@@ -68,10 +68,10 @@ def test_lists_of_many_blocks_and_of_ties(name, levels):
     loss = get_loss(name)
     plan = loss.plan(labels, offsets)
     exact = torch.tensor(scores, requires_grad=True)
-    values = loss.plain(exact, plan)
+    values = loss.reference(exact, plan)
     values.sum().backward()
     for dtype, error in ((np.float64, 1e-9), (np.float32, 2e-5)):
-        done = loss.fused(scores.astype(dtype), plan)
+        done = loss.value_and_gradient(scores.astype(dtype), plan)
         np.testing.assert_allclose(done.values, values.detach().numpy(), rtol=error)
         largest = np.abs(exact.grad.numpy()).max()
         np.testing.assert_allclose(done.gradient, exact.grad.numpy(), rtol=0, atol=error * largest)
@@ -94,7 +94,7 @@ def test_threads_change_nothing(loss):
         for count in range(1, int(numba.config.NUMBA_NUM_THREADS) + 1):
             set_threads(count)
             assert threads() == count
-            done = loss.fused(scores, loss.plan(labels, offsets))
+            done = loss.value_and_gradient(scores, loss.plan(labels, offsets))
             results.append((done.values, done.gradient))
     finally:
         set_threads(None)
@@ -177,10 +177,10 @@ def test_memory_grows_with_items_not_with_pairs():
         labels = np.zeros(items, dtype=np.int64)
         labels[:100] = 1
         scores, loss = np.linspace(0, 1, items, dtype=np.float32), NDCGLoss()
-        loss.fused(scores, loss.plan(labels, [0, items]))
+        loss.value_and_gradient(scores, loss.plan(labels, [0, items]))
         tracemalloc.start()
         loss = NDCGLoss()
-        loss.fused(scores, loss.plan(labels, [0, items]))
+        loss.value_and_gradient(scores, loss.plan(labels, [0, items]))
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 12 * peaks[0]

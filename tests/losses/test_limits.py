@@ -132,7 +132,7 @@ TABLE_1 = {4.20074: 2.00118, 3.12378: 4.00000, 4.40918: 1.00000, 1.55258: 5.0000
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_table_1(dtype):
-    """Smooth positions at alpha = 100, to the five decimals printed, out of the plain form and out of the kernel."""
+    """Smooth positions at alpha = 100, to the five decimals printed, from the reference and from the kernel."""
     scores = torch.tensor(list(TABLE_1), dtype=dtype)
     positions = 1 + steps(scores, torch.arange(5), get_sigmoid("logistic"), 100.0).sum(1)
     np.testing.assert_allclose(positions, list(TABLE_1.values()), atol=5.1e-6)

@@ -46,7 +46,7 @@ def both_ways(loss, scores, labels, monkeypatch):
     found = []
     for limit in (1, 2**62):
         monkeypatch.setattr(long_lists, "LONG", limit)
-        found.append(loss.fused(scores, plan))
+        found.append(loss.value_and_gradient(scores, plan))
     return found
 
 
@@ -92,9 +92,9 @@ def test_long_lists_are_chosen_by_themselves(monkeypatch):
     together = loss(scores, labels, offsets)
     together.sum().backward()
     assert asked == [1000]
-    plain = loss.plain(scores, loss.plan(labels, offsets))
-    assert torch.allclose(together, plain, atol=2e-6)
-    (gradient,) = torch.autograd.grad(plain.sum(), scores)
+    expected = loss.reference(scores, loss.plan(labels, offsets))
+    assert torch.allclose(together, expected, atol=2e-6)
+    (gradient,) = torch.autograd.grad(expected.sum(), scores)
     assert torch.allclose(scores.grad, gradient, atol=1e-8, rtol=1e-3)
 
 
@@ -102,7 +102,7 @@ def test_long_lists_are_chosen_by_themselves(monkeypatch):
 def test_what_is_no_sum_of_logistics_stays_with_the_kernel(loss, monkeypatch):
     monkeypatch.setattr(long_lists, "LONG", 1)
     monkeypatch.setattr(long_lists, "long_query", lambda *given: pytest.fail("not a sum of logistics"))
-    loss.fused(np.arange(6.0), loss.plan([0, 1, 2, 0, 1, 2], [0, 6]))
+    loss.value_and_gradient(np.arange(6.0), loss.plan([0, 1, 2, 0, 1, 2], [0, 6]))
 
 
 def test_bounding_and_threads_do_not_matter(monkeypatch):
@@ -114,7 +114,7 @@ def test_bounding_and_threads_do_not_matter(monkeypatch):
     monkeypatch.setattr(long_lists, "LONG", 1)
     try:
         set_threads(1)
-        alone = loss.fused(scores, loss.plan(labels, [0, 4000]))
+        alone = loss.value_and_gradient(scores, loss.plan(labels, [0, 4000]))
     finally:
         set_threads(None)
     np.testing.assert_array_equal(alone.gradient, series.gradient)

@@ -25,7 +25,7 @@ LABELS = np.clip(np.round(FEATURES[:, 0] + 0.5 * RNG.normal(size=OFFSETS[-1])), 
 
 def ndcg(scores):
     loss = NDCGLoss(alpha=1e3)
-    return -loss.fused(np.asarray(scores, dtype=float), loss.plan(LABELS, OFFSETS)).values.mean()
+    return -loss.value_and_gradient(np.asarray(scores, dtype=float), loss.plan(LABELS, OFFSETS)).values.mean()
 
 
 def in_full(names):
@@ -40,11 +40,13 @@ def test_hessian_is_positive_and_gradient_that_of_the_sum(name):
     assert gradient.shape == hessian.shape == scores.shape
     assert (hessian > 0).all()
     assert np.isfinite(hessian).all()
-    expected = loss.fused(scores, loss.plan(LABELS, OFFSETS)).gradient
+    expected = loss.value_and_gradient(scores, loss.plan(LABELS, OFFSETS)).gradient
     np.testing.assert_allclose(gradient, expected, atol=1e-12)
     # a small Newton step goes down
     step = 0.02 * -gradient / hessian.max()
-    before, after = (loss.fused(s, loss.plan(LABELS, OFFSETS)).values.sum() for s in (scores, scores + step))
+    before, after = (
+        loss.value_and_gradient(s, loss.plan(LABELS, OFFSETS)).values.sum() for s in (scores, scores + step)
+    )
     assert after < before or name.startswith("lambda-")  # swap deltas jump with the order
 
 

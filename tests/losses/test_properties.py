@@ -1,4 +1,4 @@
-"""One distribution, the whole catalog of losses, generated lists."""
+"""Properties that hold for every loss, on generated lists."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ OTHERS = [
 ]
 
 
-AFFINE, BY_LAW = LOSS_BOUNDINGS[:4], LOSS_BOUNDINGS[4:]
+AFFINE, BY_DISTRIBUTION = LOSS_BOUNDINGS[:4], LOSS_BOUNDINGS[4:]
 
 
 def under(cls, options, boundings, reduction="none"):
@@ -81,7 +81,7 @@ def named(cases):
     return pytest.mark.parametrize(("cls", "options"), cases, ids=names)
 
 
-PLAIN = [*SMOOTH, *RELU, *SOFT, *LAMBDA, *OTHERS]
+CASES = [*SMOOTH, *RELU, *SOFT, *LAMBDA, *OTHERS]
 
 
 @st.composite
@@ -101,15 +101,15 @@ def lists(draw, longest=12, distinct=False, size=4.0, levels=4):
     return scores, labels, np.concatenate(([0], np.cumsum(sizes)))
 
 
-def value_and_gradient(loss, scores, labels, offsets, plain=False):
+def value_and_gradient(loss, scores, labels, offsets, by_reference=False):
     scores = torch.tensor(scores, requires_grad=True)
-    value = loss.plain(scores, loss.plan(labels, offsets)) if plain else loss(scores, labels, offsets)
+    value = loss.reference(scores, loss.plan(labels, offsets)) if by_reference else loss(scores, labels, offsets)
     gradient = torch.autograd.grad(value.sum(), scores)[0]
     return value.detach().numpy(), gradient.numpy()
 
 
-def assert_kernel_equals_plain_torch(loss, case):
-    ours, theirs = value_and_gradient(loss, *case), value_and_gradient(loss, *case, plain=True)
+def assert_kernel_equals_reference(loss, case):
+    ours, theirs = value_and_gradient(loss, *case), value_and_gradient(loss, *case, by_reference=True)
     for mine, expected in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(mine, expected, rtol=1e-8, atol=1e-9 * max(1, np.abs(expected).max()))
 
@@ -117,30 +117,30 @@ def assert_kernel_equals_plain_torch(loss, case):
 @named([*SMOOTH, *RELU, *LAMBDA, *OTHERS])
 @settings(max_examples=5, deadline=None)
 @given(case=lists(longest=60))
-def test_kernel_equals_plain_torch(cls, options, case):
-    """Value and gradient of the kernel, in float64, are those of plain torch operations under autograd."""
+def test_kernel_equals_reference(cls, options, case):
+    """Value and gradient of the kernel in float64 equal those of the torch reference under autograd."""
     for loss in under(cls, options, AFFINE):
-        assert_kernel_equals_plain_torch(loss, case)
+        assert_kernel_equals_reference(loss, case)
 
 
 @named([*SMOOTH, *RELU, *LAMBDA, *SOFT])
 @settings(max_examples=3, deadline=None)
 @given(case=lists(longest=6, levels=2))
-def test_kernel_equals_plain_torch_on_short_lists(cls, options, case):
-    """The same where a distribution, or the plain form, would take long."""
-    for loss in under(cls, options, LOSS_BOUNDINGS if cls is SoftRankLoss else BY_LAW):
-        assert_kernel_equals_plain_torch(loss, case)
+def test_kernel_equals_reference_on_short_lists(cls, options, case):
+    """The same for cases in which the distribution or the reference would take long."""
+    for loss in under(cls, options, LOSS_BOUNDINGS if cls is SoftRankLoss else BY_DISTRIBUTION):
+        assert_kernel_equals_reference(loss, case)
 
 
 @pytest.mark.parametrize("n", [1, 2, 50, 200])
-def test_kernel_equals_plain_torch_on_long_lists(n):
+def test_kernel_equals_reference_on_long_lists(n):
     rng = np.random.default_rng(n)
     case = rng.normal(size=n), rng.integers(0, 4, n), np.array([0, n])
     for cls, options in [*SMOOTH, *LAMBDA, *OTHERS]:
-        assert_kernel_equals_plain_torch(cls(reduction="none", **options), case)
+        assert_kernel_equals_reference(cls(reduction="none", **options), case)
 
 
-@named(PLAIN)
+@named(CASES)
 @settings(max_examples=3, deadline=None)
 @given(case=lists(longest=6, distinct=True, levels=2))
 def test_gradient_equals_finite_differences(cls, options, case):
@@ -155,13 +155,15 @@ def test_gradient_equals_finite_differences(cls, options, case):
             up, down = scores.copy(), scores.copy()
             up[i] += step
             down[i] -= step
-            slopes[i] = (loss.fused(up, plan).values.sum() - loss.fused(down, plan).values.sum()) / (2 * step)
+            slopes[i] = (
+                loss.value_and_gradient(up, plan).values.sum() - loss.value_and_gradient(down, plan).values.sum()
+            ) / (2 * step)
         # the smooth distribution is tabulated: its slope is that of the table to four digits
-        tolerance = 2e-4 if getattr(loss, "bounding", "none") in BY_LAW else 1e-6
+        tolerance = 2e-4 if getattr(loss, "bounding", "none") in BY_DISTRIBUTION else 1e-6
         np.testing.assert_allclose(gradient, slopes, atol=tolerance * max(1.0, np.abs(slopes).max()))
 
 
-@named(PLAIN)
+@named(CASES)
 @settings(max_examples=4, deadline=None)
 @given(case=lists(longest=40))
 def test_float32_is_near_float64(cls, options, case):
@@ -174,7 +176,7 @@ def test_float32_is_near_float64(cls, options, case):
         np.testing.assert_allclose(mine, expected, rtol=1e-4, atol=3e-5 * max(1, np.abs(expected).max()))
 
 
-@named(PLAIN)
+@named(CASES)
 @settings(max_examples=3, deadline=None)
 @given(case=lists(longest=6, levels=2), huge=st.sampled_from([1e2, 1e4]))
 def test_finite_on_extreme_scores(cls, options, case, huge):
@@ -188,7 +190,7 @@ def test_finite_on_extreme_scores(cls, options, case, huge):
             assert torch.isfinite(gradient).all()
 
 
-@named(PLAIN)
+@named(CASES)
 @settings(max_examples=3, deadline=None)
 @given(case=lists(distinct=True), seed=st.integers(0, 1000))
 def test_order_of_items_and_a_constant_change_nothing(cls, options, case, seed):
@@ -204,7 +206,7 @@ def test_order_of_items_and_a_constant_change_nothing(cls, options, case, seed):
     assert after == pytest.approx(before, rel=1e-9, abs=1e-12)
 
 
-@named(PLAIN)
+@named(CASES)
 @settings(max_examples=3, deadline=None)
 @given(case=lists())
 def test_reductions_agree_and_queries_are_alone(cls, options, case):
@@ -222,7 +224,7 @@ def test_reductions_agree_and_queries_are_alone(cls, options, case):
         assert alone.item() == pytest.approx(each[q].item(), rel=1e-9, abs=1e-12)
 
 
-@named([case for case in PLAIN if case[0] is not PointwiseLoss])
+@named([case for case in CASES if case[0] is not PointwiseLoss])
 def test_nothing_to_learn_gives_nothing(cls, options):
     """No relevant item, equal labels, a single item, an empty query: no loss, no gradient, not counted."""
     labels = np.array([0, 0, 0, 3, 3, 3, 2, -1, 0, 3, 0, 0, 0])
@@ -238,10 +240,14 @@ def test_nothing_to_learn_gives_nothing(cls, options):
         assert mean.item() == pytest.approx(each[-1].item())
 
 
-def test_the_catalog_is_whole():
-    """Every public loss is under these distributions."""
-    import rankbound.losses as room
+def test_every_public_loss_is_covered():
+    """Every public loss is covered by these properties."""
+    import rankbound.losses
 
-    public = {name for name in room.__all__ if name.endswith("Loss")} - {"MeasureLoss", "RankingLoss", "SmoothLoss"}
-    assert public == {cls.__name__ for cls, _ in PLAIN}
+    public = {name for name in rankbound.losses.__all__ if name.endswith("Loss")} - {
+        "MeasureLoss",
+        "RankingLoss",
+        "SmoothLoss",
+    }
+    assert public == {cls.__name__ for cls, _ in CASES}
     assert all(issubclass(cls, MeasureLoss) for cls, _ in [*SMOOTH, *SOFT, *LAMBDA])

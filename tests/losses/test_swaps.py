@@ -57,7 +57,7 @@ def true_value(loss, scores, labels):
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 10**6), n=st.integers(5, 9))
 def test_deltas_equal_recomputing_the_measure(name, seed, n):
-    """Both those of the plain form and, through one pair's gradient, those of the kernel."""
+    """Checks the deltas of the reference and, through the gradient, those of the kernel."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 4, n)
     labels[:2] = 0, 1

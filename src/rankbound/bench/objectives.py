@@ -91,7 +91,7 @@ def quality_of(scorer: Scorer, test: LetorData) -> float:
     """True nDCG@10 with gain 2^label - 1, queries without relevant items left out."""
     loss = NDCGLoss(10, alpha=1e6, beta=1e6)
     plan = loss.plan(test.lists.labels, test.lists.offsets)
-    values = -loss.fused(np.asarray(scorer(test), dtype=np.float64), plan).values
+    values = -loss.value_and_gradient(np.asarray(scorer(test), dtype=np.float64), plan).values
     return float(values[plan.active].mean())
 
 

@@ -45,7 +45,7 @@ def approximation_error(fitted: Fitted) -> Iterator[tuple[int, str, float]]:
 
 def _mean_error(loss: Any, part: LetorData, scores: Any) -> float:
     plan = loss.plan(part.lists.labels, part.lists.offsets)
-    smooth = -loss.fused(np.asarray(scores, dtype=np.float64), plan).values
+    smooth = -loss.value_and_gradient(np.asarray(scores, dtype=np.float64), plan).values
     target = str(loss.target)
     true = evaluate_lists(part.lists.with_scores(scores), [target]).values[target]
     return float(np.abs(smooth - true)[plan.active].mean())

@@ -1,4 +1,4 @@
-"""What every loss has in common: how it is called, reduced, differentiated and bounded."""
+"""The base classes of all losses: how a loss is called, reduced, differentiated and bounded."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
     from rankbound.losses.plans import Plan
     from rankbound.measures.names import Measure
 
-__all__ = ["LOSS_BOUNDINGS", "MeasureLoss", "Pass", "RankingLoss", "positive"]
+__all__ = ["LOSS_BOUNDINGS", "KernelResult", "MeasureLoss", "RankingLoss", "positive"]
 
 LOSS_BOUNDINGS = ("none", "min-max", "expectation", "expectation-max", "distribution", "log-distribution")
 _REDUCTIONS = ("mean", "sum", "none")
-_MOST_IN_32_BITS, _MOST = 1e38, 1e300  # a larger loss, or a sum of some, is no number of the scores' type
+_LARGEST_FLOAT32, _LARGEST_FLOAT64 = 1e38, 1e300  # a sum of larger losses would overflow the type of the scores
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pass:
-    """What a kernel gives: a value per query, its gradient and (if asked for) a positive hessian per item."""
+class KernelResult:
+    """Result of a kernel: a value per query, its gradient per item and, if requested, a positive hessian per item."""
 
     values: NDArray[np.float64]
     gradient: NDArray[Any]
     hessian: NDArray[Any]
-    slope_at: NDArray[np.float64] | None = None  # for lambda losses, where the bounding's slope is taken
+    measured: NDArray[np.float64] | None = None  # lambda losses: the measure of the present ranking, per query
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,28 +55,32 @@ class RankingLoss(ABC):
     Parameters
     ----------
     reduction:
-        "mean" over the queries that have something to teach, "sum", or "none" for one value per query.
+        "mean" over the informative queries, "sum", or "none" for one value per query.
 
-    A query has nothing to teach if all its items are equal to the loss (none or all relevant, equal labels, a single
-    item): its loss and gradient are 0 and the mean does not count it. On the CPU a fused kernel gives value and
-    gradient in one pass; on other devices the plain torch form runs. Gradients of gradients are refused.
+    A query is informative if its gradient can differ from zero. Queries whose items are all alike to the loss (no or
+    only relevant items, equal labels, a single item) are not: their loss and gradient are 0, and the mean does not
+    count them. On the CPU a compiled kernel computes value and gradient in one pass; on other devices the reference
+    form in torch runs. Second derivatives raise RuntimeError.
     """
 
     reduction: str = "mean"
-    _last: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)
+    _last_plan: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.reduction not in _REDUCTIONS:
             raise ArgumentError(f"reduction must be one of {', '.join(_REDUCTIONS)}, got {self.reduction!r}")
 
     def __call__(self, scores: Any, labels: Any, offsets: Any, weights: Any = None) -> Any:
-        """The loss of scores (1-D torch tensor) for labels and offsets (tensors or arrays); one weight per query."""
+        """Compute the loss of a 1-D tensor of scores.
+
+        ``labels`` and ``offsets`` are tensors, arrays or lists; ``weights`` has one entry per query.
+        """
         scores = _checked_scores(scores)
         plan = self.plan(labels, offsets, tuple(scores.shape))
         if scores.device.type == "cpu":
-            losses = _Fused.apply(scores, self, plan)
+            losses = _KernelFunction.apply(scores, self, plan)
         else:
-            losses = self.plain(scores, plan)
+            losses = self.reference(scores, plan)
         if weights is not None:
             losses = losses * _weight_tensor(weights, losses)
         if self.reduction == "none":
@@ -84,7 +88,7 @@ class RankingLoss(ABC):
         return losses.sum() / (max(int(plan.active.sum()), 1) if self.reduction == "mean" else 1)
 
     def padded(self, scores: Any, labels: Any, mask: Any, weights: Any = None) -> Any:
-        """The loss of 2-D scores and labels (queries x longest list) where mask is true; the rest is not looked at."""
+        """Compute the loss of padded 2-D scores and labels (queries x longest list); only entries in the mask count."""
         scores, labels, mask = _checked_scores(scores), array_of("labels", labels), mask_of("mask", mask, None)
         if scores.ndim != 2 or scores.shape != mask.shape or labels.shape != mask.shape:
             raise DataError(
@@ -94,14 +98,14 @@ class RankingLoss(ABC):
         offsets = np.concatenate(([0], np.cumsum(mask.sum(axis=1))))
         return self(scores[torch.from_numpy(for_kernel(mask)).to(scores.device)], labels[mask], offsets, weights)
 
-    # ---- for those who need the parts --------------------------------------------------------------------------------
+    # ---- plan, kernel, reference -------------------------------------------------------------------------------------
 
     def plan(self, labels: Any, offsets: Any, shape: tuple[int, ...] | None = None) -> Plan:
-        """What the loss makes of labels before it sees a score; the last one is kept."""
+        """Prepare labels for the kernel; the plan of the last labels is cached."""
         labels, offsets = numbers("labels", labels), integers("offsets", offsets)
         plan = None
-        if self._last:
-            known_labels, known_offsets, known = self._last[0]
+        if self._last_plan:
+            known_labels, known_offsets, known = self._last_plan[0]
             if np.array_equal(known_offsets, offsets) and np.array_equal(known_labels, labels):
                 plan = known
         if plan is None:
@@ -109,63 +113,64 @@ class RankingLoss(ABC):
             if len(known_labels) != cuts[-1]:
                 raise DataError(f"labels must be 1-D with offsets[-1] = {cuts[-1]} entries, got {len(known_labels)}")
             plan = self._plan(np.maximum(known_labels, 0), cuts)
-            self._last[:] = [(labels.copy(), offsets.copy(), plan)]
+            self._last_plan[:] = [(labels.copy(), offsets.copy(), plan)]
         if shape is not None and shape != plan.labels.shape:
             raise DataError(f"scores must be 1-D with one entry per label, {plan.labels.shape}, got {shape}")
         return plan
 
-    def fused(self, scores: NDArray[Any], plan: Plan, hessian: bool = False) -> Pass:
-        """Loss per query and its gradient per item by the kernel, bounded but not reduced."""
-        done, losses, slopes = self._bounded(scores, plan, hessian)
-        gradient = done.gradient * plan.per_item(slopes)
-        bent = done.hessian * plan.per_item(np.abs(slopes)) if hessian else done.hessian
-        return Pass(losses, gradient, bent)
+    def value_and_gradient(self, scores: NDArray[Any], plan: Plan, with_hessian: bool = False) -> KernelResult:
+        """Compute the loss per query and its gradient per item with the kernel, bounded but not reduced."""
+        result, losses, slopes = self._run_bounded(scores, plan, with_hessian)
+        gradient = result.gradient * plan.per_item(slopes)
+        hessian = result.hessian * plan.per_item(np.abs(slopes)) if with_hessian else result.hessian
+        return KernelResult(losses, gradient, hessian)
 
-    def _bounded(
-        self, scores: NDArray[Any], plan: Plan, hessian: bool = False
-    ) -> tuple[Pass, NDArray[np.float64], NDArray[Any]]:
-        """What the kernel gives, the loss per query, and its slope in the kernel's value."""
+    def _run_bounded(
+        self, scores: NDArray[Any], plan: Plan, with_hessian: bool = False
+    ) -> tuple[KernelResult, NDArray[np.float64], NDArray[Any]]:
+        """Run the kernel; returns its result, the losses, and their derivatives in the kernel's values."""
         check_finite("scores", scores)
-        done = self._run(for_kernel(scores), plan, hessian)
-        losses, slopes = self._outer(done.values, done.slope_at, plan)
-        if not np.abs(losses).max(initial=0) < (_MOST_IN_32_BITS if scores.dtype.itemsize == 4 else _MOST):  # or NaN
+        result = self._run_kernel(for_kernel(scores), plan, with_hessian)
+        losses, slopes = self._apply_bounding(result.values, result.measured, plan)
+        if not np.abs(losses).max(initial=0) < (
+            _LARGEST_FLOAT32 if scores.dtype.itemsize == 4 else _LARGEST_FLOAT64
+        ):  # or NaN
             raise DataError(f"scores must not be so large that their loss overflows, got {np.abs(scores).max()}")
-        return done, losses, slopes.astype(scores.dtype)
+        return result, losses, slopes.astype(scores.dtype)
 
-    def plain(self, scores: Any, plan: Plan) -> Any:
-        """Loss per query in plain torch operations, on any device: the reference for the kernel."""
+    def reference(self, scores: Any, plan: Plan) -> Any:
+        """Compute the loss per query in torch operations, on any device. The kernels are tested against this form."""
         labels = torch.as_tensor(plan.labels, device=scores.device)
-        pieces, slope_at = [], np.zeros(len(plan.rows))
+        values_of_queries, measured = [], np.zeros(len(plan.rows))
         for q in range(len(plan.rows)):
             lo, hi = int(plan.offsets[q]), int(plan.offsets[q + 1])
             if plan.rows[q] > 0:
-                value, slope_at[q] = self._plain(scores[lo:hi], labels[lo:hi])
+                value, measured[q] = self._reference(scores[lo:hi], labels[lo:hi])
             else:
                 value = scores[lo:hi].sum() * 0
-            pieces.append(value)
-        values = torch.stack(pieces) if pieces else scores[:0]
-        now = values.detach().cpu().double().numpy()
-        losses, slopes = self._outer(now, slope_at, plan)
-        # the bounding speaks NumPy: its value, and its slope on what torch differentiates
-        losses, slopes = (torch.as_tensor(part, dtype=scores.dtype, device=scores.device) for part in (losses, slopes))
+            values_of_queries.append(value)
+        values = torch.stack(values_of_queries) if values_of_queries else scores[:0]
+        losses, slopes = self._apply_bounding(values.detach().cpu().double().numpy(), measured, plan)
+        # The bounding is computed in NumPy, which torch cannot differentiate: pass its slope on explicitly.
+        losses, slopes = (torch.as_tensor(x, dtype=scores.dtype, device=scores.device) for x in (losses, slopes))
         return losses + slopes * (values - values.detach())
 
     @abstractmethod
     def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
-        """Plan for labels of 0 and more."""
+        """Make the plan for labels that are not negative."""
 
     @abstractmethod
-    def _run(self, scores: NDArray[Any], plan: Plan, hessian: bool) -> Pass:
-        """Kernel: value per query, gradient, hessian."""
+    def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:
+        """Run the kernel: value per query, gradient and, if requested, hessian per item."""
 
     @abstractmethod
-    def _plain(self, scores: Any, labels: Any) -> tuple[Any, float]:
-        """Value of one query in torch, and where a lambda loss takes the slope of its bounding."""
+    def _reference(self, scores: Any, labels: Any) -> tuple[Any, float]:
+        """Compute the value of one query in torch and, for lambda losses, the measure of its present ranking."""
 
-    def _outer(
-        self, values: NDArray[np.float64], slope_at: NDArray[np.float64] | None, plan: Plan  # noqa: ARG002
+    def _apply_bounding(
+        self, values: NDArray[np.float64], measured: NDArray[np.float64] | None, plan: Plan  # noqa: ARG002
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
-        """Loss per query and its slope in the kernel's value."""
+        """Turn the kernel's values into losses; returns the losses and their derivatives in these values."""
         active = plan.active
         return np.where(active, values, 0.0), active.astype(np.float64)
 
@@ -179,9 +184,9 @@ class MeasureLoss(RankingLoss):
     bounding:
         "none", "min-max", "expectation", "expectation-max", "distribution" or "log-distribution".
     ranker_strength:
-        For the two distributions: the distribution of a ranker whose relevant items win a comparison with this
-        probability, in
-        place of the random ranker's, which a good model leaves far behind and then learns nothing from.
+        For the two distribution boundings: refer to the distribution of a ranker whose relevant items win a comparison
+        with this probability. Under the distribution of the random ranker, the default, a good model reaches the far
+        tail, where the gradient vanishes.
     """
 
     bounding: str = "none"
@@ -204,7 +209,7 @@ class MeasureLoss(RankingLoss):
         """The measure that the loss stands for."""
 
     def plan(self, labels: Any, offsets: Any, shape: tuple[int, ...] | None = None) -> Plan:
-        """The plan of the labels, with the difficulty of their queries if the bounding needs it."""
+        """Prepare labels for the kernel, with the difficulty of their queries if the bounding needs it."""
         plan = super().plan(labels, offsets, shape)
         if self.bounding != "none" and plan.difficulty is None:
             counts = LabelCounts.from_labels(plan.labels, plan.offsets)
@@ -212,10 +217,10 @@ class MeasureLoss(RankingLoss):
             plan.defined = get_bounding(self.bounding).defined(plan.difficulty)
         return plan
 
-    def _outer(
-        self, values: NDArray[np.float64], slope_at: NDArray[np.float64] | None, plan: Plan  # noqa: ARG002
+    def _apply_bounding(
+        self, values: NDArray[np.float64], measured: NDArray[np.float64] | None, plan: Plan  # noqa: ARG002
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
-        """Minus the bounded measure; a measure where lower is better is a loss already unless the bounding turns it."""
+        """Negate the bounded measure, unless lower values are better already."""
         active = plan.active
         lower_is_better = self.target.info.lower_is_better
         if plan.difficulty is None:
@@ -226,19 +231,19 @@ class MeasureLoss(RankingLoss):
         return np.where(active, sign * bounded, 0.0), np.where(active, sign * slope, 0.0)
 
 
-class _Fused(torch.autograd.Function):  # type: ignore[misc]  # torch ships no types we follow
-    """The kernel as a torch operation: forward keeps the gradient that the same pass gave, backward scales it."""
+class _KernelFunction(torch.autograd.Function):  # type: ignore[misc]  # torch ships no types we follow
+    """The kernel as a torch operation: forward stores the gradient of the same pass, backward scales it."""
 
     @staticmethod
     def forward(ctx: Any, scores: Any, loss: RankingLoss, plan: Plan) -> Any:
-        done, losses, slopes = loss._bounded(scores.numpy(force=True), plan)
-        ctx.gradient, ctx.slopes, ctx.plan = done.gradient, slopes, plan
+        result, losses, slopes = loss._run_bounded(scores.numpy(force=True), plan)
+        ctx.gradient, ctx.slopes, ctx.plan = result.gradient, slopes, plan
         return torch.from_numpy(losses).to(scores.dtype)
 
     @staticmethod
     def backward(ctx: Any, upstream: Any) -> Any:
-        if torch.is_grad_enabled():  # create_graph=True: what comes out would look differentiable and not be
-            raise RuntimeError("the fused losses have no second derivative: call backward without create_graph=True")
+        if torch.is_grad_enabled():  # create_graph=True: the result would look differentiable without being so
+            raise RuntimeError("the losses have no second derivative: call backward without create_graph=True")
         gradient = ctx.gradient * ctx.plan.per_item(ctx.slopes * upstream.numpy())
         return torch.from_numpy(gradient), None, None
 
@@ -247,18 +252,18 @@ class _Fused(torch.autograd.Function):  # type: ignore[misc]  # torch ships no t
 
 
 def _checked_scores(scores: Any) -> Any:
-    """A dense tensor of float32 or float64, or ArgumentError."""
+    """Return scores as a dense tensor of float32 or float64, or raise ArgumentError."""
     if not isinstance(scores, torch.Tensor):
         raise ArgumentError(f"scores must be a torch tensor, got {type(scores).__name__}")
     ready = scores.dtype in (torch.float32, torch.float64)
     if (not ready and scores.is_complex()) or scores.layout is not torch.strided or scores.is_meta:
-        what = f"{scores.dtype} with layout {scores.layout} on {scores.device}"
-        raise ArgumentError(f"scores must be a dense tensor of real numbers, got {what}")
+        kind = f"{scores.dtype} with layout {scores.layout} on {scores.device}"
+        raise ArgumentError(f"scores must be a dense tensor of real numbers, got {kind}")
     return scores if ready else scores.float()
 
 
 def _weight_tensor(weights: Any, losses: Any) -> Any:
-    """One weight per query, as a tensor beside the losses; a tensor of floats may be learned itself."""
+    """Return one weight per query on the device of the losses; a tensor that requires a gradient keeps it."""
     checked = weights_of("weights", weights)
     if not isinstance(weights, torch.Tensor) or not weights.requires_grad:
         weights = torch.from_numpy(for_kernel(checked))
@@ -268,7 +273,7 @@ def _weight_tensor(weights: Any, losses: Any) -> Any:
 
 
 def positive(name: str, value: float | None, whole: bool = False) -> None:
-    """Refuse a parameter that is not a positive number (or integer); None stands for not given."""
+    """Raise ArgumentError unless a parameter is a positive number (or integer) or None."""
     if value is None:
         return
     fits = isinstance(value, int) and not isinstance(value, bool) if whole else isinstance(value, (int, float))

@@ -100,5 +100,5 @@ def warm_up(*losses: str | RankingLoss) -> float:
     scores = np.zeros(3, dtype=np.float32)
     for given in losses or ("nDCG", "RankNet"):
         loss = get_loss(given)
-        loss.fused(scores, loss.plan([1, 0, 0], [0, 3]))
+        loss.value_and_gradient(scores, loss.plan([1, 0, 0], [0, 3]))
     return time.perf_counter() - began

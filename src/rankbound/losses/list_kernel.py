@@ -1,4 +1,4 @@
-"""Kernels of the losses that look at a list as a whole: ListNet, ListMLE and SoftRank. float64 throughout."""
+"""Kernels of the losses of whole lists: ListNet, ListMLE and SoftRank. They compute in float64 throughout."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ LISTNET, LISTMLE = range(2)
 
 @helper
 def _list_net(x: Any, target: Any, gradient: Any, hessian: Any) -> float:
-    """Cross entropy of softmax(x) against a target that sums to 1; gradient softmax - target, hessian its diagonal."""
+    """Cross entropy of softmax(x) and a target that sums to 1; its gradient is softmax - target."""
     highest = x.max()
-    mass, lead = 0.0, 0.0
+    mass, mean = 0.0, 0.0
     for j in range(len(x)):
         gradient[j] = math.exp(x[j] - highest)
         mass += gradient[j]
-        lead += target[j] * (x[j] - highest)
+        mean += target[j] * (x[j] - highest)
     for j in range(len(x)):
-        share = gradient[j] / mass
-        gradient[j] = share - target[j]
-        hessian[j] = share * (1.0 - share)
-    return math.log(mass) - lead
+        probability = gradient[j] / mass
+        gradient[j] = probability - target[j]
+        hessian[j] = probability * (1.0 - probability)
+    return math.log(mass) - mean
 
 
 @helper
 def _list_mle(x: Any, gradient: Any, hessian: Any) -> float:
     """-log likelihood of the order 0, 1, 2, ... under Plackett-Luce.
 
-    With S_i the sum of exp(x) from i on: loss = sum_i log S_i - x_i. Sums run from the end with the largest score so
-    far taken out, which no score can overflow.
+    With S_i the sum of exp(x_j) over j >= i: loss = sum_i log S_i - x_i. The sums run from the end, relative to the
+    largest score so far, so that no score can overflow.
     """
     n = len(x)
     log_sum = np.empty(n)
@@ -48,17 +48,17 @@ def _list_mle(x: Any, gradient: Any, hessian: Any) -> float:
         mass += math.exp(x[i] - highest)
         log_sum[i] = highest + math.log(mass)
         result += log_sum[i] - x[i]
-    # gradient of item j: sum over i <= j of exp(x_j - log S_i), minus 1. log S falls with i, so the running sum of
-    # 1/S_i is kept relative to the newest and largest term.
+    # The gradient of item j is the sum over i <= j of exp(x_j - log S_i), minus 1. log S falls with i, so the running
+    # sum of 1/S_i is stored relative to the newest and largest term.
     inverse, squared, reference = 0.0, 0.0, log_sum[0]
     for j in range(n):
         shrink = math.exp(log_sum[j] - reference)
         inverse = inverse * shrink + 1.0
         squared = squared * shrink * shrink + 1.0
         reference = log_sum[j]
-        share = math.exp(x[j] - reference)
-        gradient[j] = share * inverse - 1.0
-        hessian[j] = max(share * inverse - share * share * squared, 0.0)
+        own = math.exp(x[j] - reference)
+        gradient[j] = own * inverse - 1.0
+        hessian[j] = max(own * inverse - own * own * squared, 0.0)
     return result
 
 
@@ -67,29 +67,34 @@ def list_pass(
     scores: Any, offsets: Any, order: Any, target: Any, active: Any, blocks: Any, block_starts: Any,
     loss: int, values: Any, gradient: Any, hessian: Any,
 ) -> None:  # fmt: skip
-    """ListNet or ListMLE per active query; ``order`` and ``target`` give the items by label and their target shares."""
+    """Compute ListNet or ListMLE per active query.
+
+    ``order`` lists the items by label; ``target`` are their target probabilities in that order.
+    """
     for block in prange(len(block_starts) - 1):
         for at in range(block_starts[block], block_starts[block + 1]):
             q = blocks[at]
             if active[q]:
                 lo, hi = offsets[q], offsets[q + 1]
                 n = hi - lo
-                x, pull, bend = np.empty(n), np.empty(n), np.empty(n)
+                x, sorted_gradient, sorted_hessian = np.empty(n), np.empty(n), np.empty(n)
                 for j in range(n):
                     x[j] = scores[lo + order[lo + j]]
                 if loss == LISTNET:
-                    values[q] = _list_net(x, target[lo:hi], pull, bend)
+                    values[q] = _list_net(x, target[lo:hi], sorted_gradient, sorted_hessian)
                 else:
-                    values[q] = _list_mle(x, pull, bend)
+                    values[q] = _list_mle(x, sorted_gradient, sorted_hessian)
                 for j in range(n):
-                    gradient[lo + order[lo + j]] = pull[j]
-                    hessian[lo + order[lo + j]] = bend[j]
+                    gradient[lo + order[lo + j]] = sorted_gradient[j]
+                    hessian[lo + order[lo + j]] = sorted_hessian[j]
 
 
 @helper
 def _without(distribution: Any, p: float, out: Any) -> None:
-    """Distribution of a sum of coin flips with one coin of probability p taken out; solved from the end at which it
-    is stable."""
+    """Remove one coin of probability p from the distribution of a sum of coin flips.
+
+    The recurrence is solved from the end at which it is stable.
+    """
     n = len(out)
     if p <= 0.5:
         previous = 0.0
@@ -105,7 +110,7 @@ def _without(distribution: Any, p: float, out: Any) -> None:
 
 @helper
 def _soft_query(x: Any, rows: int, weights: Any, k: float, discount: Any, gradient: Any, hessian: Any) -> float:
-    """Expected DCG when scores carry Gaussian noise: each row's rank is 1 + a sum of independent coin flips."""
+    """Expected DCG when scores carry Gaussian noise: the rank of a row is 1 plus a sum of independent coin flips."""
     n = len(x)
     result = 0.0
     above, density, distribution, rest = np.empty(n), np.empty(n), np.empty(n), np.empty(n - 1)
@@ -132,11 +137,11 @@ def _soft_query(x: Any, rows: int, weights: Any, k: float, discount: Any, gradie
                 for r in range(min(last, n - 1)):
                     after = discount[r + 1] if r + 1 < last else 0.0
                     change += rest[r] * (after - discount[r])
-                share = weights[i] * change * density[j]
-                gradient[j] += share
-                gradient[i] -= share
-                hessian[j] += abs(share)
-                hessian[i] += abs(share)
+                contribution = weights[i] * change * density[j]
+                gradient[j] += contribution
+                gradient[i] -= contribution
+                hessian[j] += abs(contribution)
+                hessian[i] += abs(contribution)
     return result
 
 
@@ -145,17 +150,17 @@ def soft_rank_pass(
     scores: Any, offsets: Any, order: Any, rows: Any, weights: Any, blocks: Any, block_starts: Any,
     scale: float, k: float, discount: Any, values: Any, gradient: Any, hessian: Any,
 ) -> None:  # fmt: skip
-    """SoftNDCG per query: O(P N^2) time, O(N) memory. Outputs must come in as zeros."""
+    """SoftNDCG per query: O(P N^2) time, O(N) memory. The outputs must be zeros on entry."""
     for block in prange(len(block_starts) - 1):
         for at in range(block_starts[block], block_starts[block + 1]):
             q = blocks[at]
             if rows[q] > 0:
                 lo, hi = offsets[q], offsets[q + 1]
                 n = hi - lo
-                x, pull, bend = np.empty(n), np.zeros(n), np.zeros(n)
+                x, sorted_gradient, sorted_hessian = np.empty(n), np.zeros(n), np.zeros(n)
                 for j in range(n):
                     x[j] = scale * scores[lo + order[lo + j]]
-                values[q] = _soft_query(x, rows[q], weights[lo:hi], k, discount, pull, bend)
+                values[q] = _soft_query(x, rows[q], weights[lo:hi], k, discount, sorted_gradient, sorted_hessian)
                 for j in range(n):
-                    gradient[lo + order[lo + j]] = scale * pull[j]
-                    hessian[lo + order[lo + j]] = scale * scale * bend[j]
+                    gradient[lo + order[lo + j]] = scale * sorted_gradient[j]
+                    hessian[lo + order[lo + j]] = scale * scale * sorted_hessian[j]

@@ -9,7 +9,7 @@ import numpy as np
 
 from rankbound.errors import ArgumentError
 from rankbound.losses import reference
-from rankbound.losses.base import Pass, RankingLoss, positive
+from rankbound.losses.base import KernelResult, RankingLoss, positive
 from rankbound.losses.compiling import running
 from rankbound.losses.list_kernel import LISTMLE, LISTNET, list_pass
 from rankbound.losses.plans import Plan, plan_rows
@@ -22,26 +22,27 @@ __all__ = ["ListMLELoss", "ListNetLoss", "PointwiseLoss"]
 
 @dataclass(frozen=True)
 class _ListLoss(RankingLoss):
+    """A loss computed by `list_pass`."""
+
     _code: ClassVar[int]
 
     def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
         return plan_rows(labels, offsets, labels, only_gain=False)
 
-    def _run(self, scores: NDArray[Any], plan: Plan, hessian: bool) -> Pass:  # noqa: ARG002
+    def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:  # noqa: ARG002
         exact = scores.astype(np.float64)
-        values, gradient, bent = np.zeros(len(plan.rows)), np.zeros_like(exact), np.zeros_like(exact)
+        values, gradient, hessian = np.zeros(len(plan.rows)), np.zeros_like(exact), np.zeros_like(exact)
         with running(10 * len(scores)) as threads:
             list_pass(
                 exact, plan.offsets, plan.order, plan.weights, plan.rows > 0, *plan.blocks(threads),
-                self._code, values, gradient, bent,
+                self._code, values, gradient, hessian,
             )  # fmt: skip
-        return Pass(values, gradient.astype(scores.dtype), bent.astype(scores.dtype))
+        return KernelResult(values, gradient.astype(scores.dtype), hessian.astype(scores.dtype))
 
 
 @dataclass(frozen=True)
 class ListNetLoss(_ListLoss):
-    """Cross entropy between the top-one probabilities that labels and scores give: -sum_i softmax(l)_i log
-    softmax(f)_i.
+    """Cross entropy of the top-one probabilities of labels and scores: -sum_i softmax(l)_i log softmax(f)_i.
 
     Source: Cao et al., Learning to rank: from pairwise approach to listwise approach.
 
@@ -64,7 +65,7 @@ class ListNetLoss(_ListLoss):
             plan.weights = plan.sorted(probabilities / plan.per_item(mass))
         return plan
 
-    def _plain(self, scores: Any, labels: Any) -> tuple[Any, float]:
+    def _reference(self, scores: Any, labels: Any) -> tuple[Any, float]:
         return reference.list_net(scores, labels), 0.0
 
 
@@ -81,7 +82,7 @@ class ListMLELoss(_ListLoss):
 
     _code: ClassVar[int] = LISTMLE
 
-    def _plain(self, scores: Any, labels: Any) -> tuple[Any, float]:
+    def _reference(self, scores: Any, labels: Any) -> tuple[Any, float]:
         return reference.list_mle(scores, labels), 0.0
 
 
@@ -89,7 +90,7 @@ class ListMLELoss(_ListLoss):
 class PointwiseLoss(RankingLoss):
     """Mean over the items of a query of (f - l)² ("regression") or of the log loss of l >= rel ("classification").
 
-    Every query with an item counts: a label teaches something here even if all labels of its query are the same.
+    Every query with at least one item is informative here, even if all its labels are equal.
 
     >>> import torch
     >>> PointwiseLoss("regression")(torch.tensor([1.0, 3.0]), [0, 3], [0, 2]).item()
@@ -110,20 +111,21 @@ class PointwiseLoss(RankingLoss):
         plan.rows = plan.sizes.copy()
         return plan
 
-    def _run(self, scores: NDArray[Any], plan: Plan, hessian: bool) -> Pass:  # noqa: ARG002
-        f, share = scores.astype(np.float64), plan.per_item(1 / np.maximum(plan.sizes, 1))
+    def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:  # noqa: ARG002
+        f, item_weight = scores.astype(np.float64), plan.per_item(1 / np.maximum(plan.sizes, 1))
         if self.kind == "regression":
-            with np.errstate(over="ignore"):  # a loss that is no number is refused with its scores
-                miss = f - plan.labels
-                loss, gradient, bent = miss**2, 2 * miss, np.full_like(f, 2.0)
+            with np.errstate(over="ignore"):  # an infinite loss raises DataError later
+                error = f - plan.labels
+                loss, gradient, hessian = error**2, 2 * error, np.full_like(f, 2.0)
         else:
             relevant = plan.labels >= self.rel
             loss = np.logaddexp(0, np.where(relevant, -f, f))
             probability = np.exp(-np.logaddexp(0, -f))
-            gradient, bent = probability - relevant, probability * (1 - probability)
+            gradient, hessian = probability - relevant, probability * (1 - probability)
         query = plan.per_item(np.arange(len(plan.rows)))
-        values = np.bincount(query, loss * share, minlength=len(plan.rows)).astype(np.float64)
-        return Pass(values, (gradient * share).astype(scores.dtype), (bent * share).astype(scores.dtype))
+        values = np.bincount(query, loss * item_weight, minlength=len(plan.rows)).astype(np.float64)
+        gradient, hessian = gradient * item_weight, hessian * item_weight
+        return KernelResult(values, gradient.astype(scores.dtype), hessian.astype(scores.dtype))
 
-    def _plain(self, scores: Any, labels: Any) -> tuple[Any, float]:
+    def _reference(self, scores: Any, labels: Any) -> tuple[Any, float]:
         return reference.pointwise(scores, labels, self.kind, self.rel), 0.0

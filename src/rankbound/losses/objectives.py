@@ -1,4 +1,4 @@
-"""The losses in other people's boosting: gradient and hessian per item, as LightGBM and XGBoost ask for them."""
+"""The losses as objectives of LightGBM and XGBoost: gradient and hessian per item."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["gradient_and_hessian", "lightgbm_objective", "xgboost_objective"]
 
-_LEAST_HESSIAN = 1e-9  # items that no pair touches must not divide by zero
+_LEAST_HESSIAN = 1e-9  # an item without pairs must not lead to a division by zero
 
 
 def gradient_and_hessian(
@@ -25,9 +25,9 @@ def gradient_and_hessian(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Gradient and a positive hessian diagonal of the *summed* loss, one entry per item.
 
-    The hessian of a pairwise or listwise loss is its own (for DirectRanker that of Gauss and Newton). A smooth
-    measure is not convex; there an item gets alpha times the sum of |share of the gradient| over its pairs, an upper
-    bound of the curvature that the sigmoids bring, so that a Newton step moves scores by at most 1/alpha.
+    Pairwise and listwise losses have their own hessian (DirectRanker the Gauss-Newton approximation). A smooth measure
+    is not convex; its hessian is alpha times the sum of |contribution to the gradient| over the pairs of an item, an
+    upper bound of the curvature of the sigmoids, so that a Newton step moves scores by at most 1/alpha.
 
     >>> from rankbound.losses import RankNetLoss
     >>> gradient, hessian = gradient_and_hessian(RankNetLoss(), [0.0, 0.0], [1, 0], [0, 2])
@@ -38,8 +38,8 @@ def gradient_and_hessian(
     if scores.dtype != np.float32:
         scores = floats("scores", scores, finite=False)
     plan = loss.plan(labels, offsets, scores.shape)
-    done = loss.fused(scores, plan, hessian=True)
-    gradient, hessian = done.gradient.astype(np.float64), done.hessian.astype(np.float64)
+    result = loss.value_and_gradient(scores, plan, with_hessian=True)
+    gradient, hessian = result.gradient.astype(np.float64), result.hessian.astype(np.float64)
     if weights is not None:
         checked = weights_of("weights", weights)
         if len(checked) != len(plan.rows):
@@ -51,14 +51,14 @@ def gradient_and_hessian(
 
 @dataclass(frozen=True)
 class _Objective:
-    """What both libraries share: scores in float32 (the kernels' fast path), whole groups, item weights."""
+    """The common part of both objectives: scores in float32 (the fast path of the kernels) and weights per item."""
 
     loss: RankingLoss
 
-    def _both(self, scores: Any, labels: Any, offsets: Any, weight: Any) -> tuple[Any, Any]:
-        with np.errstate(over="ignore"):  # an infinity is refused with the others
-            fast = floats("scores", scores).astype(np.float32)
-        gradient, hessian = gradient_and_hessian(self.loss, fast, labels, offsets)
+    def _gradient_and_hessian(self, scores: Any, labels: Any, offsets: Any, weight: Any) -> tuple[Any, Any]:
+        with np.errstate(over="ignore"):  # infinite scores raise DataError in the loss
+            scores = floats("scores", scores).astype(np.float32)
+        gradient, hessian = gradient_and_hessian(self.loss, scores, labels, offsets)
         if weight is not None and len(weight := weights_of("weight", weight)):
             if len(weight) != len(gradient):
                 raise DataError(f"weight must have one entry per item, {len(gradient)}, got {len(weight)}")
@@ -70,7 +70,7 @@ class LightGBMObjective(_Objective):
     """Objective for ``lightgbm.train`` (params["objective"]) and for ``LGBMRanker(objective=...)``."""
 
     def __call__(self, first: Any, second: Any, weight: Any = None, group: Any = None) -> tuple[Any, Any]:
-        """(scores, Dataset) from lightgbm.train, or (labels, scores, weight, group) from scikit-learn's interface."""
+        """Accept (scores, Dataset) from lightgbm.train, or (labels, scores, weight, group) from LGBMRanker."""
         if hasattr(second, "get_label"):
             scores, labels, weight, group = first, second.get_label(), second.get_weight(), second.get_group()
         else:
@@ -80,25 +80,25 @@ class LightGBMObjective(_Objective):
         scores, sizes = numbers("scores", scores), integers("group", group, least=0)
         if sizes.sum(dtype=np.float64) != len(scores):
             raise DataError(f"group must add up to the number of scores, {len(scores)}, got {sizes.tolist()}")
-        return self._both(scores, labels, np.concatenate(([0], np.cumsum(sizes))), weight)
+        return self._gradient_and_hessian(scores, labels, np.concatenate(([0], np.cumsum(sizes))), weight)
 
 
 class XGBoostObjective(_Objective):
     """Objective for ``xgboost.train(obj=...)`` on a DMatrix with groups or qid."""
 
     def __call__(self, scores: Any, matrix: Any) -> tuple[Any, Any]:
-        """Gradient and hessian of the scores of a DMatrix."""
+        """Compute gradient and hessian for the scores of a DMatrix."""
         offsets = np.asarray(matrix.get_uint_info("group_ptr"), dtype=np.int64)
         if len(offsets) == 0:
             raise ArgumentError("the objective needs a DMatrix with group= or qid=")
         weight = floats("weight", matrix.get_weight())
-        if len(weight) == len(offsets) - 1:  # XGBoost weighs whole groups in ranking
+        if len(weight) == len(offsets) - 1:  # XGBoost has one weight per group in ranking
             weight = np.repeat(weight, np.diff(offsets))
-        return self._both(scores, matrix.get_label(), offsets, weight)
+        return self._gradient_and_hessian(scores, matrix.get_label(), offsets, weight)
 
 
 def lightgbm_objective(loss: str | RankingLoss = "nDCG", **options: Any) -> LightGBMObjective:
-    """A loss as a LightGBM objective, by name (see `get_loss`) or as an object.
+    """Make a LightGBM objective of a loss, given by name (see `get_loss`) or as an object.
 
     >>> objective = lightgbm_objective("nDCG", bounding="expectation-max")
     >>> gradient, hessian = objective([1.0, 0.0, 0.0], [0.0, 0.0, 0.0], None, [3])  # labels, scores, weights, groups
@@ -109,5 +109,5 @@ def lightgbm_objective(loss: str | RankingLoss = "nDCG", **options: Any) -> Ligh
 
 
 def xgboost_objective(loss: str | RankingLoss = "nDCG", **options: Any) -> XGBoostObjective:
-    """A loss as an XGBoost objective, by name (see `get_loss`) or as an object."""
+    """Make an XGBoost objective of a loss, given by name (see `get_loss`) or as an object."""
     return XGBoostObjective(get_loss(loss, **options))

@@ -1,7 +1,7 @@
-"""The one kernel of the pairwise losses: pairs of different label, weighted or not, nothing stored per pair.
+"""The kernel of the pairwise losses: sums over pairs of different labels, with or without weights.
 
-Items come sorted by label, highest first; a row is compared with the columns of lower label. With d = x_i - x_j for i
-of the higher label:
+Nothing is stored per pair. Items are sorted by label, highest first; a row is compared with the columns of lower label.
+With d = x_i - x_j, where i has the higher label:
 
 =========  ==============================  ==================================================================
 cost       of a pair                       source
@@ -11,8 +11,8 @@ square     (1 - tanh(d/2))²                Köppel et al., DirectRanker
 tanh       log(1 + exp(-tanh(d/2)))        DirectRanker as in the paper on neural networks in ranking
 =========  ==============================  ==================================================================
 
-The hessian is the exact second derivative for the logistic cost and that of Gauss and Newton for the two others: never
-negative.
+The hessian is the exact second derivative of the logistic cost, and the Gauss-Newton approximation for the other two,
+so that it is never negative.
 """
 
 from __future__ import annotations
@@ -33,130 +33,130 @@ COST_LOGISTIC, COST_SQUARE, COST_TANH = range(3)
 
 @helper
 def _softplus(d: Any, above: Any, zero: Any, one: Any) -> Any:
-    """log(1 + exp(d)) where above = σ(d) is known; zero and one come in the type of d, plain ones would widen it."""
+    """log(1 + exp(d)) for known above = σ(d); zero and one have the type of d, because literals would widen float32."""
     return max(d, zero) + log_of_complement(min(above, one - above))
 
 
 @helper
-def _cost_row(cost: int, columns: Any, here: float, above: Any, slope: Any, value: Any, pull: Any) -> None:
+def _cost_row(cost: int, columns: Any, here: float, above: Any, slope: Any, value: Any, pair_gradient: Any) -> None:
     """Cost of each pair and its derivative in x_j - x_i; above and slope are σ and σ' of that."""
     zero, one, two = columns.dtype.type(0), columns.dtype.type(1), columns.dtype.type(2)
     if cost == COST_LOGISTIC:
         for j in range(len(above)):
             value[j] = _softplus(columns[j] - here, above[j], zero, one)
-            pull[j] = above[j]
+            pair_gradient[j] = above[j]
     elif cost == COST_SQUARE:
         for j in range(len(above)):
-            miss = two * above[j]  # 1 - tanh((x_i - x_j) / 2)
-            value[j] = miss * miss
-            pull[j] = two * two * miss * slope[j]
+            error = two * above[j]  # 1 - tanh((x_i - x_j) / 2)
+            value[j] = error * error
+            pair_gradient[j] = two * two * error * slope[j]
     else:
         for j in range(len(above)):
-            lead = two * above[j] - one  # tanh((x_j - x_i) / 2)
-            inner = logistic(lead)
-            value[j] = _softplus(lead, inner, zero, one)
-            pull[j] = two * inner * slope[j]
+            activation = two * above[j] - one  # tanh((x_j - x_i) / 2)
+            inner = logistic(activation)
+            value[j] = _softplus(activation, inner, zero, one)
+            pair_gradient[j] = two * inner * slope[j]
 
 
 @helper
-def _logistic_pairs(x: Any, exponentials: Any, i: int, start: int, end: int, weight: Any, pulled: Any) -> Any:
-    """Weighted logistic cost of row i in one loop, its pull added to the columns; gives the cost and the row's pull."""
+def _logistic_pairs(x: Any, exponentials: Any, i: int, start: int, end: int, weight: Any, sorted_gradient: Any) -> Any:
+    """Weighted logistic cost of row i, whose gradient is added to the columns; returns the cost and the row's part."""
     zero, one = x.dtype.type(0), x.dtype.type(1)
     here = x[i]
-    result, own_pull = 0.0, 0.0
+    result, own_gradient = 0.0, 0.0
     for begin in range(start, end, BLOCK):
         first, last = np.uintp(begin), np.uintp(min(begin + BLOCK, end))
-        cost, pull = zero, zero
+        cost, pair_gradient = zero, zero
         if len(exponentials) > 0:
             own = exponentials[i]
             for j in range(first, last):
                 above = exponentials[j] / (exponentials[j] + own)
-                share = above * weight[j]
+                contribution = above * weight[j]
                 cost += _softplus(x[j] - here, above, zero, one) * weight[j]
-                pulled[j] += share
-                pull += share
+                sorted_gradient[j] += contribution
+                pair_gradient += contribution
         else:
             for j in range(first, last):
                 above = logistic(x[j] - here)
-                share = above * weight[j]
+                contribution = above * weight[j]
                 cost += _softplus(x[j] - here, above, zero, one) * weight[j]
-                pulled[j] += share
-                pull += share
+                sorted_gradient[j] += contribution
+                pair_gradient += contribution
         result += cost
-        own_pull += pull
-    return result, own_pull
+        own_gradient += pair_gradient
+    return result, own_gradient
 
 
 @helper
 def _two_rows(
-    x: Any, exponentials: Any, i: int, start: int, end: int, weight: Any, other_weight: Any, pulled: Any
+    x: Any, exponentials: Any, i: int, start: int, end: int, weight: Any, other_weight: Any, sorted_gradient: Any
 ) -> float:
-    """The same for rows i and i + 1 at once, which share a division: 1/a = b/(a b). Their pull is added too."""
+    """The same for rows i and i + 1, which need a single division: 1/a = b/(a b). Their own gradient is added too."""
     zero, one = x.dtype.type(0), x.dtype.type(1)
     here0, here1, own0, own1 = x[i], x[i + 1], exponentials[i], exponentials[i + 1]
-    result, own_pull0, own_pull1 = 0.0, 0.0, 0.0
+    result, own_gradient0, own_gradient1 = 0.0, 0.0, 0.0
     for begin in range(start, end, BLOCK):
-        cost, pull0, pull1 = zero, zero, zero
+        cost, gradient0, gradient1 = zero, zero, zero
         for j in range(np.uintp(begin), np.uintp(min(begin + BLOCK, end))):
             other = exponentials[j]
             both0, both1 = other + own0, other + own1
-            part = other / (both0 * both1)
-            above0, above1 = both1 * part, both0 * part
-            share0, share1 = above0 * weight[j], above1 * other_weight[j]
+            ratio = other / (both0 * both1)
+            above0, above1 = both1 * ratio, both0 * ratio
+            contribution0, contribution1 = above0 * weight[j], above1 * other_weight[j]
             cost += _softplus(x[j] - here0, above0, zero, one) * weight[j]
             cost += _softplus(x[j] - here1, above1, zero, one) * other_weight[j]
-            pulled[j] += share0 + share1
-            pull0 += share0
-            pull1 += share1
+            sorted_gradient[j] += contribution0 + contribution1
+            gradient0 += contribution0
+            gradient1 += contribution1
         result += cost
-        own_pull0 += pull0
-        own_pull1 += pull1
-    pulled[i] -= own_pull0
-    pulled[i + 1] -= own_pull1
+        own_gradient0 += gradient0
+        own_gradient1 += gradient1
+    sorted_gradient[i] -= own_gradient0
+    sorted_gradient[i + 1] -= own_gradient1
     return result
 
 
 @helper
-def _bend_row(cost: int, above: Any, slope: Any, bend: Any) -> None:
-    """Second derivative of each pair's cost, or what Gauss and Newton take for it."""
+def _hessian_row(cost: int, above: Any, slope: Any, pair_hessian: Any) -> None:
+    """Second derivative of each pair's cost, or its Gauss-Newton approximation."""
     one, two = above.dtype.type(1), above.dtype.type(2)
     if cost == COST_LOGISTIC:
         for j in range(len(above)):
-            bend[j] = slope[j]
+            pair_hessian[j] = slope[j]
     elif cost == COST_SQUARE:
         for j in range(len(above)):
-            bend[j] = two * two * two * slope[j] * slope[j]
+            pair_hessian[j] = two * two * two * slope[j] * slope[j]
     else:
         for j in range(len(above)):
             inner = logistic(two * above[j] - one)
-            bend[j] = inner * (one - inner) * (two * slope[j]) * (two * slope[j])
+            pair_hessian[j] = inner * (one - inner) * (two * slope[j]) * (two * slope[j])
 
 
 @helper
 def _dot(row: Any, weight: Any) -> float:
-    """Weighted sum of a row: blocks in its own precision, their sums in float64."""
+    """Weighted sum of a row: blocks in its own precision, sums of blocks in float64."""
     result = 0.0
     for begin in range(0, len(row), BLOCK):
         source, by = row[begin : begin + BLOCK], weight[begin : begin + BLOCK]
-        part = row.dtype.type(0)
+        partial = row.dtype.type(0)
         for j in range(len(source)):
-            part += source[j] * by[j]
-        result += part
+            partial += source[j] * by[j]
+        result += partial
     return result
 
 
 @helper
-def _spread(row: Any, weight: Any, out: Any) -> float:
-    """Add a weighted row to what the columns have; gives its sum, by blocks as above."""
+def _add_weighted(row: Any, weight: Any, out: Any) -> float:
+    """Add a weighted row to the columns; returns its sum, computed by blocks as above."""
     result = 0.0
     for begin in range(0, len(row), BLOCK):
         source, by, target = row[begin : begin + BLOCK], weight[begin : begin + BLOCK], out[begin : begin + BLOCK]
-        part = row.dtype.type(0)
+        partial = row.dtype.type(0)
         for j in range(len(source)):
-            share = source[j] * by[j]
-            target[j] += share
-            part += share
-        result += part
+            contribution = source[j] * by[j]
+            target[j] += contribution
+            partial += contribution
+        result += partial
     return result
 
 
@@ -169,8 +169,8 @@ def _one_query(
     x, largest = centered(scores, order, alpha)
     exponentials = factors(x, largest, rows, LOGISTIC)
     above, slope = np.empty_like(x), np.empty_like(x)
-    value, pull, bend = np.empty_like(x), np.empty_like(x), np.empty_like(x)
-    pulled, bent = np.zeros_like(x), np.zeros_like(x)
+    value, pair_gradient, pair_hessian = np.empty_like(x), np.empty_like(x), np.empty_like(x)
+    sorted_gradient, sorted_hessian = np.zeros_like(x), np.zeros_like(x)
     measured, result = 0.0, 0.0
     table = np.zeros((6, 0), x.dtype)
     if swap >= 0:
@@ -186,29 +186,29 @@ def _one_query(
             if swap >= 0:
                 swap_row(swap, table, i, start, weight)
                 swap_row(swap, table, i + 1, start, other_weight)
-            result += _two_rows(x, exponentials, i, start, n, weight, other_weight, pulled)
+            result += _two_rows(x, exponentials, i, start, n, weight, other_weight, sorted_gradient)
             taken = i + 2
             continue
         if swap >= 0:
             swap_row(swap, table, i, start, weight)
-        if cost == COST_LOGISTIC and not with_hessian:  # nothing between the passes is asked for
-            paid, own = _logistic_pairs(x, exponentials, i, start, n, weight, pulled)
+        if cost == COST_LOGISTIC and not with_hessian:  # one loop is enough
+            paid, own = _logistic_pairs(x, exponentials, i, start, n, weight, sorted_gradient)
             result += paid
-            pulled[i] -= own
+            sorted_gradient[i] -= own
             continue
         sigmoid_row(LOGISTIC, x, exponentials, i, start, n, above, slope)
-        _cost_row(cost, x[start:], x[i], above[start:], slope[start:], value[start:], pull[start:])
+        _cost_row(cost, x[start:], x[i], above[start:], slope[start:], value[start:], pair_gradient[start:])
         if with_hessian:
-            _bend_row(cost, above[start:], slope[start:], bend[start:])
+            _hessian_row(cost, above[start:], slope[start:], pair_hessian[start:])
         result += _dot(value[start:], weight[start:])
-        pulled[i] -= _spread(pull[start:], weight[start:], pulled[start:])
+        sorted_gradient[i] -= _add_weighted(pair_gradient[start:], weight[start:], sorted_gradient[start:])
         if with_hessian:
-            bent[i] += _spread(bend[start:], weight[start:], bent[start:])
+            sorted_hessian[i] += _add_weighted(pair_hessian[start:], weight[start:], sorted_hessian[start:])
     for j in range(n):
-        gradient[order[j]] = scale * alpha * pulled[j]
+        gradient[order[j]] = scale * alpha * sorted_gradient[j]
     if with_hessian:
         for j in range(n):
-            hessian[order[j]] = scale * alpha * alpha * bent[j]
+            hessian[order[j]] = scale * alpha * alpha * sorted_hessian[j]
     return scale * result, measured
 
 

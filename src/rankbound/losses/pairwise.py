@@ -11,7 +11,7 @@ import torch
 from rankbound.difficulty.bounding import get_bounding
 from rankbound.errors import ArgumentError
 from rankbound.losses import reference, swaps
-from rankbound.losses.base import MeasureLoss, Pass, RankingLoss, positive
+from rankbound.losses.base import KernelResult, MeasureLoss, RankingLoss, positive
 from rankbound.losses.compiling import running
 from rankbound.losses.pair_kernel import COST_LOGISTIC, COST_SQUARE, COST_TANH, pair_pass
 from rankbound.losses.plans import Plan, plan_rows
@@ -28,18 +28,18 @@ _NO_SWAP = -1
 
 
 def _run_pairs(
-    scores: NDArray[Any], plan: Plan, hessian: bool, cost: int, alpha: float,
+    scores: NDArray[Any], plan: Plan, with_hessian: bool, cost: int, alpha: float,
     swap: int = _NO_SWAP, k: float = 0.0, p: float = 0.5,
-) -> Pass:  # fmt: skip
+) -> KernelResult:  # fmt: skip
     values, measured = np.zeros(len(plan.rows)), np.zeros(len(plan.rows))
     gradient = np.zeros_like(scores)
-    bent = np.zeros_like(scores) if hessian else scores[:0].copy()
+    hessian = np.zeros_like(scores) if with_hessian else scores[:0].copy()
     with running(plan.pairs) as threads:
         pair_pass(
             scores, plan.offsets, plan.order, plan.rows, plan.columns_from, plan.weights, plan.constants,
-            *plan.blocks(threads), cost, swap, alpha, k, p, hessian, values, measured, gradient, bent,
+            *plan.blocks(threads), cost, swap, alpha, k, p, with_hessian, values, measured, gradient, hessian,
         )  # fmt: skip
-    return Pass(values, gradient, bent, measured)
+    return KernelResult(values, gradient, hessian, measured)
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class RankNetLoss(RankingLoss):
 
     alpha: float = field(default=1.0, kw_only=True)
     _cost: ClassVar[int] = COST_LOGISTIC
-    _plain_cost: ClassVar[str] = "logistic"
+    _reference_cost: ClassVar[str] = "logistic"
 
     def __post_init__(self) -> None:
         positive("alpha", self.alpha)
@@ -69,13 +69,13 @@ class RankNetLoss(RankingLoss):
         plan.constants = 1 / np.maximum(pairs, 1)
         return plan
 
-    def _run(self, scores: NDArray[Any], plan: Plan, hessian: bool) -> Pass:
-        return _run_pairs(scores, plan, hessian, self._cost, self.alpha)
+    def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:
+        return _run_pairs(scores, plan, with_hessian, self._cost, self.alpha)
 
-    def _plain(self, scores: Any, labels: Any) -> tuple[Any, float]:
+    def _reference(self, scores: Any, labels: Any) -> tuple[Any, float]:
         pairs = labels[:, None] > labels[None, :]
         differences = (scores[:, None] - scores[None, :])[pairs]
-        return reference.pair_costs(self.alpha * differences, self._plain_cost).mean(), 0.0
+        return reference.pair_costs(self.alpha * differences, self._reference_cost).mean(), 0.0
 
 
 @dataclass(frozen=True)
@@ -99,12 +99,12 @@ class DirectRankerLoss(RankNetLoss):
         super().__post_init__()
 
     @property
-    def _plain_cost(self) -> str:  # type: ignore[override]
+    def _reference_cost(self) -> str:  # type: ignore[override]
         return self.cost
 
-    def _run(self, scores: NDArray[Any], plan: Plan, hessian: bool) -> Pass:
+    def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:
         cost = COST_SQUARE if self.cost == "square" else COST_TANH
-        return _run_pairs(scores, plan, hessian, cost, 2 * self.alpha)  # tanh(d) = 2 σ(2 d) - 1
+        return _run_pairs(scores, plan, with_hessian, cost, 2 * self.alpha)  # tanh(d) = 2 σ(2 d) - 1
 
 
 _SWAPS = {
@@ -204,19 +204,19 @@ class LambdaLoss(MeasureLoss):
                 return np.full(len(some), 1 / self._k)
         return np.ones(len(some))
 
-    def _run(self, scores: NDArray[Any], plan: Plan, hessian: bool) -> Pass:
+    def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:
         swap = swaps.SWAP_PUBLISHED if self.published else _SWAPS[self.target.family]
-        return _run_pairs(scores, plan, hessian, COST_LOGISTIC, self.alpha, swap, float(self._k), self._p)
+        return _run_pairs(scores, plan, with_hessian, COST_LOGISTIC, self.alpha, swap, float(self._k), self._p)
 
-    def _outer(
-        self, values: NDArray[np.float64], slope_at: NDArray[np.float64] | None, plan: Plan
+    def _apply_bounding(
+        self, values: NDArray[np.float64], measured: NDArray[np.float64] | None, plan: Plan
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         active = plan.active.astype(np.float64)
         if plan.difficulty is not None:
-            active *= np.abs(get_bounding(self.bounding).apply(slope_at, plan.difficulty, smooth=True)[1])  # type: ignore[arg-type]
+            active *= np.abs(get_bounding(self.bounding).apply(measured, plan.difficulty, smooth=True)[1])  # type: ignore[arg-type]
         return active * values, active
 
-    def _plain(self, scores: Any, labels: Any) -> tuple[Any, float]:
+    def _reference(self, scores: Any, labels: Any) -> tuple[Any, float]:
         family, k = self.target.family, self._k or None
         if family == "nDCG":
             worth = reference.gains(labels.to(torch.float64), self.gain)

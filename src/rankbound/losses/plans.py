@@ -1,7 +1,7 @@
-"""Plans: what a loss needs to know of its labels before it sees a score.
+"""Plans: everything that a loss derives from the labels alone, before it sees a score.
 
-Made once per batch of labels and kept while the labels stay the same (they are compared, not trusted), because boosting
-and full-batch training ask for the same lists again and again.
+A plan is made once per batch of labels and reused while the labels are equal (their content is compared), because
+boosting and full-batch training pass the same lists in every iteration.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ __all__ = ["Plan", "plan_rows"]
 
 @dataclass(eq=False)
 class Plan:
-    """Labels of a batch, sorted within each query, and which of its queries have something to teach.
+    """Labels of a batch, sorted within each query, and which of its queries are informative.
 
     Attributes
     ----------
     labels, offsets:
-        As given; labels below 0 count as 0.
+        The labels and the offsets of the queries; negative labels count as 0.
     order:
-        Position within its query of the item that comes at this place when high levels come first (equal ones in input
-        order).
+        Items of each query sorted by level, highest first, as indices within the query; equal levels keep their input
+        order.
     rows:
-        Items per query that need a row in the kernels; 0 where there is nothing to learn.
+        Items per query that get a row in the kernels; 0 for queries that are not informative.
     relevant:
-        Items per query at the top level or levels that count as relevant.
+        Items per query whose level is above 0.
     columns_from:
-        For each place of ``order`` the first place it is compared with.
+        For each entry of ``order``, the first entry that it is compared with.
     weights:
-        For each place of ``order`` the weight of its term.
+        For each entry of ``order``, the weight of its term.
     constants:
-        What is added to each query's measure.
+        Constant per query that the kernels add to, or multiply by, its value.
     """
 
     labels: NDArray[Any]
@@ -66,52 +66,52 @@ class Plan:
 
     @cached_property
     def active(self) -> NDArray[np.bool_]:
-        """Queries that have something to teach: the ones a mean counts."""
+        """Whether each query is informative: these are the queries that a mean counts."""
         active = self.rows > 0
         return active if self.defined is None else active & self.defined
 
     @cached_property
     def pairs(self) -> int:
-        """Pairs of a row and a column in the whole batch: the work of one pass."""
+        """Pairs of a row and a column in the whole batch: the work of one kernel call."""
         return int((self.rows * self.sizes).sum())
 
     def sorted(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Values per item, put into the order of ``order``."""
+        """Put one value per item into the order of ``order``."""
         return np.asarray(values[self.order + np.repeat(self.offsets[:-1], self.sizes)])
 
     def per_item(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Values per query, repeated for each of its items."""
+        """Repeat one value per query for each of its items."""
         return np.repeat(values, self.sizes)
 
     def blocks(self, threads: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Queries dealt to threads by cost, dearest first, back and forth: every block gets about the same work."""
+        """Deal the queries to threads by descending cost, back and forth, so that all blocks have about equal work."""
         if threads not in self._blocks:
             queries = len(self.rows)
-            dearest = np.argsort(-(self.rows + 1) * self.sizes, kind="stable")
+            by_cost = np.argsort(-(self.rows + 1) * self.sizes, kind="stable")
             turn = np.arange(queries) % (2 * threads)
             block = np.minimum(turn, 2 * threads - 1 - turn)
             starts = np.concatenate(([0], np.cumsum(np.bincount(block, minlength=threads))))
-            self._blocks[threads] = dearest[np.argsort(block, kind="stable")], starts
+            self._blocks[threads] = by_cost[np.argsort(block, kind="stable")], starts
         return self._blocks[threads]
 
 
 def plan_rows(
     labels: NDArray[Any], offsets: NDArray[np.int64], levels: NDArray[Any], only_gain: bool, lower_only: bool = False
 ) -> Plan:
-    """A plan with a row for each item that the measure looks at; terms have weight 1.
+    """Make a plan with a row for each item that has a term in the measure; terms have weight 1.
 
     Parameters
     ----------
     labels, offsets:
-        Labels of 0 and more, cut into queries.
+        Labels that are not negative, and the offsets of the queries.
     levels:
-        What items are sorted by, highest first: whether they are relevant, or their labels.
+        What items are sorted by, highest first: the labels, or 1 and 0 for relevant and not.
     only_gain:
-        Rows are the items of level > 0, not all those above the lowest level of their query.
+        Rows are the items of level > 0 instead of all items above the lowest level of their query.
     lower_only:
-        Rows are compared with the columns of lower level, not with all.
+        Rows are compared with the columns of lower level instead of with all columns.
 
-    A query whose levels are all the same has nothing to teach, and no rows.
+    A query whose levels are all equal is not informative and has no rows.
     """
     sizes = np.diff(offsets)
     counts = LabelCounts.from_labels(levels, offsets)
@@ -135,7 +135,7 @@ _MOST_LEVELS = 256
 
 
 def _order(levels: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Positions within each query, highest level first, equal levels in input order."""
+    """Sort the items of each query by level, highest first; equal levels keep their input order."""
     order = np.empty(len(levels), np.int64)
     if levels.dtype.kind in "biu" and (len(levels) == 0 or levels.max() < _MOST_LEVELS):
         small = levels.astype(np.uint8)
@@ -151,12 +151,12 @@ def _order(levels: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[np.int64
 def _counting_sort(levels: Any, offsets: Any, most: int, order: Any) -> None:
     for q in prange(len(offsets) - 1):
         lo, hi = offsets[q], offsets[q + 1]
-        place = np.zeros(most + 1, np.int64)  # place[c]: where the next item of level most - 1 - c goes
+        position = np.zeros(most + 1, np.int64)  # position[c]: where the next item of level most - 1 - c goes
         for j in range(lo, hi):
-            place[most - levels[j]] += 1
+            position[most - levels[j]] += 1
         for c in range(1, most + 1):
-            place[c] += place[c - 1]
+            position[c] += position[c - 1]
         for j in range(lo, hi):
             c = most - 1 - levels[j]
-            order[lo + place[c]] = j - lo
-            place[c] += 1
+            order[lo + position[c]] = j - lo
+            position[c] += 1

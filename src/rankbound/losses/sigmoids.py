@@ -1,4 +1,4 @@
-"""Sigmoids: the step "j stands above i" made smooth, as rows for the kernels and as torch functions for the reference.
+"""Sigmoids: smooth forms of the step "j is ranked above i", as rows for the kernels and as torch functions.
 
 ========  ==========================  =====================================================================
 name      σ(x)                        source
@@ -10,15 +10,15 @@ erf       (1 + erf x) / 2             ibid.
 relu      max(0, x)                   Liang et al., Top-N-Rank; not bounded by 1, and 0 rather than 1/2 at ties
 ========  ==========================  =====================================================================
 
-The logistic is most of the work of a smooth loss, so it has two fast forms, neither of which calls ``exp`` per pair:
+The logistic function dominates the cost of a smooth loss, so it has two fast forms, neither of which calls ``exp`` per
+pair:
 
-- *factored*: with E_j = exp(x_j) once per item, σ(x_j - x_i) = E_j / (E_j + E_i). Exact to rounding, but the scores
-  of a query must not spread so far that E overflows.
-- *rational*: for any spread, 1/2 + d p(d²) / q(d²) with d clipped to ±17 and p, q of degree 4, fitted by us for the
-  least largest error: 5.3e-9 in exact arithmetic, below 2.5e-7 in float32 over all d (at the clip σ itself is
-  4.1e-8).
+- *factored*: with E_j = exp(x_j) once per item, σ(x_j - x_i) = E_j / (E_j + E_i). It is exact to rounding, but the
+  range of a query's scores must be small enough that E does not overflow.
+- *rational*: for any range, 1/2 + d p(d²) / q(d²) with d clipped to ±17 and p, q of degree 4, a minimax fit: its error
+  is 5.3e-9 in exact arithmetic and below 2.5e-7 in float32 for all d (at the clip σ itself is 4.1e-8).
 
-In float64 the second form gives way to ``exp``: that path is there to be exact.
+In float64 ``exp`` replaces the second form, because that path must be exact.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ LOGISTIC, ARCTAN, ERF, RELU = range(4)
 
 @dataclass(frozen=True, slots=True)
 class Sigmoid:
-    """One sigmoid: the code the kernels know it by, a factor on x, and its torch form."""
+    """A sigmoid: its code in the kernels, a factor on x, and its torch form."""
 
     name: str
     code: int
@@ -81,13 +81,13 @@ SIGMOIDS: Mapping[str, Sigmoid] = MappingProxyType(
 
 
 def get_sigmoid(name: str) -> Sigmoid:
-    """The sigmoid of a name."""
+    """Look up a sigmoid by name."""
     if not isinstance(name, str) or name not in SIGMOIDS:
         raise ArgumentError(f"sigmoid must be one of {', '.join(SIGMOIDS)}, got {name!r}")
     return SIGMOIDS[name]
 
 
-# ---- one value -------------------------------------------------------------------------------------------------------
+# ---- single values ---------------------------------------------------------------------------------------------------
 
 f4 = np.float32
 RATIONAL_ERROR = 2.5e-7  # of the float32 logistic, whatever its argument
@@ -96,18 +96,18 @@ _P0, _P1, _P2 = f4(0.24999998637580695), f4(8.378878038490033e-3), f4(5.50909062
 _P3, _P4 = f4(8.250607234830328e-8), f4(1.3768781173955222e-11)
 _Q0, _Q1, _Q2 = f4(1.0), f4(0.11684879060660709), f4(1.6244456491536579e-3)
 _Q3, _Q4 = f4(5.212013213517982e-6), f4(3.1537546353471308e-9)
-# -log(1 - t) = t (C0 + C1 t + ... + C7 t^7) on [0, 1/2], fitted in the same way: error 3.1e-8 before rounding
+# -log(1 - t) = t (C0 + C1 t + ... + C7 t^7) on [0, 1/2], a minimax fit with an error of 3.1e-8 before rounding
 _C0, _C1, _C2, _C3 = f4(0.9999940165836931), f4(0.500364639701707), f4(0.3257810851787478), f4(0.3248225502186316)
 _C4, _C5, _C6, _C7 = f4(-0.20230754002499485), f4(1.384318120311901), f4(-1.8503508488582445), f4(1.5828332596510684)
 
 
 def logistic(x: Any) -> Any:
-    """1 / (1 + exp(-x)), in the form that suits the type of x."""
+    """1 / (1 + exp(-x)), by the form for the type of x."""
     return _rational(x) if type(x) is f4 else _exact(x)
 
 
 def log_of_complement(t: Any) -> Any:
-    """-log(1 - t) for 0 <= t <= 1/2, in the form that suits the type of t."""
+    """-log(1 - t) for 0 <= t <= 1/2, by the form for the type of t."""
     return _log_by_polynomial(t) if type(t) is f4 else _exact_log(t)
 
 
@@ -131,7 +131,7 @@ def _exact_log(t: Any) -> Any:
     return -math.log(1.0 - t)
 
 
-# Compiled code chooses by type once, while it compiles; the functions above are what it means.
+# Compiled code selects the form by type once, at compile time.
 
 
 @overload(logistic, jit_options={"fastmath": True, "error_model": "numpy"})  # type: ignore[untyped-decorator]
@@ -146,16 +146,16 @@ def _log_of_complement_by_type(t: Any) -> Any:
 
 # ---- rows: item i against other items of its query -------------------------------------------------------------------
 
-_FEW_ROWS = 4  # below this many rows, N exponentials cost more than they save
-STRIDE = 32  # items that a vectorized loop takes at once; what is left over it takes one by one
-BLOCK = 2048  # terms that are summed in the precision of the row before they go into a float64
+_FEW_ROWS = 4  # with fewer rows, N exponentials cost more than they save
+STRIDE = 32  # items per step of a vectorized loop; a remainder would be processed item by item
+BLOCK = 2048  # terms that are summed in the precision of the row before they are added to a float64
 
 
 @helper
 def centered(scores: Any, order: Any, alpha: float) -> Any:
-    """alpha * (scores - their middle) in the given order, and the largest size of that.
+    """alpha * (scores - midrange) in the order ``order``, and the largest absolute value of the result.
 
-    The middle goes to 0, so that differences keep their precision however large the scores are.
+    Centering preserves the precision of differences however large the scores are.
     """
     lowest, highest = scores[0], scores[0]
     for j in range(len(scores)):
@@ -170,13 +170,13 @@ def centered(scores: Any, order: Any, alpha: float) -> Any:
 
 @helper
 def in_strides(count: int) -> int:
-    """How many it takes to fill up the last stride."""
+    """Round up to whole strides."""
     return -(-count // STRIDE) * STRIDE
 
 
 @helper
 def padded(values: Any, length: int) -> Any:
-    """A copy with zeros behind it."""
+    """Copy values and append zeros up to a length."""
     result = np.zeros(length, values.dtype)
     for j in range(min(len(values), length)):
         result[j] = values[j]
@@ -185,9 +185,9 @@ def padded(values: Any, length: int) -> Any:
 
 @helper
 def factors(x: Any, largest: float, rows: int, code: int) -> Any:
-    """exp(x) for the factored logistic, or an empty array where rows must be made from x itself.
+    """exp(x) for the factored logistic, or an empty array if rows must be computed from x itself.
 
-    Zeros fill up the last stride: items at minus infinity, which count for nothing and spare short lists the leftovers.
+    Zeros fill the last stride. They stand for items at minus infinity, which contribute nothing.
     """
     if code != LOGISTIC or rows < _FEW_ROWS or largest > (40.0 if x.itemsize == 4 else 300.0):
         return x[:0]
@@ -209,9 +209,9 @@ def factors(x: Any, largest: float, rows: int, code: int) -> Any:
 
 @helper
 def sigmoid_row(code: int, x: Any, exponentials: Any, i: int, start: int, end: int, value: Any, slope: Any) -> float:
-    """value[j] = σ(x_j - x_i), slope[j] = σ'(x_j - x_i) for start <= j < end, both 0 at j = i; gives the sum of values.
+    """value[j] = σ(x_j - x_i), slope[j] = σ'(x_j - x_i) for start <= j < end, both 0 at j = i; returns sum(value).
 
-    Blocks are summed in the precision of the row, which is fast, their sums in float64, which is exact.
+    Blocks are summed in the precision of the row, which is fast, and their sums in float64, which is exact.
     """
     result = 0.0
     for begin in range(start, end, BLOCK):
@@ -219,7 +219,7 @@ def sigmoid_row(code: int, x: Any, exponentials: Any, i: int, start: int, end: i
         if len(exponentials) > 0:
             result += _factored(exponentials, exponentials[i], begin, stop, value, slope)
         else:
-            result += _stepped(code, x, x[i], begin, stop, value, slope)
+            result += _direct(code, x, x[i], begin, stop, value, slope)
     if start <= i < end:
         result -= value[i]
         value[i] = 0
@@ -227,7 +227,8 @@ def sigmoid_row(code: int, x: Any, exponentials: Any, i: int, start: int, end: i
     return result
 
 
-# Indices are unsigned: one that might be negative keeps LLVM from vectorizing, and slices cost more than short rows.
+# Indices are unsigned, because LLVM does not vectorize loops over indices that might be negative, and because slices
+# cost more than a short row.
 
 
 @helper
@@ -243,7 +244,7 @@ def _factored(exponentials: Any, own: float, start: int, end: int, value: Any, s
 
 
 @helper
-def _stepped(code: int, x: Any, here: float, start: int, end: int, value: Any, slope: Any) -> Any:
+def _direct(code: int, x: Any, here: float, start: int, end: int, value: Any, slope: Any) -> Any:
     zero, one, half = x.dtype.type(0), x.dtype.type(1), x.dtype.type(0.5)
     result = zero
     if code == LOGISTIC:
@@ -275,12 +276,12 @@ def _stepped(code: int, x: Any, here: float, start: int, end: int, value: Any, s
 
 @helper
 def add_row(row: Any, factor: float, start: int, end: int, out: Any) -> float:
-    """Add factor * row[start:end] to what the columns have; gives its sum, by blocks as above."""
+    """Add factor * row[start:end] to the columns; returns the sum of what was added, computed by blocks as above."""
     c, result = row.dtype.type(factor), 0.0
     for begin in range(start, end, BLOCK):
-        part = row.dtype.type(0)
+        partial = row.dtype.type(0)
         for j in range(np.uintp(begin), np.uintp(min(begin + BLOCK, end))):
             out[j] += c * row[j]
-            part += row[j]
-        result += part
+            partial += row[j]
+        result += partial
     return factor * result

@@ -10,7 +10,7 @@ import numpy as np
 from rankbound.arrays import is_between
 from rankbound.errors import ArgumentError, DataError
 from rankbound.losses import long_lists, reference, smooth_kernel
-from rankbound.losses.base import MeasureLoss, Pass, positive
+from rankbound.losses.base import KernelResult, MeasureLoss, positive
 from rankbound.losses.compiling import running
 from rankbound.losses.list_kernel import soft_rank_pass
 from rankbound.losses.plans import Plan, plan_rows
@@ -74,12 +74,12 @@ class SmoothLoss(MeasureLoss):
             found = found[plan.columns_from[plan.offsets[found]] == plan.rows[found]]
         return found
 
-    def _run(self, scores: NDArray[Any], plan: Plan, hessian: bool) -> Pass:
+    def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:
         values = np.zeros(len(plan.rows))
         gradient = np.zeros_like(scores)
-        bent = np.zeros_like(scores) if hessian else scores[:0].copy()
+        hessian = np.zeros_like(scores) if with_hessian else scores[:0].copy()
         alpha, beta, k, p = self.alpha * self._shape.scale, float(self.beta), float(self.k or 0), self._persistence()
-        long = np.zeros(0, np.int64) if hessian else self._long_queries(plan)
+        long = np.zeros(0, np.int64) if with_hessian else self._long_queries(plan)
         rows = plan.rows
         if len(long):
             rows = plan.rows.copy()
@@ -88,7 +88,7 @@ class SmoothLoss(MeasureLoss):
             smooth_kernel.smooth_pass(
                 scores, plan.offsets, plan.order, rows, plan.relevant, plan.columns_from, plan.weights,
                 plan.constants, *plan.blocks(threads), self._code, self._shape.code, alpha, beta, k, p,
-                True, hessian, values, gradient, bent,
+                True, with_hessian, values, gradient, hessian,
             )  # fmt: skip
             for q in long:
                 part = slice(plan.offsets[q], plan.offsets[q + 1])
@@ -96,7 +96,7 @@ class SmoothLoss(MeasureLoss):
                     scores[part], plan.order[part], int(plan.rows[q]), plan.weights[part], self._code, alpha, beta, k, p
                 )
                 values[q] = plan.constants[q] + value
-        return Pass(values, gradient, bent)
+        return KernelResult(values, gradient, hessian)
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class NDCGLoss(SmoothLoss):
     def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
         return ndcg_plan(labels, offsets, self.target)
 
-    def _plain(self, scores: Any, labels: Any) -> tuple[Any, float]:
+    def _reference(self, scores: Any, labels: Any) -> tuple[Any, float]:
         return reference.ndcg(scores, labels, self._shape, self.alpha, self.k, self.beta, self.gain), 0.0
 
 
@@ -187,7 +187,7 @@ class APLoss(BinaryLoss):
         plan.weights = plan.per_item(1 / np.maximum(plan.relevant, 1))
         return plan
 
-    def _plain(self, scores: Any, labels: Any) -> tuple[Any, float]:
+    def _reference(self, scores: Any, labels: Any) -> tuple[Any, float]:
         form = reference.ap if self.form == "scores" else reference.ap_of_ranks
         return form(scores, labels >= self.rel, self._shape, self.alpha, self.k, self.beta), 0.0
 
@@ -210,7 +210,7 @@ class RRLoss(BinaryLoss):
         """RR with the cutoff of the loss."""
         return self._named("RR")
 
-    def _plain(self, scores: Any, labels: Any) -> tuple[Any, float]:
+    def _reference(self, scores: Any, labels: Any) -> tuple[Any, float]:
         return reference.reciprocal_rank(
             scores, labels >= self.rel, self._shape, self.alpha, self.k, self.beta
         ), 0.0  # fmt: skip
@@ -257,7 +257,7 @@ class NRBPLoss(BinaryLoss):
         plan.weights = plan.per_item((1 - self.p) / (1 - self.p ** np.maximum(plan.relevant, 1)))
         return plan
 
-    def _plain(self, scores: Any, labels: Any) -> tuple[Any, float]:
+    def _reference(self, scores: Any, labels: Any) -> tuple[Any, float]:
         relevant = labels >= self.rel
         if self.p is None:
             return reference.u(scores, relevant, self._shape, self.alpha), 0.0
@@ -294,7 +294,7 @@ class PrecisionLoss(BinaryLoss):
         plan.weights /= self.k
         return plan
 
-    def _plain(self, scores: Any, labels: Any) -> tuple[Any, float]:
+    def _reference(self, scores: Any, labels: Any) -> tuple[Any, float]:
         return reference.precision(scores, labels >= self.rel, self._shape, self.alpha, self.k, self.beta), 0.0
 
 
@@ -329,7 +329,7 @@ class KendallTauLoss(SmoothLoss):
         plan.weights = plan.per_item(-2 / norm)
         return plan
 
-    def _plain(self, scores: Any, labels: Any) -> tuple[Any, float]:
+    def _reference(self, scores: Any, labels: Any) -> tuple[Any, float]:
         return reference.kendall_tau(scores, labels, self._shape, self.alpha), 0.0
 
 
@@ -365,18 +365,18 @@ class SoftRankLoss(MeasureLoss):
     def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
         return ndcg_plan(labels, offsets, self.target)
 
-    def _run(self, scores: NDArray[Any], plan: Plan, hessian: bool) -> Pass:  # noqa: ARG002
+    def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:  # noqa: ARG002
         exact = scores.astype(np.float64)
-        values, gradient, bent = np.zeros(len(plan.rows)), np.zeros_like(exact), np.zeros_like(exact)
+        values, gradient, hessian = np.zeros(len(plan.rows)), np.zeros_like(exact), np.zeros_like(exact)
         table = discounts(int(plan.sizes.max(initial=1)))
         with running(plan.pairs * table.size) as threads:
             soft_rank_pass(
                 exact, plan.offsets, plan.order, plan.rows, plan.weights, *plan.blocks(threads),
-                1 / (2 * self.noise), float(self.k or 0), table, values, gradient, bent,
+                1 / (2 * self.noise), float(self.k or 0), table, values, gradient, hessian,
             )  # fmt: skip
-        return Pass(values, gradient.astype(scores.dtype), bent.astype(scores.dtype))
+        return KernelResult(values, gradient.astype(scores.dtype), hessian.astype(scores.dtype))
 
-    def _plain(self, scores: Any, labels: Any) -> tuple[Any, float]:
+    def _reference(self, scores: Any, labels: Any) -> tuple[Any, float]:
         return reference.soft_ndcg(scores, labels, self.noise, self.k, self.gain), 0.0
 
 

@@ -224,7 +224,7 @@ class MatrixFactorization(Ranker):
             batch = batches[at]
             scores = score_pairs(users.values, items.values, batch.row_users, batch.row_items)
             try:
-                done = loss.fused(scores, batch.plan)
+                done = loss.value_and_gradient(scores, batch.plan)
             except DataError as error:
                 raise _diverged(state.epoch) from error
             share = 1.0 if self.reduction == "sum" else 1 / len(batch.users)
