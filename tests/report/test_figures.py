@@ -252,7 +252,7 @@ def test_without_the_plain_measure_points_have_no_type():
     assert "type" not in rows[0]
 
 
-def test_a_table_without_a_measure_is_told():
+def test_a_table_without_a_measure_is_refused():
     bare = make_scores().drop(MEASURES)
     assert reasons(bare)["system-means"] == "the table has no column that is a measure"
     assert reasons(bare)["instance-scatter"] == "the table has no column that is a measure"
@@ -319,6 +319,35 @@ def test_many_queries_and_systems_stay_within_the_limit():
         (chart,) = FIGURES[name].draw(Tables(table)).values()
         rows = sum(len(rows) for rows in themed(chart)["datasets"].values())
         assert 500 < rows <= LIMIT
+
+
+def test_of_many_systems_the_best_are_shown():
+    random = np.random.default_rng(0)
+    queries, systems = 30, 143
+    fixed = {"data": "d", "variant": "", "fold": 0, "seed": 0, "items": 300}
+    gain = np.repeat(np.arange(systems) / systems, queries)  # the last system is best
+    table = pl.DataFrame(
+        {
+            "system": np.repeat([f"s{i}" for i in range(systems)], queries),
+            "qid": np.tile([f"q{i}" for i in range(queries)], systems),
+            "relevant": np.tile(random.integers(1, 29, queries), systems),
+            "nDCG@10": gain + random.random(queries * systems) / 100,
+            "AP": gain + random.random(queries * systems) / 100,
+        }
+    ).with_columns(*(pl.lit(value).alias(key) for key, value in fixed.items()))
+    drawn = {name: outcome for name, outcome in all_figures(table).items() if outcome.chart is not None}
+    datasets = {name: [*themed(outcome.chart)["datasets"].values()] for name, outcome in drawn.items()}
+    for name, each in datasets.items():
+        assert sum(map(len, each)) <= LIMIT, name
+    best = [f"s{i}" for i in range(systems - 1, -1, -1)]
+    (means,) = datasets["system-means"]
+    assert list(dict.fromkeys(row["system"] for row in means)) == best[:25]
+    (points,) = (each for each in datasets["instance-scatter"] if len(each) > 2)
+    assert list(dict.fromkeys(row["system"] for row in points)) == best[1:7]
+    (counts,) = datasets["best-counts"]
+    assert len({row["system"] for row in counts}) == 25
+    (levels,) = (each for each in datasets["asl-curves"] if len(each) > 2)
+    assert max(row["position"] for row in levels) > 0.99 * systems * (systems - 1) / 2
 
 
 def test_pairs_of_images_are_pictures_in_the_svg(outcomes, tmp_path):

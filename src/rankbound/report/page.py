@@ -178,6 +178,7 @@ def _render_page(report: Report, figures: Mapping[str, FigureOutcome], title: st
             mark_titles=_MARK_TITLES,
             payload=payload,
             figures=cards,
+            papers=_papers(cards),
             metadata=metadata,
             vega=_packed_vega() if any(card.chart for card in (*cards["own"], *cards["general"])) else None,
             scripts=_SCRIPTS,
@@ -292,6 +293,16 @@ def _figure_cards(figures: Mapping[str, FigureOutcome]) -> tuple[dict[str, list[
         else:
             cards["general" if _holds_for_any_data(outcome) else "own"].append(_card(outcome))
     return cards, not_drawn
+
+
+def _papers(cards: Mapping[str, list[_Card]]) -> list[str]:
+    """The papers that captions refer to."""
+    captions = [card.caption for group in cards.values() for card in group]
+    if not captions:
+        return []
+    from rankbound.report.figures import PAPERS
+
+    return [paper for name, paper in PAPERS.items() if any(f"{name}, " in caption for caption in captions)]
 
 
 def _holds_for_any_data(outcome: FigureOutcome) -> bool:

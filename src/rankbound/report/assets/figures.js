@@ -21,7 +21,7 @@ function watchFigures(filterNow) {
   // Whether a row of a chart's data passes the filter. Rows without a data set or a type always do.
   function passes(row, { dataSet, type }) {
     if (dataSet !== null) {
-      if (row.place !== undefined && row.place !== dataSet.name) return false;
+      if (row.panel !== undefined && row.panel !== dataSet.name) return false;
       if (row.data !== undefined && row.data !== dataSet.data) return false;
       if (row.variant !== undefined && row.variant !== dataSet.variant) return false;
     }
@@ -32,7 +32,7 @@ function watchFigures(filterNow) {
 
   // whether the filter concerns any data of the figure
   const isAffected = (specification, { dataSet, type }) => tables(specification).some(([, [row = {}]]) =>
-    (dataSet !== null && (row.place ?? row.data) !== undefined) || (type !== null && row.type !== undefined));
+    (dataSet !== null && (row.panel ?? row.data) !== undefined) || (type !== null && row.type !== undefined));
 
   async function draw(figure) {
     const specification = drawn.get(figure), filter = filterNow(), holder = figure.querySelector(".drawing");

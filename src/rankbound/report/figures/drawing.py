@@ -1,4 +1,4 @@
-"""All figures of a store's tables at once, each drawn or with the reason why it is not."""
+"""Draws all figures that the tables of a store allow, and gives the reason for each one that they do not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["FigureOutcome", "all_figures"]
 
 @dataclass(frozen=True, slots=True)
 class FigureOutcome:
-    """A figure as drawn from the tables at hand, or the reason why it could not be."""
+    """A chart drawn from the tables, or the reason why it could not be drawn."""
 
     name: str
     title: str
@@ -34,9 +34,9 @@ def all_figures(
     history: pl.DataFrame | None = None,
     examples: pl.DataFrame | None = None,
 ) -> dict[str, FigureOutcome]:
-    """Draw every figure that the tables allow; a figure with several cases (one for each loss) gives several outcomes.
+    """Draw every figure that the tables allow; a figure with several cases (one for each loss) has several outcomes.
 
-    Names are fit for files: ``gain-by-activity-ndcg``.
+    Names are suitable for files: ``gain-by-activity-ndcg``.
     """
     tables = Tables(without_unmeasured(scores), results, history, examples)
     outcomes = {}
@@ -49,7 +49,7 @@ def all_figures(
 def _draw(figure: Figure, tables: Tables) -> list[FigureOutcome]:
     missing = [name for name in figure.needs if _is_empty(getattr(tables, name))]
     if missing:
-        reason = f"there is no {' and no '.join(_SPOKEN[name] for name in missing)}"
+        reason = f"there is no {' and no '.join(_DESCRIPTIONS[name] for name in missing)}"
         return [FigureOutcome(figure.name, figure.title, figure.caption, None, reason)]
     try:
         charts = figure.draw(tables)
@@ -66,7 +66,7 @@ def _draw(figure: Figure, tables: Tables) -> list[FigureOutcome]:
     ]
 
 
-_SPOKEN = {
+_DESCRIPTIONS = {
     "scores": "score per query",
     "results": "table of results",
     "history": "history of training",

@@ -1,4 +1,4 @@
-"""Figures of single queries: how scores are spread, who gains, and how much of it depends on activity."""
+"""Figures of single queries: the spread of scores, differences from a baseline, and their relation to activity."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from rankbound.report.figures.panels import grid, placed, tips
+from rankbound.report.figures.panels import grid, tips, with_panel
 from rankbound.report.figures.theme import BETTER, NEUTRAL, WORSE, alt
 
 if TYPE_CHECKING:
@@ -18,11 +18,11 @@ _PANEL = (170, 130)
 
 
 def score_distributions(curves: pl.DataFrame, intervals: pl.DataFrame, contrast: Contrast) -> Any:
-    """Share of queries with at most each score; shaded where the system has fewer low scores than the baseline.
+    """Fraction of queries with at most each score; shaded where the system has fewer low scores than the baseline.
 
     Takes both tables of `analysis.instances.score_distributions`.
     """
-    shown = ["compared system", f"baseline: {contrast.baseline}"]
+    shown = ["system", f"baseline: {contrast.baseline}"]
     lines = pl.concat(
         [
             curves.drop("baseline").with_columns(pl.lit(shown[0]).alias("part")),
@@ -30,7 +30,7 @@ def score_distributions(curves: pl.DataFrame, intervals: pl.DataFrame, contrast:
         ],
         how="diagonal",
     )
-    table = placed(pl.concat([lines, intervals], how="diagonal"))
+    table = with_panel(pl.concat([lines, intervals], how="diagonal"))
     shade = (
         alt.Chart()
         .transform_filter("isValid(datum.low)")
@@ -47,19 +47,19 @@ def score_distributions(curves: pl.DataFrame, intervals: pl.DataFrame, contrast:
         .mark_line(interpolate="step-after", strokeWidth=1.6)
         .encode(
             x=alt.X("score:Q", title=f"{contrast.measure} of a query", scale=alt.Scale(zero=False)),
-            y=alt.Y("share:Q", title="share of queries", scale=alt.Scale(domain=[0, 1])),
+            y=alt.Y("share:Q", title="fraction of queries", scale=alt.Scale(domain=[0, 1])),
             color=alt.Color("part:N", title=None, scale=alt.Scale(domain=shown, range=[BETTER, WORSE]), sort=shown),
             strokeDash=alt.condition(f"datum.part === {shown[1]!r}", alt.value([4, 2]), alt.value([1, 0])),
-            tooltip=tips(system="system *", part="line *", score="score", share="share at most"),
+            tooltip=tips(system="system *", part="line *", score="score", share="fraction at most"),
         )
     )
-    return grid([shade, line], table, row="system", column="place", size=_PANEL, independent=["x"])
+    return grid([shade, line], table, row="system", column="panel", size=_PANEL, independent=["x"])
 
 
 def instance_scatter(table: pl.DataFrame, contrast: Contrast) -> Any:
-    """Score of each system over the baseline's on the same query: takes `analysis.instances.instance_scores`."""
+    """Score of each system against the baseline's on the same query: takes `analysis.instances.instance_scores`."""
     sign = pl.when(pl.col("difference") > 0).then(pl.lit("higher")).when(pl.col("difference") < 0).then(pl.lit("lower"))
-    table = placed(table.with_columns(sign.otherwise(pl.lit("equal")).alias("outcome")))
+    table = with_panel(table.with_columns(sign.otherwise(pl.lit("equal")).alias("outcome")))
     ends = table.select(pl.min_horizontal("baseline", "score").min(), pl.max_horizontal("score", "baseline").max())
     diagonal = (
         alt.Chart(alt.Data(values=[{"at": float(end)} for end in ends.row(0)]))
@@ -75,7 +75,7 @@ def instance_scatter(table: pl.DataFrame, contrast: Contrast) -> Any:
             y=alt.Y("score:Q", title=f"{contrast.measure}, system", scale=alt.Scale(zero=False)),
             color=alt.Color(
                 "outcome:N",
-                title="against the baseline",
+                title="compared with the baseline",
                 sort=outcomes,
                 scale=alt.Scale(domain=outcomes, range=[BETTER, NEUTRAL, WORSE]),
             ),
@@ -90,16 +90,16 @@ def instance_scatter(table: pl.DataFrame, contrast: Contrast) -> Any:
             ),
         )
     )
-    return grid([diagonal, point], table, row="system", column="place", size=(160, 160))
+    return grid([diagonal, point], table, row="system", column="panel", size=(160, 160))
 
 
 def gain_by_activity(points: pl.DataFrame, curves: pl.DataFrame, contrast: Contrast) -> Any:
-    """Gain of each query over its relevant items, with a smooth fit and its 95 % band.
+    """Difference from the baseline by the number of relevant items, with a smooth fit and its 95 % band.
 
     Takes `analysis.instances.instance_scores` and `analysis.instances.activity_curves`.
     """
     points = points.filter(pl.col("relevant") > 0).with_columns(pl.col("relevant").cast(pl.Float64))
-    table = placed(pl.concat([points, curves], how="diagonal"))
+    table = with_panel(pl.concat([points, curves], how="diagonal"))
     x = alt.X(
         "relevant:Q",
         title="relevant items (log scale)",
@@ -112,11 +112,11 @@ def gain_by_activity(points: pl.DataFrame, curves: pl.DataFrame, contrast: Contr
         .mark_point(size=10, color=NEUTRAL, opacity=0.4)
         .encode(
             x=x,
-            y=alt.Y("difference:Q", title=f"gain in {contrast.measure}"),
+            y=alt.Y("difference:Q", title=f"difference in {contrast.measure}"),
             tooltip=tips(
                 qid="query *",
                 system="system *",
-                difference="gain",
+                difference="difference",
                 score="score",
                 items="items #",
                 relevant="relevant #",
@@ -131,9 +131,9 @@ def gain_by_activity(points: pl.DataFrame, curves: pl.DataFrame, contrast: Contr
     curve = alt.Chart().transform_filter("isValid(datum.gain)")
     band = curve.mark_area(color=BETTER, opacity=0.3).encode(x=x, y="low:Q", y2="high:Q")
     line = curve.mark_line(color=BETTER).encode(
-        x=x, y="gain:Q", tooltip=tips(relevant="relevant items", gain="smooth gain", low="95 % from", high="to")
+        x=x, y="gain:Q", tooltip=tips(relevant="relevant items", gain="smooth difference", low="95 % from", high="to")
     )
-    return grid([point, zero, band, line], table, row="system", column="place", size=_PANEL, independent=["x"])
+    return grid([point, zero, band, line], table, row="system", column="panel", size=_PANEL, independent=["x"])
 
 
 _LOG = alt.Axis(format="~s", values=[n * 10**power for power in range(6) for n in (1, 3)])

@@ -1,4 +1,4 @@
-"""Figures of measures: do they agree, and which of them tells systems apart?"""
+"""Figures of measures: their agreement, and how well they distinguish systems."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["asl_curves", "measure_agreement", "meta_evaluation", "swap_rates"]
 
 _SETS = ("all", "uninformative", "ideal")
 _UNITS = {
-    "significant share": "significant pairs (share)",
-    "conflict share": "conflicts with the base (share)",
+    "significant share": "significant pairs (fraction)",
+    "conflict share": "conflicts with the first measure (fraction)",
     "PAD": "absolute difference (%)",
-    "Kendall tau": "Kendall's tau with the base",
+    "Kendall tau": "Kendall's tau with the first measure",
 }
 
 
 def measure_agreement(table: pl.DataFrame) -> Any:
-    """Kendall's tau between rankings by every two measures: takes `analysis.meta_evaluation.tau_between_measures`."""
+    """Kendall's tau between the rankings by two measures: takes `analysis.meta_evaluation.tau_between_measures`."""
     names = order_of(table, "first")
     base = alt.Chart(table).encode(
         x=alt.X("first:N", title=None, sort=names, axis=alt.Axis(labelAngle=-40)),
@@ -43,18 +43,18 @@ def measure_agreement(table: pl.DataFrame) -> Any:
 
 def asl_curves(table: pl.DataFrame) -> Any:
     """Achieved significance levels of all pairs of systems: takes `analysis.meta_evaluation.asl_curves`."""
-    chosen, opacity = highlight("measure")
+    selection, opacity = highlight("measure")
     line = (
         alt.Chart()
         .mark_line(point=alt.OverlayMarkDef(size=18))
         .encode(
-            x=alt.X("position:Q", title="pairs of systems, by level", axis=alt.Axis(tickMinStep=1)),
+            x=alt.X("position:Q", title="pairs of systems, largest level first", axis=alt.Axis(tickMinStep=1)),
             y=alt.Y("level:Q", title="achieved significance level", scale=alt.Scale(type="sqrt", domain=[0, 1])),
             color=color(table, "measure", "measure"),
             opacity=opacity,
             tooltip=tips(measure="measure *", pair="pair *", level="achieved level", position="position #"),
         )
-        .add_params(chosen)
+        .add_params(selection)
     )
     level = (
         alt.Chart(alt.Data(values=[{"level": 0.05}]))
@@ -65,9 +65,9 @@ def asl_curves(table: pl.DataFrame) -> Any:
 
 
 def meta_evaluation(table: pl.DataFrame) -> Any:
-    """Shares of significant and conflicting pairs, PAD and tau by set of queries: takes `meta_evaluation`."""
+    """Fractions of significant and conflicting pairs, PAD and tau by set of queries: takes `meta_evaluation`."""
     table = table.filter(pl.col("quantity").is_in(list(_UNITS)))
-    table = table.sort(pl.col("quantity").replace_strict({name: place for place, name in enumerate(_UNITS)}))
+    table = table.sort(pl.col("quantity").replace_strict({name: rank for rank, name in enumerate(_UNITS)}))
     table = table.with_columns(pl.col("quantity").replace(_UNITS).alias("what"))
     return _bars(table, "set", _SETS, "queries", row="data", column="what")
 
@@ -90,21 +90,21 @@ def _bars(
     table: pl.DataFrame, by: str, order: Sequence[str], legend: str, *, column: str, row: str | None = None
 ) -> Any:
     names = [name for name in order if name in set(table[by])]
-    chosen, opacity = highlight(by)
+    selection, opacity = highlight(by)
     bar = (
         alt.Chart()
         .mark_bar()
         .encode(
             y=alt.Y("measure:N", title=None, sort=order_of(table, "measure")),
             yOffset=alt.YOffset(f"{by}:N", sort=names),
-            x=alt.X("value:Q", title=None if row else "share of pairs that swap"),
+            x=alt.X("value:Q", title=None if row else "fraction of pairs that swap"),
             color=alt.Color(
                 f"{by}:N", title=legend, sort=names, scale=alt.Scale(domain=names, range=list(PALETTE[: len(names)]))
             ),
             opacity=opacity,
-            tooltip=tips(measure="measure *", versus="against *", data="data *", set="queries *", value="value"),
+            tooltip=tips(measure="measure *", versus="compared with *", data="data *", set="queries *", value="value"),
         )
-        .add_params(chosen)
+        .add_params(selection)
     )
     size = (180, max(50, 12 * len(names) * table["measure"].n_unique()))
     return grid([bar], table, row=row, column=column, size=size, independent=["x"])

@@ -1,4 +1,4 @@
-"""What figures have in common: panels in rows and columns, titled axes, tooltips, highlighting."""
+"""Building blocks of figures: panels in rows and columns, titled axes, tooltips, highlighting."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import polars as pl
 from rankbound.analysis.score_tables import place
 from rankbound.report.figures.theme import PALETTE, alt
 
-__all__ = ["color", "grid", "highlight", "order_of", "placed", "tips"]
+__all__ = ["color", "grid", "highlight", "order_of", "tips", "with_panel"]
 
 _NUMBER = ".4~f"
-_DIGITS = 6  # more than any screen or sheet can show, half of what JSON would hold
+_DIGITS = 6  # more than a screen or a printed page can show, half of what JSON would hold
 
 
-def placed(table: pl.DataFrame) -> pl.DataFrame:
-    """The table with data set and variant as one label, ``place``; both stay, so that pages can filter by them."""
-    return table.with_columns(place())
+def with_panel(table: pl.DataFrame) -> pl.DataFrame:
+    """Add data set and variant as one label, ``panel``; both stay, so that pages can filter by them."""
+    return table.with_columns(place().alias("panel"))
 
 
 def order_of(table: pl.DataFrame, column: str) -> list[Any]:
@@ -27,27 +27,27 @@ def order_of(table: pl.DataFrame, column: str) -> list[Any]:
 
 
 def tips(**titles: str) -> list[Any]:
-    """Tooltips: column -> title, with the numbers' digits cut. A title that ends in " #" is of whole numbers."""
-    found = []
+    """Tooltips: column -> title. A title that ends in " #" is of an integer, one that ends in " *" of text."""
+    tooltips = []
     for field, title in titles.items():
         if title.endswith(" #"):
-            found.append(alt.Tooltip(f"{field}:Q", title=title[:-2], format=",d"))
+            tooltips.append(alt.Tooltip(f"{field}:Q", title=title[:-2], format=",d"))
         elif title.endswith(" *"):
-            found.append(alt.Tooltip(f"{field}:N", title=title[:-2]))
+            tooltips.append(alt.Tooltip(f"{field}:N", title=title[:-2]))
         else:
-            found.append(alt.Tooltip(f"{field}:Q", title=title, format=_NUMBER))
-    return found
+            tooltips.append(alt.Tooltip(f"{field}:Q", title=title, format=_NUMBER))
+    return tooltips
 
 
 def color(table: pl.DataFrame, column: str, title: str | None) -> Any:
-    """Color by a column of names, each with its place in the palette, in order of appearance."""
+    """Color by a column of names, each with its position in the palette, in order of appearance."""
     names = order_of(table, column)
     scale = alt.Scale(domain=names, range=[PALETTE[i % len(PALETTE)] for i in range(len(names))])
     return alt.Color(f"{column}:N", title=title, sort=names, scale=scale)
 
 
 def highlight(column: str) -> tuple[Any, Any]:
-    """A selection by clicking the legend of a column, and the opacity that fades everything else."""
+    """A selection by clicking the legend of a column, and the opacity that fades the rest."""
     chosen = alt.selection_point(fields=[column], bind="legend")
     return chosen, alt.condition(chosen, alt.value(1.0), alt.value(0.12))
 
@@ -62,10 +62,9 @@ def grid(
     size: tuple[int, int] = (190, 140),
     independent: Sequence[str] = (),
 ) -> Any:
-    """Layers in panels: rows and columns by two columns of the table, or by one of them, ``wrap`` panels in a line.
+    """Arrange layers in panels: rows and columns by two columns of the table, or one, with ``wrap`` panels per line.
 
-    Layers without data of their own draw the panel's rows. ``independent`` names the axes ("x", "y") that are each
-    panel's own.
+    Layers without data draw the panel's rows. ``independent`` names the axes ("x", "y") that differ by panel.
     """
     table = table.with_columns(pl.col(pl.Float64).round_sig_figs(_DIGITS))
     chart = alt.layer(*layers).properties(width=size[0], height=size[1])
@@ -74,17 +73,17 @@ def grid(
     elif row is not None or column is not None:
         field = row or column or ""
         count = table[field].n_unique()
-        line = _in_a_line(count, wrap)
+        line = _panels_per_line(count, wrap)
         chart = chart.facet(facet=_header(alt.Facet, table, field), data=table, columns=line)
-        if count % line:  # else the axes of the last line would stand below empty space
+        if count % line:  # otherwise the axes of the last line would be below empty space
             chart = chart.resolve_axis(x="independent")
     else:
         chart = alt.layer(*layers, data=table).properties(width=size[0], height=size[1])
     return chart.resolve_scale(**dict.fromkeys(independent, "independent")) if independent else chart
 
 
-def _in_a_line(panels: int, wrap: int) -> int:
-    """Panels in a line: as many as fit, fewer where that leaves no gap (four stand two by two, not three and one)."""
+def _panels_per_line(panels: int, wrap: int) -> int:
+    """As many panels as fit, or fewer where that leaves no gap (four as two by two, not as three and one)."""
     if panels <= wrap:
         return panels
     return next((line for line in range(wrap, 1, -1) if panels % line == 0), wrap)

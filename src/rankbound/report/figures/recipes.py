@@ -1,10 +1,12 @@
-"""From the tables of a store to charts: what is computed for each figure, and how much of a large table is drawn.
+"""One function per figure from the tables of a store to charts, and the limits on what is drawn of large tables.
 
-A recipe gives its charts by case: "" where there is only one, the loss where there is one for each.
+A recipe returns its charts by case: "" where there is only one, the loss where there is one for each. Docstrings name
+the figure or table of the paper that a chart corresponds to; `catalog.PAPERS` has the authors and titles.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -15,6 +17,7 @@ import polars as pl
 from rankbound.analysis import curves, image_pairs, instances, learning, query_sets
 from rankbound.analysis import marginal_means as marginal
 from rankbound.analysis import meta_evaluation as meta
+from rankbound.analysis.runs import is_lower_better
 from rankbound.analysis.score_tables import (
     QUERY,
     Contrast,
@@ -25,7 +28,7 @@ from rankbound.analysis.score_tables import (
     trial_means,
 )
 from rankbound.errors import DataError
-from rankbound.measures import parse_measure
+from rankbound.measures import Measure, parse_measure
 from rankbound.report.figures import difficulty as difficulty_figures
 from rankbound.report.figures import instances as instance_figures
 from rankbound.report.figures import measures as measure_figures
@@ -38,7 +41,7 @@ Charts = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """What figures are drawn from: scores per query, results per setting, histories of training, pairs of images."""
+    """The data of figures: scores per query, results per setting, histories of training, pairs of images."""
 
     scores: pl.DataFrame
     results: pl.DataFrame | None = None
@@ -46,47 +49,89 @@ class Tables:
     examples: pl.DataFrame | None = None
 
 
-# ---- what is drawn of large tables -----------------------------------------------------------------------------------
+# ---- limits for large tables -----------------------------------------------------------------------------------------
 
-PLACES, SYSTEMS, MEASURES, QUANTITIES = 6, 6, 6, 4  # rows and columns of panels that a page or a sheet can hold
-LEARNED = 4  # models whose coefficients and pairs of images are shown
-BOOTSTRAPPED = 2000  # queries up to which significance levels are bootstrapped
+DATA_SETS, PANELS, MEASURES, QUANTITIES = 6, 6, 6, 4  # rows and columns of panels that fit on a page
+LISTED = 25  # systems that share one panel
+MODELS = 4  # models whose coefficients and pairs of images are shown
+BOOTSTRAPPED = 2000  # up to this many queries, significance levels are bootstrapped
 
 
-def _few_places(table: pl.DataFrame) -> pl.DataFrame:
-    first = table.select("data", "variant").unique(maintain_order=True).head(PLACES)
+def _first_data_sets(table: pl.DataFrame) -> pl.DataFrame:
+    first = table.select("data", "variant").unique(maintain_order=True).head(DATA_SETS)
     return table.join(first, on=["data", "variant"], how="semi", maintain_order="left")
 
 
-def _few_measures(table: pl.DataFrame, most: int = MEASURES) -> list[str]:
-    """One measure of each family and bounding before a second, plain before bounded, whole lists before cutoffs."""
+def _select_measures(table: pl.DataFrame, most: int = MEASURES) -> list[str]:
+    """Prefer measures that differ in more than their parameters; plain to bounded ones, whole lists to cutoffs."""
     names = measures_of(table)
     if not names:
         raise DataError("the table has no column that is a measure")
     seen: dict[tuple[str, str], int] = {}
     ranks = []
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         measure = parse_measure(name)
-        key = (measure.family, measure.bounding)
+        key = (_base_name(measure), measure.bounding)
         seen[key] = seen.get(key, -1) + 1
-        ranks.append((seen[key] > 0, measure.bounding != "none", measure.cutoff is not None, place))
-    chosen = sorted(range(len(names)), key=ranks.__getitem__)[:most]
-    return [names[place] for place in sorted(chosen)]
+        ranks.append((seen[key] > 0, measure.bounding != "none", measure.cutoff is not None, index))
+    selected = sorted(range(len(names)), key=ranks.__getitem__)[:most]
+    return [names[index] for index in sorted(selected)]
 
 
-def _few_systems(contrast: Contrast) -> Contrast:
-    return replace(contrast, systems=contrast.systems[:SYSTEMS], labels=contrast.labels[:SYSTEMS])
+def _base_name(measure: Measure) -> str:
+    """The name without wrapper, parameters and cutoff: nDCG for ``EM(nDCG(dcg='exp-log2')@10)``."""
+    return re.split(r"[(@]", str(measure.plain), maxsplit=1)[0]
+
+
+def _best_systems(table: pl.DataFrame, measure: str, most: int) -> list[str]:
+    """At most so many systems, those with the best mean of a measure, best first; all in their order if they fit."""
+    names = systems_of(table)
+    if len(names) <= most:
+        return names
+    means = table.group_by("system", maintain_order=True).agg(pl.col(measure).fill_nan(None).mean())
+    lower_first = is_lower_better(measure)
+    return means.sort(measure, descending=not lower_first, nulls_last=True, maintain_order=True)["system"].to_list()[
+        :most
+    ]
+
+
+def _contrasts(table: pl.DataFrame) -> list[Contrast]:
+    """The comparisons of a table with at most PANELS systems each.
+
+    Of more systems without a common setting (loss and bounding), the best are compared with the very best.
+    """
+    limited = []
+    for contrast in contrasts(table):
+        if not contrast.case and len(contrast.systems) > PANELS:
+            baseline, *systems = _best_systems(table, contrast.measure, PANELS + 1)
+            limited.append(replace(contrast, baseline=baseline, systems=tuple(systems), labels=tuple(systems)))
+        else:
+            limited.append(replace(contrast, systems=contrast.systems[:PANELS], labels=contrast.labels[:PANELS]))
+    return limited
 
 
 def _each_contrast(draw: Callable[[pl.DataFrame, Contrast], Any]) -> Callable[[Tables], Charts]:
     def charts(tables: Tables) -> Charts:
-        table = _few_places(tables.scores)
-        return {contrast.case: draw(table, _few_systems(contrast)) for contrast in contrasts(tables.scores)}
+        table = _first_data_sets(tables.scores)
+        return {contrast.case: draw(table, contrast) for contrast in _contrasts(tables.scores)}
 
     return charts
 
 
-# These need no tables, so they are the same every time.
+def _listed(table: pl.DataFrame, systems: Sequence[str]) -> pl.DataFrame:
+    """The rows of these systems, in their order."""
+    order = pl.col("system").replace_strict({name: rank for rank, name in enumerate(systems)}, return_dtype=pl.Int64)
+    return table.filter(pl.col("system").is_in(list(systems))).sort(order, maintain_order=True)
+
+
+def _limit_listed(table: pl.DataFrame, scores: pl.DataFrame) -> pl.DataFrame:
+    """The rows of the best LISTED systems by the first measure, if there are more."""
+    if table["system"].n_unique() <= LISTED:
+        return table
+    return _listed(table, _best_systems(scores, measures_of(scores)[0], LISTED))
+
+
+# These depend on no tables, so they are computed once.
 _bounded_losses = cache(curves.bounded_losses)
 _smooth_distributions = cache(curves.smooth_distributions)
 _distribution_curves = cache(curves.distribution_curves)
@@ -96,32 +141,32 @@ _distribution_curves = cache(curves.distribution_curves)
 
 
 def bounded_losses(tables: Tables) -> Charts:
-    """Thesis, figures 3.1, 3.3, 3.4, 3.7."""
+    """Westerborg, figures 3.1, 3.3, 3.4, 3.7."""
     names = ("min-max", "expectation", "expectation-max", "distribution")
     return {name: difficulty_figures.bounded_losses(_bounded_losses(name)) for name in names}
 
 
 def expected_histogram(tables: Tables) -> Charts:
-    """Upper & lower bound paper, figures 2 and 3."""
-    table = _few_places(tables.scores)
-    plain = [name for name in _few_measures(table) if parse_measure(name).bounding == "none"][:3]
-    found = {name: curves.expected_histogram(table, name) for name in plain}
-    return {name: difficulty_figures.expected_histogram(bars, name) for name, bars in found.items()}
+    """Karmaker and Feng, figures 2 and 3."""
+    table = _first_data_sets(tables.scores)
+    plain = [name for name in _select_measures(table) if parse_measure(name).bounding == "none"][:3]
+    histograms = {name: curves.expected_histogram(table, name) for name in plain}
+    return {name: difficulty_figures.expected_histogram(bars, name) for name, bars in histograms.items()}
 
 
 def query_map(tables: Tables) -> Charts:
-    """Upper & lower bound paper, figure 1, with the queries at hand."""
-    table = _few_places(tables.scores)
-    measure = _few_measures(table, 1)[0]
-    found = instances.thinned(query_sets.query_map(table, measure), ["data", "variant"], "expected", LIMIT)
-    shown = found.select("data", "variant", "qid", "items", "relevant", "value", "expected", "type")
+    """Karmaker and Feng, figure 1, with the queries at hand."""
+    table = _first_data_sets(tables.scores)
+    measure = _select_measures(table, 1)[0]
+    queries = instances.thinned(query_sets.query_map(table, measure), ["data", "variant"], "expected", LIMIT)
+    shown = queries.select("data", "variant", "qid", "items", "relevant", "value", "expected", "type")
     return {"": difficulty_figures.query_map(shown, measure)}
 
 
 def system_means(tables: Tables) -> Charts:
-    """Recommendation paper, figure 1."""
-    table = _few_places(tables.scores)
-    return {"": system_figures.system_means(mean_scores(table, _few_measures(table, 4)))}
+    """Li et al., figure 1."""
+    table = _first_data_sets(tables.scores)
+    return {"": system_figures.system_means(_limit_listed(mean_scores(table, _select_measures(table, 4)), table))}
 
 
 def _score_distributions(table: pl.DataFrame, contrast: Contrast) -> Any:
@@ -142,7 +187,7 @@ def _gain_by_activity(table: pl.DataFrame, contrast: Contrast) -> Any:
 
 
 def _typed(points: pl.DataFrame, table: pl.DataFrame, contrast: Contrast) -> pl.DataFrame:
-    """The points with the type of their query, which pages can filter by, where the table tells it."""
+    """Add the type of each point's query, by which pages filter, where the table allows it."""
     try:
         types = query_sets.type_queries(table, [contrast.measure])
     except DataError:  # the plain measure is not in the table
@@ -153,56 +198,59 @@ def _typed(points: pl.DataFrame, table: pl.DataFrame, contrast: Contrast) -> pl.
 def _trials(table: pl.DataFrame, most: int = MEASURES) -> pl.DataFrame:
     if len(systems_of(table)) < 2:
         raise DataError(f"a comparison needs at least 2 systems, the table has one: {systems_of(table)[0]}")
-    return trial_means(table, _few_measures(table, most))
+    return trial_means(table, _select_measures(table, most))
 
 
 def marginal_means(tables: Tables) -> Charts:
-    """Recommendation paper, figure 3."""
-    return {"": system_figures.marginal_means(marginal.system_marginal_means(_trials(tables.scores)))}
+    """Li et al., figure 3."""
+    means = marginal.system_marginal_means(_trials(tables.scores))
+    return {"": system_figures.marginal_means(_limit_listed(means, tables.scores))}
 
 
 def marginal_means_by_data(tables: Tables) -> Charts:
-    """Recommendation paper, figure 4."""
-    means = marginal.system_marginal_means(_trials(_few_places(tables.scores), 4), by_data=True)
-    return {"": system_figures.marginal_means(means, by_data=True)}
+    """Li et al., figure 4."""
+    means = marginal.system_marginal_means(_trials(_first_data_sets(tables.scores), 4), by_data=True)
+    return {"": system_figures.marginal_means(_limit_listed(means, tables.scores), by_data=True)}
 
 
 def meta_evaluation(tables: Tables) -> Charts:
-    """Upper & lower bound paper, tables 6 to 9 and 16 to 19."""
+    """Karmaker and Feng, tables 6 to 9 and 16 to 19."""
     return {"": measure_figures.meta_evaluation(_meta_evaluation(tables))}
 
 
 def _meta_evaluation(tables: Tables) -> pl.DataFrame:
     families = meta.measure_families(tables.scores)
     few = dict(list(families.items())[: 2 * MEASURES])
-    return meta.meta_evaluation(_few_places(tables.scores), few)
+    return meta.meta_evaluation(_first_data_sets(tables.scores), few)
 
 
 def swap_rates(tables: Tables) -> Charts:
-    """Upper & lower bound paper, tables 10, 11, 20, 21."""
-    found = _meta_evaluation(tables)
-    if found.filter(pl.col("quantity") == "swap rate").is_empty():
+    """Karmaker and Feng, tables 10, 11, 20, 21."""
+    evaluation = _meta_evaluation(tables)
+    if evaluation.filter(pl.col("quantity") == "swap rate").is_empty():
         raise DataError("swap rates need two data sets, or ideal and uninformative queries")
-    return {"": measure_figures.swap_rates(found)}
+    return {"": measure_figures.swap_rates(evaluation)}
 
 
 def training_paths(tables: Tables) -> Charts:
-    """Neural ranking paper, figures 1, 4, 5."""
+    """Li and Wu, figures 1, 4, 5."""
     assert tables.history is not None
     shown = _learning_quantities(tables.history)[:QUANTITIES]
-    return {"": training_figures.training_paths(_few_paths(tables.history, shown))}
+    return {"": training_figures.training_paths(_training_paths(tables.history, shown))}
 
 
 def approximation_error(tables: Tables) -> Charts:
-    """Direct optimization paper, figures 1 to 3."""
+    """Qin et al., figures 1 to 3."""
     assert tables.history is not None
     names = tables.history["quantity"].unique(maintain_order=True)
     errors = names.filter(names.str.contains("approximation error")).to_list()[:QUANTITIES]
-    return {"": training_figures.approximation_error(_few_paths(tables.history, errors or ["approximation error"]))}
+    return {
+        "": training_figures.approximation_error(_training_paths(tables.history, errors or ["approximation error"]))
+    }
 
 
-def _few_paths(history: pl.DataFrame, quantities: Sequence[str]) -> pl.DataFrame:
-    return learning.training_paths(_few_places(history), quantities, limit=LIMIT)
+def _training_paths(history: pl.DataFrame, quantities: Sequence[str]) -> pl.DataFrame:
+    return learning.training_paths(_first_data_sets(history), quantities, limit=LIMIT)
 
 
 def _learning_quantities(history: pl.DataFrame) -> list[str]:
@@ -211,17 +259,17 @@ def _learning_quantities(history: pl.DataFrame) -> list[str]:
 
 
 def learned_coefficients(tables: Tables) -> Charts:
-    """Neural ranking paper, figure 3."""
+    """Li and Wu, figure 3."""
     assert tables.history is not None
     images, shape = learning.coefficients_of_history(tables.history)
-    first = dict(list(images.items())[:LEARNED])
+    first = dict(list(images.items())[:MODELS])
     return {"": training_figures.learned_coefficients(learning.coefficient_images(first, shape, limit=LIMIT))}
 
 
 def example_pairs(tables: Tables) -> Charts:
-    """Neural ranking paper, figures 2, 6, 7: a figure for each model."""
+    """Li and Wu, figures 2, 6, 7: a figure for each model."""
     assert tables.examples is not None
-    parts = tables.examples.partition_by("table", "data", "system", maintain_order=True)[:LEARNED]
+    parts = tables.examples.partition_by("table", "data", "system", maintain_order=True)[:MODELS]
     systems = [part["system"][0] for part in parts]
     return {
         system if systems.count(system) == 1 else f"{system}, {part['table'][0] or part['data'][0]}": (
@@ -237,60 +285,65 @@ gain_by_activity = _each_contrast(_gain_by_activity)
 
 
 def cutoff_curves(tables: Tables) -> Charts:
-    """Thesis, figure 5.1: a row of panels for each loss."""
-    table, parts = _few_places(tables.scores), []
-    cases = contrasts(tables.scores)
-    for case in map(_few_systems, cases):
+    """Westerborg, figure 5.1: a row of panels for each loss."""
+    table, parts = _first_data_sets(tables.scores), []
+    for case in _contrasts(tables.scores):
         labels = {case.baseline: "none" if case.case else case.baseline} | dict(
             zip(case.systems, case.labels, strict=True)
         )
-        chosen = table.filter(pl.col("system").is_in(list(labels))).with_columns(pl.col("system").replace(labels))
-        lines = curves.cutoff_curves(chosen)
+        selected = table.filter(pl.col("system").is_in(list(labels))).with_columns(pl.col("system").replace(labels))
+        lines = curves.cutoff_curves(selected)
         parts.append(lines.with_columns(pl.lit(f"{case.case} loss").alias("case")) if case.case else lines)
     return {"": system_figures.cutoff_curves(pl.concat(parts), "nDCG")}
 
 
 def best_counts(tables: Tables) -> Charts:
-    """Recommendation paper, figure 2."""
-    return {"": system_figures.best_counts(marginal.best_counts(_trials(tables.scores)))}
+    """Li et al., figure 2."""
+    counts = marginal.best_counts(_trials(tables.scores))
+    if counts["system"].n_unique() > LISTED:
+        totals = counts.group_by("system", maintain_order=True).agg(pl.col("count").sum())
+        often = totals.sort("count", descending=True, maintain_order=True)["system"].to_list()
+        counts = _listed(counts, often[:LISTED])
+    return {"": system_figures.best_counts(counts)}
 
 
 def measure_agreement(tables: Tables) -> Charts:
-    """Upper & lower bound paper, tables 6 and 16."""
-    taus = meta.tau_between_measures(tables.scores, _few_measures(tables.scores, 2 * MEASURES))
+    """Karmaker and Feng, tables 6 and 16."""
+    taus = meta.tau_between_measures(tables.scores, _select_measures(tables.scores, 2 * MEASURES))
     return {"": measure_figures.measure_agreement(taus)}
 
 
 def asl_curves(tables: Tables) -> Charts:
     """Sakai's curves of achieved significance levels."""
     queries = tables.scores.select(QUERY).n_unique()
-    test = "bootstrap" if queries <= BOOTSTRAPPED else "t"  # with many queries both give the same, one at a cost
-    levels = meta.asl_curves(tables.scores, _few_measures(tables.scores), test=test)
+    test = "bootstrap" if queries <= BOOTSTRAPPED else "t"  # with many queries both agree, and the bootstrap is slow
+    levels = meta.asl_curves(tables.scores, _select_measures(tables.scores), test=test)
+    levels = instances.thinned(levels, ["measure"], "position", LIMIT)
     return {"": measure_figures.asl_curves(levels)}
 
 
 def lower_bounds(tables: Tables) -> Charts:
-    """Thesis, figure 1.1."""
+    """Westerborg, figure 1.1."""
     return {"": difficulty_figures.lower_bounds(curves.lower_bounds())}
 
 
 def expected_losses(tables: Tables) -> Charts:
-    """Thesis, figure 3.2."""
+    """Westerborg, figure 3.2."""
     return {"": difficulty_figures.expected_losses(curves.expectation_curves())}
 
 
 def smooth_distributions(tables: Tables) -> Charts:
-    """Thesis, figure 3.5."""
+    """Westerborg, figure 3.5."""
     return {"": difficulty_figures.smooth_distributions(_smooth_distributions())}
 
 
 def distributions(tables: Tables) -> Charts:
-    """Thesis, figure 3.6."""
+    """Westerborg, figure 3.6."""
     return {"": difficulty_figures.distributions(_distribution_curves())}
 
 
 def published_and_ours(tables: Tables) -> Charts:
-    """Results beside those that were published."""
+    """Results compared with published ones."""
     assert tables.results is not None
     missing = [name for name in ("measure", "published", "ours") if name not in tables.results.columns]
     if missing:

@@ -1,4 +1,4 @@
-"""A chart as a file, by the file's suffix, without the network."""
+"""Saves charts in the format of the file's suffix, without network access."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["SUFFIXES", "save_chart"]
 
 SUFFIXES = (".html", ".svg", ".png", ".pdf", ".json")
 _FOLLOW_SCREEN = (
-    "<style>:root { color-scheme: light dark }</style>"  # text and background as the reader's screen has them
+    "<style>:root { color-scheme: light dark }</style>"  # text and background follow the reader's preference
 )
-_MARK = "\ufdd0"  # stands for "<" while vl-convert, which does not escape it, makes a page; no text has it
+_MARK = "\ufdd0"  # replaces "<", which vl-convert does not escape, while it makes a page; no text contains it
 _PIXELS = 2.0  # pixels of a PNG per point, enough for print at column width
 
 
 def save_chart(chart: Any, path: str | PathLike[str]) -> Path:
     """Write a chart as .html (interactive, one self-contained file), .svg, .png, .pdf or .json (Vega-Lite).
 
-    SVG and HTML have no background and follow the color of the text around them; PNG and PDF, which cannot, are white.
+    SVG and HTML have no background and take the color of the surrounding text; PNG and PDF have a white background.
     """
     path = Path(path)
     suffix = path.suffix.lower()
@@ -48,7 +48,7 @@ def _content(specification: dict[str, Any], suffix: str) -> bytes:
         marked = json.loads(json.dumps(specification).replace("<", _MARK))
         page = str(vl_convert.vegalite_to_html(marked, vl_version=version, bundle=True, renderer="svg"))
         page = page.replace("<head>", f"<head>{_FOLLOW_SCREEN}", 1)
-        return page.replace(_MARK, "\\u003c").encode()  # a "</script>" in a name would end the script it stands in
+        return page.replace(_MARK, "\\u003c").encode()  # a "</script>" in a name would end the script element
     white = specification | {"background": "white"}
     if suffix == ".png":
         return bytes(vl_convert.vegalite_to_png(white, vl_version=version, scale=_PIXELS))
@@ -56,7 +56,7 @@ def _content(specification: dict[str, Any], suffix: str) -> bytes:
 
 
 def _adaptive(svg: str) -> str:
-    """The SVG with light text where the reader's screen is dark, as inside a page's <img>."""
+    """Make the text light where the reader prefers dark, also inside an <img> element."""
     style = "<style>@media (prefers-color-scheme: dark) { .rankbound-figure { color: #e6e6e6 } }</style>"
     svg = svg.replace('class="marks"', 'class="marks rankbound-figure"', 1)
     opening = svg.index(">", svg.index("<svg")) + 1

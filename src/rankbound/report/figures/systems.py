@@ -1,10 +1,10 @@
-"""Figures of systems: their means, how often each is best, what each is worth with all else even."""
+"""Figures of systems: their means, how often each is best, and their marginal means."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rankbound.report.figures.panels import color, grid, highlight, order_of, placed, tips
+from rankbound.report.figures.panels import color, grid, highlight, order_of, tips, with_panel
 from rankbound.report.figures.theme import PALETTE, SEQUENTIAL, alt
 
 if TYPE_CHECKING:
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 __all__ = ["best_counts", "cutoff_curves", "marginal_means", "published_and_ours", "system_means"]
 
-_LINE = 17  # height of one system's line
+_LINE = 17  # height of one system's row
 
 
-def cutoff_curves(table: pl.DataFrame, family: str) -> Any:
-    """Mean of a measure over its cutoff, a band for its 95 % interval.
+def cutoff_curves(table: pl.DataFrame, measure: str) -> Any:
+    """Mean of a measure by cutoff, with a band for its 95 % interval.
 
-    Takes `analysis.curves.cutoff_curves`; a column ``case`` (the loss) gives a row of panels for each.
+    Takes `analysis.curves.cutoff_curves`; a column ``case`` (the loss) makes a row of panels for each.
     """
-    chosen, opacity = highlight("system")
-    table = placed(table)
+    selection, opacity = highlight("system")
+    table = with_panel(table)
     x = alt.X("k:Q", title="cutoff k (ranks)", axis=alt.Axis(tickMinStep=1))
     systems = color(table, "system", "system")
     band = (
@@ -29,7 +29,7 @@ def cutoff_curves(table: pl.DataFrame, family: str) -> Any:
         .mark_area(opacity=0.1)
         .encode(
             x=x,
-            y=alt.Y("ci_low:Q", title=f"mean {family}@k", scale=alt.Scale(zero=False)),
+            y=alt.Y("ci_low:Q", title=f"mean {measure}@k", scale=alt.Scale(zero=False)),
             y2="ci_high:Q",
             color=systems,
         )
@@ -46,15 +46,15 @@ def cutoff_curves(table: pl.DataFrame, family: str) -> Any:
                 system="system *", k="k #", mean="mean", ci_low="95 % from", ci_high="to", queries="queries #"
             ),
         )
-        .add_params(chosen)
+        .add_params(selection)
     )
     row = "case" if "case" in table.columns else None
-    return grid([band, line], table, row=row, column="place", size=(210, 160), independent=["y"])
+    return grid([band, line], table, row=row, column="panel", size=(210, 160), independent=["y"])
 
 
 def system_means(table: pl.DataFrame) -> Any:
     """Mean of each system with its 95 % interval: columns data, variant, measure, system, mean, ci_low, ci_high."""
-    table = placed(table)
+    table = with_panel(table)
     y = _systems(table)
     interval = (
         alt.Chart()
@@ -78,7 +78,7 @@ def system_means(table: pl.DataFrame) -> Any:
             ),
         )
     )
-    return grid([interval, point], table, row="measure", column="place", size=(190, _height(table)), independent=["x"])
+    return grid([interval, point], table, row="measure", column="panel", size=(190, _height(table)), independent=["x"])
 
 
 def best_counts(table: pl.DataFrame) -> Any:
@@ -103,7 +103,7 @@ def best_counts(table: pl.DataFrame) -> Any:
 def marginal_means(table: pl.DataFrame, *, by_data: bool = False) -> Any:
     """Marginal means: thick lines are 95 % confidence intervals, thin ones 95 % prediction intervals.
 
-    Takes `analysis.marginal_means.system_marginal_means`; ``by_data`` gives a column of panels for each data set.
+    Takes `analysis.marginal_means.system_marginal_means`; ``by_data`` makes a column of panels for each data set.
     """
     y = _systems(table)
     title = "standardized score (SD)"
@@ -136,16 +136,17 @@ def marginal_means(table: pl.DataFrame, *, by_data: bool = False) -> Any:
     )
     layers = [prediction, confidence, point]
     if by_data:
-        return grid(layers, table, row="measure", column="place", size=(190, _height(table)))
+        table = table.rename({"place": "panel"})
+        return grid(layers, table, row="measure", column="panel", size=(190, _height(table)))
     return grid(layers, table, column="measure", size=(210, _height(table)))
 
 
 def published_and_ours(table: pl.DataFrame) -> Any:
-    """Our numbers over published ones, on the dashed line where they agree.
+    """Our numbers against published ones; they agree on the dashed line.
 
     Columns: setting, data, measure, published, ours, difference, ci_low, ci_high.
     """
-    chosen, opacity = highlight("data")
+    selection, opacity = highlight("data")
     scale = alt.Scale(zero=False)
     data = color(table, "data", "data set")
     x = alt.X("published:Q", title="published", scale=scale)
@@ -177,7 +178,7 @@ def published_and_ours(table: pl.DataFrame) -> Any:
                 ci_high="to",
             ),
         )
-        .add_params(chosen)
+        .add_params(selection)
     )
     return grid([diagonal, interval, point], table, column="measure", size=(220, 220), independent=["x", "y"])
 

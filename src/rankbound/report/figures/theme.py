@@ -1,7 +1,7 @@
-"""One theme for all figures: colors that color-blind readers can tell apart, text that takes the page's color.
+"""One theme for all figures: colors that color-blind readers can distinguish, and text in the color of the page.
 
-Nothing here paints a background, and axes, titles and legends are drawn in ``currentColor``: on a page they follow its
-text color in light and dark, and alone they are black.
+Figures have no background, and axes, titles and legends are drawn in ``currentColor``: on a page they take the color of
+its text, in light and dark, and in a file of their own they are black.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ except ImportError as error:
 
 __all__ = ["BETTER", "DIVERGING", "LIMIT", "NEUTRAL", "PALETTE", "SEQUENTIAL", "WORSE", "alt", "theme", "themed"]
 
-# Okabe and Ito's colors without black and yellow, which vanish on dark and on white; then mid-tones for more systems
+# Okabe and Ito's colors without black and yellow, which are invisible on dark and on white; then more mid-tones
 PALETTE = (
     "#0072B2",
     "#D55E00",

@@ -6,14 +6,14 @@ from typing import Any
 
 import polars as pl
 
-from rankbound.report.figures.panels import color, grid, highlight, placed, tips
+from rankbound.report.figures.panels import color, grid, highlight, tips, with_panel
 from rankbound.report.figures.theme import DIVERGING, alt
 
 __all__ = ["approximation_error", "example_pairs", "learned_coefficients", "training_paths"]
 
 
 def training_paths(table: pl.DataFrame) -> Any:
-    """Quantities over epochs, the band from the least to the greatest of folds and seeds.
+    """Quantities by epoch, with a band from the minimum to the maximum over folds and seeds.
 
     Takes `analysis.learning.training_paths`.
     """
@@ -21,7 +21,7 @@ def training_paths(table: pl.DataFrame) -> Any:
 
 
 def approximation_error(table: pl.DataFrame) -> Any:
-    """Mean distance between smooth and true measure over epochs: takes `analysis.learning.training_paths`."""
+    """Mean distance between the smooth and the exact measure by epoch: takes `analysis.learning.training_paths`."""
     row = "quantity" if table["quantity"].n_unique() > 1 else None
     return _paths(table, title="approximation error", row=row)
 
@@ -64,8 +64,8 @@ def example_pairs(table: pl.DataFrame) -> Any:
 
 
 def _paths(table: pl.DataFrame, title: str | None, row: str | None) -> Any:
-    chosen, opacity = highlight("system")
-    table = placed(table)
+    selection, opacity = highlight("system")
+    table = with_panel(table)
     x = alt.X("epoch:Q", title="epoch", axis=alt.Axis(tickMinStep=1, tickCount=5))
     systems = color(table, "system", "system")
     band = (
@@ -87,9 +87,9 @@ def _paths(table: pl.DataFrame, title: str | None, row: str | None) -> Any:
             color=systems,
             opacity=opacity,
             tooltip=tips(
-                system="system *", quantity="quantity *", epoch="epoch #", mean="mean", low="least", high="greatest"
+                system="system *", quantity="quantity *", epoch="epoch #", mean="mean", low="minimum", high="maximum"
             ),
         )
-        .add_params(chosen)
+        .add_params(selection)
     )
-    return grid([band, line], table, row=row, column="place", size=(230, 150), independent=["y", "x"])
+    return grid([band, line], table, row=row, column="panel", size=(230, 150), independent=["y", "x"])
