@@ -13,7 +13,7 @@ from scipy import stats
 
 from rankbound.analysis import meta_evaluation as meta
 from rankbound.analysis.query_sets import expected_scores, in_query_set, query_map, type_queries
-from rankbound.analysis.score_tables import paired_scores
+from rankbound.analysis.scores import ScoreMatrix
 from rankbound.difficulty import bounds
 from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation import evaluate
@@ -77,7 +77,7 @@ def test_conflicts_and_power_count_the_t_tests_of_scipy(score_table):
         name: base + shift + random.normal(0, 1, 40) for name, shift in zip("abcd", (0, 0.3, 0.6, 0.9), strict=True)
     }
     noisy = {name: value + random.normal(0, 2, 40) for name, value in values.items()}
-    sharp, blunt = (paired_scores(score_table(each), "nDCG") for each in (values, noisy))
+    sharp, blunt = (ScoreMatrix.from_table(score_table(each)).paired("nDCG") for each in (values, noisy))
 
     def outcomes(each):
         tests = [stats.ttest_rel(each[a], each[b]) for a, b in combinations("abcd", 2)]
@@ -235,7 +235,7 @@ def test_a_percentage_needs_a_measure_where_higher_is_better(two_sets):
 
 
 def test_conflicts_are_of_the_same_systems(two_sets):
-    both = paired_scores(two_sets, "nDCG"), paired_scores(two_sets, "AP", ["a", "b"])
+    both = (ScoreMatrix.from_table(two_sets, ["nDCG"]), ScoreMatrix.from_table(two_sets, ["AP"], ["a", "b"]))
     with pytest.raises(DataError, match="both measures must be of the same systems"):
         meta.conflict_cases(*both)
 

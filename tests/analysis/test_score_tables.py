@@ -13,70 +13,15 @@ from rankbound.analysis.score_tables import (
     contrasts,
     mean_scores,
     measures_of,
-    paired_scores,
     place,
     trial_means,
     without_unmeasured,
 )
-from rankbound.errors import ArgumentError, DataError
 
 
 def test_only_columns_of_numbers_with_the_name_of_a_measure_are_measures(score_table):
     table = score_table({"a": [0.5]}).with_columns(pl.lit(0.1).alias("rate"), pl.lit("x").alias("AP"))
     assert measures_of(table) == ["nDCG"]
-
-
-def test_seeds_are_averaged_and_queries_that_one_system_lacks_left_out(score_table):
-    table = pl.concat(
-        [
-            score_table({"a": [0.2, 0.4, 0.6], "b": [0.1, None, 0.3]}),
-            score_table({"a": [0.4, 0.4, 0.6], "b": [0.1, float("nan"), 0.5]}, seed=1),
-        ]
-    )
-    scores = paired_scores(table, "nDCG")
-    assert scores.queries["qid"].to_list() == ["q0", "q2"]
-    assert scores.values == pytest.approx(np.array([[0.3, 0.1], [0.6, 0.4]]))
-    assert scores.pair_differences()[:, 0] == pytest.approx([0.2, 0.2])
-    assert scores.means == pytest.approx([0.45, 0.25])
-
-
-def test_the_same_query_id_in_another_data_set_or_fold_is_another_query(score_table):
-    parts = [score_table({"a": [0.1], "b": [0.2]}, **place) for place in ({}, {"data": "e"}, {"fold": 1})]
-    assert len(paired_scores(pl.concat(parts), "nDCG").values) == 3
-
-
-def test_the_order_of_rows_and_systems_does_not_matter(score_table):
-    random = np.random.default_rng(0)
-    table = score_table({name: random.random(20) for name in "abc"})
-    shuffled = table.sample(fraction=1, shuffle=True, seed=1)
-    one = paired_scores(table, "nDCG", ["a", "b", "c"])
-    other = paired_scores(shuffled, "nDCG", ["a", "b", "c"])
-    order = [other.queries["qid"].to_list().index(qid) for qid in one.queries["qid"]]
-    assert other.values[order] == pytest.approx(one.values, abs=0)
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        (lambda t: t.drop("fold"), DataError, "missing: fold"),
-        (lambda t: t.filter(pl.col("system") == "a"), DataError, "at least 2 systems, the table has 1: a"),
-        (lambda t: t.rename({"nDCG": "AP"}), ArgumentError, r"has no nDCG; its measures are \['AP'\]"),
-        (lambda t: t.clear(), DataError, "no rows"),
-        (
-            lambda t: t.with_columns(pl.concat_str("system", "qid").alias("qid")),
-            DataError,
-            "no query in common that counts for nDCG: a, b",
-        ),
-    ],
-)
-def test_tables_that_cannot_be_compared_are_refused(score_table, change, error, message):
-    with pytest.raises(error, match=message):
-        paired_scores(change(score_table({"a": [0.5, 0.4], "b": [0.1, 0.2]})), "nDCG")
-
-
-def test_unknown_systems_are_refused(score_table):
-    with pytest.raises(ArgumentError, match="systems must be among a, b; got c"):
-        paired_scores(score_table({"a": [0.5], "b": [0.1]}), "nDCG", ["a", "c"])
 
 
 def test_means_and_their_intervals_are_students(score_table):

@@ -495,9 +495,8 @@ NO_ARRAYS = {
     "models.backbone_features": "needs the file of a network: see tests/models/test_neural_backbone.py",
     **{f"Distribution.{name}": _MADE for name in ("mean", "std")},
     **{f"Bounding.{name}": "takes the Difficulty of queries, which is ours" for name in ("defined", "weight")},
-    **{f"analysis.score_tables.{name}": _TABLES for name in """Contrast PairedScores ScoreCube check_frame check_scores
-        contrasts mean_scores measures_of paired_scores place query_scores score_cube systems_of
-        trial_means""".split()},
+    **{f"analysis.score_tables.{name}": _TABLES for name in """Contrast check_frame check_scores
+        contrasts mean_scores measures_of place query_scores systems_of trial_means""".split()},
     **{f"analysis.query_sets.{name}": _TABLES for name in """expected_scores in_query_set query_map
         type_queries""".split()},
     **{f"analysis.instances.{name}": _TABLES for name in """activity_curves instance_scores score_distributions
@@ -511,8 +510,8 @@ NO_ARRAYS = {
     lower_bounds
         smooth_distributions""".split()},
     **{f"analysis.comparison.{name}": _MADE for name in "Comparison Difference TypeDifference".split()},
-    **{f"analysis.runs.{name}": _MADE for name in """SharedQueries difference is_lower_better share_evaluations
-        share_lists share_runs""".split()},
+    **{f"analysis.runs.{name}": _MADE for name in "align_evaluations align_lists align_runs".split()},
+    **{f"analysis.scores.{name}": _MADE for name in "ScoreMatrix difference is_lower_better".split()},
     **{f"analysis.learning.{name}": _TABLES for name in "coefficients_of_history training_paths".split()},
     **{f"analysis.image_pairs.{name}": _TABLES for name in "check_examples pictures_of".split()},
     "analysis.comparison.compare": "is the compare of the front door",

@@ -13,6 +13,7 @@ import pytest
 
 import rankbound as rb
 from rankbound.analysis import curves, instances, learning, marginal_means, meta_evaluation, query_sets, score_tables
+from rankbound.analysis.scores import ScoreMatrix
 from rankbound.errors import RankboundError
 
 from .callables import LABELS, QID, SCORES
@@ -130,7 +131,7 @@ ANALYSES: dict[str, Callable[[Any], Any]] = {
     "check_scores": lambda t: score_tables.check_scores(t, ["nDCG"]),
     "systems_of": score_tables.systems_of,
     "query_scores": lambda t: score_tables.query_scores(t, ["nDCG"]),
-    "paired_scores": lambda t: score_tables.paired_scores(t, "nDCG").means,
+    "paired scores": lambda t: ScoreMatrix.from_table(t, ["nDCG"], least=2).paired("nDCG").means("nDCG"),
     "trial_means": lambda t: score_tables.trial_means(t, ["nDCG"]),
     "mean_scores": lambda t: score_tables.mean_scores(t, ["nDCG"]),
     "contrasts": lambda t: str(score_tables.contrasts(t)),

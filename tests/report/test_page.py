@@ -12,12 +12,12 @@ import polars as pl
 import pytest
 from scipy import stats
 
+from rankbound.analysis.scores import ScoreMatrix
 from rankbound.analysis.significance import holm
 from rankbound.cli.report import check_page_path
 from rankbound.errors import ArgumentError, DataError
 from rankbound.report.figures.drawing import FigureOutcome
 from rankbound.report.findings import Findings
-from rankbound.report.lined_up import line_up
 from rankbound.report.packing import json_for_script, pack_values
 from rankbound.report.page import Report, draw_figures, make_report, write_page, write_report
 from rankbound.report.system_tests import judge_systems
@@ -35,52 +35,12 @@ def held(page: str, name: str) -> bytes:
     return zlib.decompress(base64.b64decode(packed), -15)
 
 
-# ---- lining up -------------------------------------------------------------------------------------------------------
-
-
-def test_repeats_of_a_query_are_averaged(rows):
-    table = pl.concat(
-        [rows("a", {"AP": [0.2, 0.4]}, seed=0), rows("a", {"AP": [0.4, None]}, seed=1), rows("b", {"AP": [0.1, 0.9]})]
-    )
-    lined = line_up(table)
-    assert lined.systems == ("a", "b")
-    np.testing.assert_allclose(lined.values["AP"], [[0.3, 0.4], [0.1, 0.9]])
-
-
-def test_a_query_of_several_folds_counts_once(rows):
-    table = pl.concat([rows("a", {"AP": [0.2, 0.4]}, fold=1), rows("a", {"AP": [0.6]}, fold=2)])
-    lined = line_up(table)
-    assert lined.qids == ("q1", "q2")
-    np.testing.assert_allclose(lined.values["AP"], [[0.4, 0.4]])
-
-
-def test_variants_are_data_sets_of_their_own(rows):
-    table = pl.concat([rows("a", {"AP": [0.2]}, variant="NSR 1"), rows("a", {"AP": [0.3]}, variant="NSR 2")])
-    lined = line_up(table)
-    assert lined.sources == (("set A", "NSR 1"), ("set A", "NSR 2"))
-    assert len(set(lined.data_sets)) == 2
-
-
-def test_expected_value_and_type_can_be_given(rows):
-    table = rows("a", {"AP": [0.2, 0.3]}).with_columns(expected=pl.lit(0.25), type=pl.lit("hard"))
-    lined = line_up(table)
-    assert lined.expected.tolist() == [0.25, 0.25]
-    assert lined.types.tolist() == ["hard", "hard"]
-
-
-def test_what_is_no_score_table_is_refused(rows):
-    with pytest.raises(DataError, match="no column that is a measure"):
-        line_up(rows("a", {"seconds": [1.0]}))
-    with pytest.raises(DataError, match="relevant"):
-        line_up(rows("a", {"AP": [1.0]}).drop("relevant"))
-
-
 # ---- tests between systems -------------------------------------------------------------------------------------------
 
 
 def test_p_values_are_those_of_scipy_corrected_over_all_pairs(scores):
     one = scores.filter(pl.col("data") == "set A").drop("AP")
-    (verdict,) = judge_systems(line_up(one))
+    (verdict,) = judge_systems(ScoreMatrix.from_table(one))
     value = {name: one.filter(pl.col("system") == name)["nDCG@10"].to_numpy() for name in ("low", "alike", "high")}
     pairs = [("low", "alike"), ("low", "high"), ("alike", "high")]
     corrected = dict(zip(pairs, holm([stats.ttest_rel(value[a], value[b]).pvalue for a, b in pairs]), strict=True))
@@ -96,23 +56,25 @@ def test_p_values_are_those_of_scipy_corrected_over_all_pairs(scores):
 def test_intervals_of_very_many_queries_are_students(rows):
     random = np.random.default_rng(1)
     first, second = random.random(6_000), random.random(6_000)
-    (verdict,) = judge_systems(line_up(pl.concat([rows("a", {"AP": first}), rows("b", {"AP": second})])), baseline="a")
+    (verdict,) = judge_systems(
+        ScoreMatrix.from_table(pl.concat([rows("a", {"AP": first}), rows("b", {"AP": second})])), baseline="a"
+    )
     test = next(test for test in verdict.systems if test.system == "b")
     expected = stats.ttest_rel(second, first).confidence_interval()
     assert (test.difference_low, test.difference_high) == pytest.approx((expected.low, expected.high))
 
 
 def test_a_baseline_is_what_the_others_are_compared_with(scores):
-    verdict = judge_systems(line_up(scores), baseline="low")[0]
+    verdict = judge_systems(ScoreMatrix.from_table(scores), baseline="low")[0]
     assert verdict.versus == "low"
     assert {test.system for test in verdict.systems if test.difference is not None} == {"alike", "high"}
     with pytest.raises(ArgumentError, match="baseline must be one of low, alike, high, got 'none'"):
-        judge_systems(line_up(scores), baseline="none")
+        judge_systems(ScoreMatrix.from_table(scores), baseline="none")
 
 
 def test_the_smallest_value_wins_where_lower_is_better(rows):
     table = pl.concat([rows("slow", {"U": [4.0, 5.0, 6.0]}), rows("quick", {"U": [1.0, 2.0, 2.0]})])
-    (verdict,) = judge_systems(line_up(table))
+    (verdict,) = judge_systems(ScoreMatrix.from_table(table))
     assert verdict.best.system == "quick"
     assert verdict.systems[1].losses == 3
 
@@ -253,10 +215,10 @@ def test_the_page_holds_every_value_to_four_decimals(tmp_path, scores):
     metadata = json.loads(re.search(r'id="page">(.*?)</script>', page).group(1))
     assert metadata["systems"] == ["low", "alike", "high"]
     assert [measure["name"] for measure in metadata["measures"]] == ["nDCG@10", "AP"]
-    lined = line_up(scores)
+    matrix = ScoreMatrix.from_table(scores)
     for place, measure in enumerate(metadata["measures"]):
         found = np.frombuffer(held(page, f"page-values-{place}"), "<i2").reshape(3, 120) / 10.0 ** measure["digits"]
-        np.testing.assert_allclose(found, lined.values[measure["name"]], atol=5.001e-5)
+        np.testing.assert_allclose(found, matrix.values[measure["name"]], atol=5.001e-5)
 
 
 def test_large_and_missing_values_are_packed():

@@ -14,14 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.analysis import significance
-from rankbound.analysis.runs import (
-    SharedQueries,
-    difference,
-    is_lower_better,
-    share_evaluations,
-    share_lists,
-    share_runs,
-)
+from rankbound.analysis.runs import align_evaluations, align_lists, align_runs
+from rankbound.analysis.scores import ScoreMatrix, difference, is_lower_better
 from rankbound.difficulty import QUERY_TYPES
 from rankbound.errors import ArgumentError
 from rankbound.evaluation import Evaluation
@@ -99,24 +93,24 @@ class Comparison:
     confidence: float
     resamples: int
     seed: int
-    shared: SharedQueries
+    scores: ScoreMatrix
 
     @property
     def measures(self) -> tuple[str, ...]:
         """The measures' names, as they were asked for."""
-        return tuple(self.shared.values)
+        return tuple(self.scores.values)
 
     @property
     def empty_queries(self) -> int:
         """Shared queries that do not count for at least one of the measures."""
-        return int((~np.all([self.shared.counted(name) for name in self.measures], axis=0)).sum())
+        return int((~np.all([self.scores.counted(name) for name in self.measures], axis=0)).sum())
 
     def mean(self) -> dict[str, dict[str, float | None]]:
         """Mean of every measure for each run, over the queries that count for all runs."""
         means: dict[str, dict[str, float | None]] = {run: {} for run in self.runs}
         for name in self.measures:
-            counted = self.shared.counted(name)
-            for run, value in zip(self.runs, self.shared.values[name], strict=True):
+            counted = self.scores.counted(name)
+            for run, value in zip(self.runs, self.scores.values[name], strict=True):
                 means[run][name] = float(value[counted].mean()) if counted.any() else None
         return means
 
@@ -136,11 +130,11 @@ class Comparison:
         import polars as pl
 
         parts = []
-        for name, value in self.shared.values.items():
-            kind = self.shared.types.get(name)
+        for name, value in self.scores.values.items():
+            kind = self.scores.types.get(name)
             columns = {
-                "measure": pl.Series([name] * len(self.shared.query_ids), dtype=pl.String),
-                "qid": pl.Series(self.shared.query_ids),
+                "measure": pl.Series([name] * len(self.scores.query_ids), dtype=pl.String),
+                "qid": pl.Series(self.scores.query_ids),
                 "type": pl.Series([None] * value.shape[1] if kind is None else kind, dtype=pl.String).replace("", None),
             }
             for run, row in zip(self.runs, value, strict=True):
@@ -215,33 +209,34 @@ def compare(
     asked = [measures] if isinstance(measures, (str, Measure)) else None if measures is None else list(measures)
     if any(isinstance(run, (Lists, Evaluation)) for run in runs) and qrels is not None:
         raise ArgumentError("qrels go with paths, dicts and frames; Lists and evaluations have their labels already")
+    titles = run_names(runs) if names is None else _checked_names(names, len(runs))
     if all(isinstance(run, Evaluation) for run in runs):
-        shared = share_evaluations(runs, asked)
+        scores = align_evaluations(runs, asked, names=titles)
     elif asked is None:
         raise ArgumentError("compare needs measures, such as ['nDCG@10', 'AP']")
     elif all(isinstance(run, Lists) for run in runs):
-        shared = share_lists(runs, asked, ties=ties, empty=empty, depth=depth)
+        scores = align_lists(runs, asked, names=titles, ties=ties, empty=empty, depth=depth)
     elif qrels is None:
         raise ArgumentError("compare needs qrels, or runs that are all Lists with scores or all results of evaluate")
     else:
-        shared = share_runs(
-            qrels, runs, asked, ties=ties, empty=empty, missing=missing, judged_only=judged_only, depth=depth
-        )
-    titles = run_names(runs) if names is None else _checked_names(names, len(runs))
+        scores = align_runs(
+            qrels, runs, asked, names=titles, data=_data_name(qrels), ties=ties, empty=empty, missing=missing,
+            judged_only=judged_only, depth=depth,
+        )  # fmt: skip
     pairs = list(combinations(range(len(runs)), 2))
     if baseline is not None:
         pairs = [(baseline, other) for other in range(len(runs)) if other != baseline]
     sampling = _Sampling(confidence, resamples, seed)
     return Comparison(
         runs=titles,
-        rows=_rows(shared, titles, pairs, sampling),
-        by_type=_rows_by_type(shared, titles, pairs, sampling),
-        queries=len(shared.query_ids),
-        left_out=shared.left_out,
+        rows=_rows(scores, titles, pairs, sampling),
+        by_type=_rows_by_type(scores, titles, pairs, sampling),
+        queries=len(scores),
+        left_out=scores.left_out,
         confidence=confidence,
         resamples=resamples,
         seed=seed,
-        shared=shared,
+        scores=scores,
     )
 
 
@@ -263,30 +258,30 @@ class _Sampling:
 Pairs = Sequence[tuple[int, int]]
 
 
-def _rows(shared: SharedQueries, titles: Sequence[str], pairs: Pairs, sampling: _Sampling) -> tuple[Difference, ...]:
+def _rows(scores: ScoreMatrix, titles: Sequence[str], pairs: Pairs, sampling: _Sampling) -> tuple[Difference, ...]:
     # measures that count the same queries are resampled together: drawing is what takes the time
     together: dict[bytes, list[str]] = {}
-    for name in shared.values:
-        together.setdefault(shared.counted(name).tobytes(), []).append(name)
+    for name in scores.values:
+        together.setdefault(scores.counted(name).tobytes(), []).append(name)
     parts: dict[tuple[str, int, int], dict[str, Any]] = {}
     for names in together.values():
-        counted = shared.counted(names[0])
+        counted = scores.counted(names[0])
         keys = [(name, first, second) for name in names for first, second in pairs]
         if not counted.any():
             parts |= {key: _no_queries() for key in keys}
             continue
-        columns = np.stack([_differences(shared, *key)[counted] for key in keys], axis=1)
+        columns = np.stack([_differences(scores, *key)[counted] for key in keys], axis=1)
         intervals, flips = sampling.intervals(columns), sampling.randomization(columns)
         for column, key in enumerate(keys):
             d = columns[:, column]
-            parts[key] = _summary(shared, key, counted, d, intervals[:, column]) | {
+            parts[key] = _summary(scores, key, counted, d, intervals[:, column]) | {
                 "effect_size": _number(significance.effect_size(d)),
                 **_effect_size_ends(d, sampling.confidence),
                 "p_t": significance.paired_t(d),
                 "p_wilcoxon": significance.wilcoxon(d),
                 "p_randomization": float(flips[column]),
             }
-    ordered = [(name, first, second) for name in shared.values for first, second in pairs]
+    ordered = [(name, first, second) for name in scores.values for first, second in pairs]
     for test in ("p_t", "p_wilcoxon", "p_randomization"):
         for key, p in zip(ordered, significance.holm([parts[key][test] for key in ordered]), strict=True):
             parts[key][f"{test}_holm"] = float(p)
@@ -297,30 +292,30 @@ def _rows(shared: SharedQueries, titles: Sequence[str], pairs: Pairs, sampling: 
 
 
 def _rows_by_type(
-    shared: SharedQueries, titles: Sequence[str], pairs: Pairs, sampling: _Sampling
+    scores: ScoreMatrix, titles: Sequence[str], pairs: Pairs, sampling: _Sampling
 ) -> tuple[TypeDifference, ...]:
     rows = []
-    for name, types in shared.types.items():
+    for name, types in scores.types.items():
         for kind in QUERY_TYPES:
             chosen = types == kind
             if not chosen.any():
                 continue
             keys = [(name, first, second) for first, second in pairs]
-            columns = np.stack([_differences(shared, *key)[chosen] for key in keys], axis=1)
+            columns = np.stack([_differences(scores, *key)[chosen] for key in keys], axis=1)
             intervals = sampling.intervals(columns)
             for column, key in enumerate(keys):
-                summary = _summary(shared, key, chosen, columns[:, column], intervals[:, column])
+                summary = _summary(scores, key, chosen, columns[:, column], intervals[:, column])
                 rows.append(TypeDifference(name, titles[key[1]], titles[key[2]], kind, **summary))
     return tuple(rows)
 
 
-def _differences(shared: SharedQueries, name: str, first: int, second: int) -> NDArray[np.float64]:
-    value = shared.values[name]
+def _differences(scores: ScoreMatrix, name: str, first: int, second: int) -> NDArray[np.float64]:
+    value = scores.values[name]
     return difference(value[second], value[first])
 
 
 def _summary(
-    shared: SharedQueries,
+    scores: ScoreMatrix,
     key: tuple[str, int, int],
     chosen: NDArray[np.bool_],
     differences: NDArray[np.float64],
@@ -331,8 +326,8 @@ def _summary(
     count = significance.win_tie_loss(-differences if is_lower_better(name) else differences)
     return {
         "queries": int(chosen.sum()),
-        "mean_baseline": float(shared.values[name][first][chosen].mean()),
-        "mean_run": float(shared.values[name][second][chosen].mean()),
+        "mean_baseline": float(scores.values[name][first][chosen].mean()),
+        "mean_run": float(scores.values[name][second][chosen].mean()),
         "difference": float(differences.mean()),
         "ci_low": _number(interval[0]),
         "ci_high": _number(interval[1]),
@@ -358,6 +353,11 @@ _TESTS = ("p_t", "p_wilcoxon", "p_randomization")
 
 def _number(value: float) -> float | None:
     return None if math.isnan(value) else float(value)
+
+
+def _data_name(qrels: Any) -> str:
+    """What to call the data set: the file of the judgments, if it is one."""
+    return Path(qrels).name if isinstance(qrels, (str, PathLike)) else "queries"
 
 
 def _checked_names(names: Sequence[str], count: int) -> tuple[str, ...]:

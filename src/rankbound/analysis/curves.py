@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from rankbound.analysis.query_sets import expected_scores
-from rankbound.analysis.runs import is_lower_better
 from rankbound.analysis.score_tables import mean_scores, measures_of
+from rankbound.analysis.scores import is_lower_better
 from rankbound.difficulty import bounds, difficulty_of, get_bounding
 from rankbound.difficulty.distribution import distribution
 from rankbound.errors import ArgumentError, DataError

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from rankbound.analysis.runs import is_lower_better
-from rankbound.analysis.score_tables import Contrast, PairedScores, check_scores, paired_scores
+from rankbound.analysis.score_tables import Contrast, check_scores
+from rankbound.analysis.scores import ScoreMatrix, is_lower_better
 from rankbound.analysis.smoothing import penalized_spline
 from rankbound.errors import DataError
 
@@ -29,7 +29,7 @@ def instance_scores(table: pl.DataFrame, contrast: Contrast, *, limit: int | Non
     many rows: the same share of every data set and system, spread evenly over the baseline's scores.
     """
     parts = []
-    for keys, scores, column in _panels(table, contrast):
+    for keys, scores, row in _panels(table, contrast):
         parts.append(
             scores.queries.select(
                 *keys,
@@ -37,9 +37,9 @@ def instance_scores(table: pl.DataFrame, contrast: Contrast, *, limit: int | Non
                 "qid",
                 "items",
                 "relevant",
-                pl.Series("baseline", scores.values[:, 0]),
-                pl.Series("score", scores.values[:, column]),
-                pl.Series("difference", scores.differences(column, 0)),
+                pl.Series("baseline", scores.values[scores.lead][0]),
+                pl.Series("score", scores.values[scores.lead][row]),
+                pl.Series("difference", scores.differences(scores.lead, [row], [0])[:, 0]),
             )
         )
     return thinned(pl.concat(parts), ["data", "variant", "system"], "baseline", limit)
@@ -52,7 +52,7 @@ def activity_curves(table: pl.DataFrame, contrast: Contrast, *, confidence: floa
     variant, system, relevant, gain, low, high. Data sets with too few queries for a curve have no rows.
     """
     parts = []
-    for keys, scores, column in _panels(table, contrast):
+    for keys, scores, row in _panels(table, contrast):
         relevant = scores.queries["relevant"].to_numpy()
         counted = relevant > 0
         if not counted.any():
@@ -61,7 +61,7 @@ def activity_curves(table: pl.DataFrame, contrast: Contrast, *, confidence: floa
         at = np.linspace(activity.min(), activity.max(), _CURVE)
         try:
             gain, low, high = penalized_spline(
-                activity, scores.differences(column, 0)[counted], at, confidence=confidence
+                activity, scores.differences(scores.lead, [row], [0])[counted, 0], at, confidence=confidence
             )
         except DataError:
             continue
@@ -83,9 +83,9 @@ def score_distributions(
     system does better, that is where fewer of its queries score so low: data, variant, system, low, high.
     """
     curves, intervals = [], []
-    for keys, scores, column in _panels(table, contrast):
-        sign = -1.0 if is_lower_better(scores.measure) else 1.0
-        ours, base = np.sort(sign * scores.values[:, column]), np.sort(sign * scores.values[:, 0])
+    for keys, scores, row in _panels(table, contrast):
+        sign = -1.0 if is_lower_better(scores.lead) else 1.0
+        ours, base = (np.sort(sign * scores.values[scores.lead][index]) for index in (row, 0))
         at = np.unique(np.concatenate([ours, base]))
         at = at[np.unique(np.linspace(0, len(at) - 1, points).round().astype(np.int64))] if len(at) > points else at
         shares = [np.searchsorted(each, at, side="right") / len(each) for each in (ours, base)]
@@ -106,8 +106,8 @@ def thinned(table: pl.DataFrame, groups: list[str], along: str, limit: int | Non
     return table.filter((rank * share).floor() > ((rank - 1) * share).floor())
 
 
-def _panels(table: pl.DataFrame, contrast: Contrast) -> Iterator[tuple[list[pl.Expr], PairedScores, int]]:
-    """For each data set, variant and system: the three as columns, the scores there, the column of the system."""
+def _panels(table: pl.DataFrame, contrast: Contrast) -> Iterator[tuple[list[pl.Expr], ScoreMatrix, int]]:
+    """For each data set, variant and system: these as columns, the scores, the row of the system."""
     check_scores(table, [contrast.measure])
     found = False
     for (data, variant), rows in table.group_by("data", "variant", maintain_order=True):
@@ -115,12 +115,13 @@ def _panels(table: pl.DataFrame, contrast: Contrast) -> Iterator[tuple[list[pl.E
         systems = [name for name in contrast.systems if name in here]
         if contrast.baseline not in here or not systems:
             continue
-        scores = paired_scores(rows, contrast.measure, [contrast.baseline, *systems])
-        for column, name in enumerate(systems, start=1):
+        matrix = ScoreMatrix.from_table(rows, [contrast.measure], [contrast.baseline, *systems], by_fold=True, least=2)
+        scores = matrix.paired(contrast.measure)
+        for row, name in enumerate(systems, start=1):
             found = True
             label = contrast.labels[contrast.systems.index(name)]
             names = {"data": data, "variant": variant, "system": label}
-            yield [pl.lit(value).alias(key) for key, value in names.items()], scores, column
+            yield [pl.lit(value).alias(key) for key, value in names.items()], scores, row
     if not found:
         raise DataError(f"no data set has both {contrast.baseline} and another system")
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from rankbound.analysis.runs import is_lower_better
 from rankbound.analysis.score_tables import check_frame, place
+from rankbound.analysis.scores import is_lower_better
 from rankbound.arrays import floats, is_between
 from rankbound.errors import ArgumentError, DataError
 

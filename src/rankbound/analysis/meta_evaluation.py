@@ -17,8 +17,8 @@ import polars as pl
 
 from rankbound.analysis import significance
 from rankbound.analysis.query_sets import QUERY_SETS, in_query_set, type_queries
-from rankbound.analysis.runs import is_lower_better
-from rankbound.analysis.score_tables import QUERY, PairedScores, check_scores, measures_of, score_cube
+from rankbound.analysis.score_tables import QUERY, check_scores, measures_of
+from rankbound.analysis.scores import ScoreMatrix, is_lower_better
 from rankbound.arrays import floats
 from rankbound.errors import ArgumentError, DataError
 from rankbound.measures import parse_measure
@@ -112,7 +112,7 @@ def _same_systems(a: NDArray[np.float64], b: NDArray[np.float64]) -> None:
 
 
 def conflict_cases(
-    first: PairedScores, second: PairedScores, *, significance_level: float = 0.05, test: str = "t"
+    first: ScoreMatrix, second: ScoreMatrix, *, significance_level: float = 0.05, test: str = "t"
 ) -> int:
     """Pairs of systems on which two measures disagree: significant by one and not by the other, or in opposite ways."""
     if first.systems != second.systems:
@@ -121,7 +121,7 @@ def conflict_cases(
     return int((found[0] != found[1]).sum())
 
 
-def discriminative_power(scores: PairedScores, *, significance_level: float = 0.05, test: str = "t") -> int:
+def discriminative_power(scores: ScoreMatrix, *, significance_level: float = 0.05, test: str = "t") -> int:
     """Pairs of systems that differ significantly (Sakai 2006); the paper counts them with Student's t test."""
     return int((_outcomes(scores, significance_level, test) != 0).sum())
 
@@ -134,10 +134,10 @@ def asl_curves(table: pl.DataFrame, measures: Sequence[str] | None = None, *, te
     """
     parts = []
     names = measures_of(table) if measures is None else list(measures)
-    cube = score_cube(table, names)
+    matrix = ScoreMatrix.from_table(table, names, by_fold=True, least=2)
     for measure in names:
-        scores = cube.paired(measure)
-        levels = _test(test)(scores.pair_differences())
+        scores = matrix.paired(measure)
+        levels = _test(test)(scores.pair_differences(measure))
         pairs = np.array([f"{a} | {b}" for a, b in combinations(scores.systems, 2)])
         order = np.argsort(-levels, kind="stable")
         parts.append(
@@ -159,8 +159,8 @@ def tau_between_measures(table: pl.DataFrame, measures: Sequence[str] | None = N
     The mean of a measure where lower is better is turned round. Tau is null where a measure tells no systems apart.
     """
     names = measures_of(table) if measures is None else list(measures)
-    cube = score_cube(table, names)
-    means = {name: _upward_means(cube.paired(name)) for name in names}
+    matrix = ScoreMatrix.from_table(table, names, by_fold=True, least=2)
+    means = {name: _upward_means(matrix.paired(name)) for name in names}
     rows = []
     for first, a in means.items():
         for second, b in means.items():
@@ -209,14 +209,14 @@ def meta_evaluation(
     every = list(dict.fromkeys(name for members in families.values() for name in members))
     for data in names:
         here = table.filter(pl.col("data") == data)
-        cube = score_cube(here, every)
+        matrix = ScoreMatrix.from_table(here, every, by_fold=True, least=2)
         types = type_queries(here, families[base], share=share if isinstance(share, (int, float)) else share[data])
-        marked = cube.queries.join(types, on=list(QUERY), how="left", maintain_order="left")["type"]
+        marked = matrix.queries.join(types, on=list(QUERY), how="left", maintain_order="left")["type"]
         for kind in QUERY_SETS:
             among = in_query_set(marked, kind)
             if not among.any():
                 continue
-            scores = {name: [cube.paired(each, among) for each in members] for name, members in families.items()}
+            scores = {name: [matrix.paired(each, among) for each in members] for name, members in families.items()}
             means |= {(data, kind, name): _family_means(each) for name, each in scores.items()}
             rows += _one_set(scores, base, data, kind, significance_level, test)
     rows += _swaps(means, names, list(families))
@@ -225,12 +225,12 @@ def meta_evaluation(
 
 
 def _one_set(
-    scores: Mapping[str, Sequence[PairedScores]], base: str, data: str, kind: str, level: float, test: str
+    scores: Mapping[str, Sequence[ScoreMatrix]], base: str, data: str, kind: str, level: float, test: str
 ) -> list[dict[str, Any]]:
     rows = []
     outcomes = {name: [_outcomes(each, level, test) for each in of] for name, of in scores.items()}
     means = {name: _family_means(of) for name, of in scores.items()}
-    cutoffs = {name: [parse_measure(each.measure).cutoff for each in of] for name, of in scores.items()}
+    cutoffs = {name: [parse_measure(each.lead).cutoff for each in of] for name, of in scores.items()}
 
     def add(quantity: str, measure: str, value: float, versus: str | None = None) -> None:
         rows.append(_row(quantity, measure, versus, data, kind, value))
@@ -239,7 +239,7 @@ def _one_set(
         significant = np.concatenate(found) != 0
         add("significant pairs", name, float(significant.sum()))
         add("significant share", name, float(significant.mean()))
-        if means[name].any() and not is_lower_better(scores[name][0].measure):
+        if means[name].any() and not is_lower_better(scores[name][0].lead):
             add("PAD", name, percentage_absolute_difference(means[name]))
         if name == base:
             continue
@@ -273,17 +273,18 @@ def _row(quantity: str, measure: str, versus: str | None, data: str, kind: str, 
     return {"quantity": quantity, "measure": measure, "versus": versus, "data": data, "set": kind, "value": value}
 
 
-def _family_means(scores: Sequence[PairedScores]) -> NDArray[np.float64]:
+def _family_means(scores: Sequence[ScoreMatrix]) -> NDArray[np.float64]:
     return np.asarray(np.mean([_upward_means(each) for each in scores], axis=0))
 
 
-def _upward_means(scores: PairedScores) -> NDArray[np.float64]:
-    return -scores.means if is_lower_better(scores.measure) else scores.means
+def _upward_means(scores: ScoreMatrix) -> NDArray[np.float64]:
+    means = scores.means(scores.lead)
+    return -means if is_lower_better(scores.lead) else means
 
 
-def _outcomes(scores: PairedScores, level: float, test: str) -> NDArray[np.int64]:
+def _outcomes(scores: ScoreMatrix, level: float, test: str) -> NDArray[np.int64]:
     """For each pair of systems -1 or 1 where the first is significantly worse or better, else 0."""
-    d = scores.pair_differences()
+    d = scores.pair_differences(scores.lead)
     return np.where(_test(test)(d) < level, np.sign(d.mean(axis=0)), 0).astype(np.int64)
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
-from rankbound.analysis.runs import types_of
 from rankbound.analysis.score_tables import QUERY, check_scores, measures_of
-from rankbound.difficulty import bounds_of
+from rankbound.difficulty import bounds_of, query_types
 from rankbound.difficulty.bounds import MOST_ITEMS
 from rankbound.errors import DataError
 from rankbound.measures import LabelCounts, Measure, parse_measure
@@ -78,6 +77,23 @@ def query_map(table: pl.DataFrame, measure: str, *, share: float = 0.1) -> pl.Da
     """`expected_scores` with the ``type`` of each query; queries of one data set and variant are typed together."""
     scores = expected_scores(table, measure)
     return _typed(scores, parse_measure(measure), share)
+
+
+def types_of(
+    measure: Measure,
+    value: NDArray[np.float64],
+    expected: NDArray[np.float64],
+    best: NDArray[np.float64],
+    worst: NDArray[np.float64],
+    *,
+    share: float = 0.1,
+) -> NDArray[Any]:
+    """`query_types` by values of a plain measure, turned so that 0 is nothing and higher is better."""
+    if measure.info.lower_is_better:
+        value, expected, best = worst - value, worst - expected, worst - best
+    else:
+        value, expected, best = (part - measure.info.floor for part in (value, expected, best))
+    return query_types(value, expected, best, share=share)
 
 
 def type_queries(table: pl.DataFrame, measures: Sequence[str], *, share: float = 0.1) -> pl.DataFrame:

@@ -7,35 +7,25 @@ other seeds are averaged before systems are compared, so that a query counts onc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
-from rankbound.analysis.runs import difference
 from rankbound.errors import ArgumentError, DataError, MeasureError
 from rankbound.measures import parse_measure
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = [
     "QUERY",
     "Contrast",
-    "PairedScores",
-    "ScoreCube",
     "check_frame",
     "check_scores",
     "contrasts",
     "mean_scores",
     "measures_of",
-    "paired_scores",
     "place",
     "query_scores",
-    "score_cube",
     "systems_of",
     "trial_means",
 ]
@@ -86,83 +76,6 @@ def query_scores(table: pl.DataFrame, measures: Sequence[str], systems: Iterable
     return table.group_by(*QUERY, "system", maintain_order=True).agg(
         pl.col("items", "relevant").max(), pl.col(*measures).fill_nan(None).mean()
     )
-
-
-@dataclass(frozen=True, eq=False)
-class PairedScores:
-    """Scores of several systems on the queries that count for all of them: ``values`` is queries x systems."""
-
-    measure: str
-    systems: tuple[str, ...]
-    queries: pl.DataFrame
-    values: NDArray[np.float64]
-
-    @cached_property
-    def means(self) -> NDArray[np.float64]:
-        """Mean score of each system."""
-        return np.asarray(self.values.mean(axis=0))
-
-    def differences(self, system: int, baseline: int) -> NDArray[np.float64]:
-        """System minus baseline per query; rounding noise counts as no difference."""
-        return difference(self.values[:, system], self.values[:, baseline])
-
-    def pair_differences(self) -> NDArray[np.float64]:
-        """Differences of all pairs of systems, queries x pairs, in the order of ``itertools.combinations``."""
-        first, second = np.triu_indices(len(self.systems), k=1)
-        return difference(self.values[:, first], self.values[:, second])
-
-
-def paired_scores(
-    table: pl.DataFrame, measure: str, systems: Sequence[str] | None = None, *, least: int = 2
-) -> PairedScores:
-    """Line up the systems (all, if none are named) on the queries that each of them has a score for.
-
-    ``least`` is how many systems there must be.
-    """
-    return score_cube(table, [measure], systems, least=least).paired(measure)
-
-
-@dataclass(frozen=True, eq=False)
-class ScoreCube:
-    """Scores by measure of all systems on all queries: ``values[measure]`` is queries x systems, NaN where none."""
-
-    systems: tuple[str, ...]
-    queries: pl.DataFrame
-    values: Mapping[str, NDArray[np.float64]]
-
-    def paired(self, measure: str, among: NDArray[np.bool_] | None = None) -> PairedScores:
-        """One measure on the queries (of those in ``among``) that count for all systems."""
-        values = self.values[measure]
-        counted = np.asarray(np.isfinite(values).all(axis=1))
-        if among is not None:
-            counted = np.logical_and(counted, among)
-        if not counted.any():
-            raise DataError(f"the systems have no query in common that counts for {measure}: {', '.join(self.systems)}")
-        return PairedScores(measure, self.systems, self.queries.filter(counted), values[counted])
-
-
-def score_cube(
-    table: pl.DataFrame, measures: Sequence[str], systems: Sequence[str] | None = None, *, least: int = 2
-) -> ScoreCube:
-    """The scores of a table in one pass, for those who ask for many measures or sets of queries."""
-    known = systems_of(table)
-    names = known if systems is None else list(systems)
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise ArgumentError(f"systems must be among {', '.join(known)}; got {', '.join(unknown)}")
-    if len(names) < least:
-        raise DataError(f"a comparison needs at least {least} systems, the table has {len(names)}: {', '.join(names)}")
-    scores = query_scores(table, measures, names)
-    queries = scores.group_by(*QUERY, maintain_order=True).agg(pl.col("items", "relevant").max())
-    numbered = queries.select(*QUERY).with_row_index("row")
-    row = scores.select(*QUERY).join(numbered, on=list(QUERY), how="left", maintain_order="left")["row"].to_numpy()
-    codes = {name: column for column, name in enumerate(names)}
-    column = scores["system"].replace_strict(codes, return_dtype=pl.Int64).to_numpy()
-    values = {}
-    for measure in measures:
-        values[measure] = np.full((len(queries), len(names)), np.nan)
-        values[measure][row, column] = scores[measure].to_numpy()
-    return ScoreCube(tuple(names), queries, values)
 
 
 def trial_means(table: pl.DataFrame, measures: Sequence[str] | None = None) -> pl.DataFrame:

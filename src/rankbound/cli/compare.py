@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -81,14 +82,13 @@ def compare(
     if page is not None:
         from rankbound.analysis.comparison import run_names
         from rankbound.report.page import write_page
-        from rankbound.report.run_scores import candidate_counts, score_table
 
-        shared, titles = comparison.shared, run_names(runs)
+        titles = run_names(runs)
+        scores = replace(comparison.scores, systems=titles, sources=((Path(qrels).name, ""),))
         with output.working("writing the page ..."):
-            counts = candidate_counts(judged, returned, shared.query_ids, judged_only=judged_only, depth=depth)
             write_page(
                 page,
-                scores=score_table(shared, titles, counts, Path(qrels).name),
+                scores=scores.to_table(),
                 title="Comparison of runs",
                 about={"Judgments": qrels, "Runs": ", ".join(runs)},
                 baseline=None if all_pairs else titles[0],

@@ -186,14 +186,10 @@ def _write_page(
 ) -> Findings:
     import polars as pl
 
-    from rankbound.analysis.runs import share_lists
-    from rankbound.measures import LabelCounts
+    from rankbound.analysis.runs import align_lists
     from rankbound.report.page import draw_figures, make_report, write_report
-    from rankbound.report.run_scores import score_table
 
-    shared = share_lists(list(rankers.values()), MEASURES)
-    counts = LabelCounts.from_lists(next(iter(rankers.values())))
-    scores = score_table(shared, list(rankers), counts, DATA)
+    scores = align_lists(list(rankers.values()), MEASURES, names=list(rankers), data=DATA).to_table()
     report = make_report(scores)
     write_report(
         page,

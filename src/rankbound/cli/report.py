@@ -166,26 +166,24 @@ def _only(scores: pl.DataFrame, measures: list[str]) -> pl.DataFrame:
 
 def _from_runs(paths: list[str], measures: list[str], **policy: Any) -> _Found:
     from rankbound.analysis.comparison import run_names
-    from rankbound.analysis.runs import share_runs
+    from rankbound.analysis.runs import align_runs
     from rankbound.evaluation import to_frame
     from rankbound.measures.names import parse_measure
-    from rankbound.report.run_scores import candidate_counts, score_table
 
     options.check_inputs(*paths)
     for name in measures:
         parse_measure(name)  # a slip in a name is told before large files are read
     qrels, *runs = (to_frame(path, "label" if place == 0 else "score") for place, path in enumerate(paths))
-    shared = share_runs(qrels, runs, measures, **policy)
-    counts = candidate_counts(qrels, runs, shared.query_ids, judged_only=policy["judged_only"], depth=policy["depth"])
     names = run_names(paths[1:])
+    scores = align_runs(qrels, runs, measures, names=names, data=Path(paths[0]).name, **policy)
     about = {"Judgments": paths[0], "Runs": ", ".join(paths[1:])}
     about |= {
         name.capitalize().replace("_", " "): str(value) for name, value in policy.items() if value not in (None, False)
     }
-    if shared.left_out:
-        about["Left out"] = f"{shared.left_out} queries that a run lacks"
+    if scores.left_out:
+        about["Left out"] = f"{scores.left_out} queries that a run lacks"
     title = "Comparison of runs" if len(names) > 1 else names[0]
-    tables = _Tables(score_table(shared, names, counts, Path(paths[0]).name))
+    tables = _Tables(scores.to_table())
     return _Found(title, about, tables, {title: tables})
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rankbound.analysis.runs import is_lower_better
+from rankbound.analysis.scores import is_lower_better
 from rankbound.difficulty import QUERY_TYPES
 from rankbound.measures import parse_measure
 from rankbound.report.numbers import in_interval, say_p, show_interval, show_number
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from rankbound.report.lined_up import LinedUp
+    from rankbound.analysis.scores import ScoreMatrix
     from rankbound.report.system_tests import SystemTest, Verdict
 
 __all__ = ["SIGNIFICANT", "Findings", "TypeGain", "find_words", "gains_by_type", "published_words", "rival"]
@@ -46,7 +46,7 @@ class TypeGain:
     difference: float
 
 
-def find_words(scores: LinedUp, verdicts: Sequence[Verdict], results: pl.DataFrame | None = None) -> Findings:
+def find_words(scores: ScoreMatrix, verdicts: Sequence[Verdict], results: pl.DataFrame | None = None) -> Findings:
     """Put the verdicts, and the results beside published numbers, into sentences."""
     lead = [verdict for verdict in verdicts if verdict.measure == scores.lead]
     published = _published_sentences(results)
@@ -72,13 +72,13 @@ def published_words(results: pl.DataFrame | None) -> Findings:
     return Findings(told[0], tuple(told[1:]), ("There are no scores of single queries to look into.",))
 
 
-def gains_by_type(scores: LinedUp, data_set: str, measure: str, system: str, versus: str) -> list[TypeGain]:
+def gains_by_type(scores: ScoreMatrix, data_set: str, measure: str, system: str, versus: str) -> list[TypeGain]:
     """Mean of system minus versus for every type of query that occurs."""
     first, second = (scores.values[measure][scores.systems.index(name)] for name in (system, versus))
-    counted = np.isfinite(first) & np.isfinite(second) & (scores.data == scores.data_sets.index(data_set))
-    gains = []
+    counted = np.isfinite(first) & np.isfinite(second) & scores.in_data_set(scores.data_sets.index(data_set))
+    types, gains = scores.query_types(measure), []
     for kind in QUERY_TYPES:
-        chosen = counted & (scores.types == kind)
+        chosen = counted & (types == kind)
         if chosen.any():
             gains.append(TypeGain(kind, int(chosen.sum()), float((first - second)[chosen].mean())))
     return gains
@@ -96,7 +96,7 @@ def rival(verdict: Verdict) -> SystemTest | None:
 # ---- sentences -------------------------------------------------------------------------------------------------------
 
 
-def _on_one_set(scores: LinedUp, verdict: Verdict) -> list[str]:
+def _on_one_set(scores: ScoreMatrix, verdict: Verdict) -> list[str]:
     best, other, measure = verdict.best, rival(verdict), verdict.measure
     where = f"On {verdict.data_set}, " if len(scores.data_sets) > 1 else ""
     queries = _count(best.queries, "query", "queries")
@@ -152,7 +152,7 @@ def _on_others(verdict: Verdict) -> list[str]:
     ]
 
 
-def _where_gained(scores: LinedUp, verdict: Verdict, best: SystemTest, other: SystemTest) -> list[str]:
+def _where_gained(scores: ScoreMatrix, verdict: Verdict, best: SystemTest, other: SystemTest) -> list[str]:
     gains = gains_by_type(scores, verdict.data_set, verdict.measure, best.system, other.system)
     gains = [gain for gain in gains if gain.queries >= _FEWEST_OF_A_TYPE]
     if len(gains) < 2:
@@ -190,13 +190,14 @@ def _is_clear(verdict: Verdict) -> bool:
     return pair is not None and pair.p_value is not None and pair.p_value < SIGNIFICANT
 
 
-def _probability(scores: LinedUp, lead: Sequence[Verdict]) -> list[str]:
+def _probability(scores: ScoreMatrix, lead: Sequence[Verdict]) -> list[str]:
     """What a random order would have scored, where one number says it."""
-    known = np.isfinite(scores.expected) & np.isfinite(scores.values[scores.lead]).any(axis=0)
+    expected = scores.expected_values(scores.lead)
+    known = np.isfinite(expected) & np.isfinite(scores.values[scores.lead]).any(axis=0)
     if not known.any() or len(lead) > _SETS_IN_WORDS:
         return []
     plain = str(parse_measure(scores.lead).plain) if parse_measure(scores.lead).bounding != "none" else scores.lead
-    mean = show_number(float(scores.expected[known].mean()))
+    mean = show_number(float(expected[known].mean()))
     return [f"A random order of the same items would have a mean {plain} of {mean}."]
 
 
@@ -239,7 +240,7 @@ def _published_sentences(results: pl.DataFrame | None) -> list[str]:
     ]
 
 
-def _cautions(scores: LinedUp, lead: Sequence[Verdict]) -> list[str]:
+def _cautions(scores: ScoreMatrix, lead: Sequence[Verdict]) -> list[str]:
     found = []
     if all(len(verdict.systems) == 1 for verdict in lead):
         found.append("There is a single system: nothing to compare it with.")
@@ -261,8 +262,8 @@ def _cautions(scores: LinedUp, lead: Sequence[Verdict]) -> list[str]:
 # ---- wording ---------------------------------------------------------------------------------------------------------
 
 
-def _all_equal(scores: LinedUp, verdict: Verdict) -> bool:
-    values = scores.values[verdict.measure][:, scores.data == scores.data_sets.index(verdict.data_set)]
+def _all_equal(scores: ScoreMatrix, verdict: Verdict) -> bool:
+    values = scores.values[verdict.measure][:, scores.in_data_set(scores.data_sets.index(verdict.data_set))]
     spread = np.nanmax(np.where(np.isfinite(values), values, -np.inf), axis=0) - np.nanmin(
         np.where(np.isfinite(values), values, np.inf), axis=0
     )

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankbound.analysis.runs import is_lower_better
-from rankbound.report.lined_up import QUERY_TYPE_CODES
+from rankbound.analysis.scores import QUERY_TYPE_CODES, is_lower_better
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rankbound.report.lined_up import LinedUp
+    from rankbound.analysis.scores import ScoreMatrix
 
 __all__ = ["deflate", "json_for_script", "pack_measures", "pack_queries"]
 
@@ -41,17 +40,17 @@ def json_for_script(value: Any) -> str:
     return text
 
 
-def pack_queries(scores: LinedUp) -> str:
+def pack_queries(scores: ScoreMatrix) -> str:
     """Encode the queries column by column: data set, items, relevant items, type, expected value, then the ids."""
-    ids = json.dumps(scores.qids, separators=(",", ":"), ensure_ascii=False).encode()
+    ids = json.dumps([str(name) for name in scores.query_ids], separators=(",", ":"), ensure_ascii=False).encode()
     codes = {name: code for code, name in enumerate(QUERY_TYPE_CODES)}
-    expected, digits = pack_values(scores.expected)
+    expected, digits = pack_values(scores.expected_values(scores.lead))
     columns = (
         np.array([len(ids), len(scores), digits], "<i4"),
-        np.asarray(scores.data, "<i4"),
+        np.asarray(scores.source_index, "<i4"),
         np.asarray(scores.items, "<i4"),
         np.asarray(scores.relevant, "<i4"),
-        np.array([codes[name] for name in scores.types.tolist()], "<i4"),
+        np.array([codes[name] for name in scores.query_types(scores.lead).tolist()], "<i4"),
     )
     return deflate(b"".join(column.tobytes() for column in columns) + expected + ids)
 
@@ -68,7 +67,7 @@ def pack_values(values: NDArray[np.float64]) -> tuple[bytes, int]:
     return scaled.tobytes(), digits
 
 
-def pack_measures(scores: LinedUp) -> list[dict[str, Any]]:
+def pack_measures(scores: ScoreMatrix) -> list[dict[str, Any]]:
     """Return the name, the direction, the decimals and the encoded values (systems x queries) of each measure."""
     packed: list[dict[str, Any]] = []
     for name, value in scores.values.items():

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rankbound import __version__
 from rankbound.analysis.score_tables import measures_of, without_unmeasured
+from rankbound.analysis.scores import QUERY_TYPE_CODES, ScoreMatrix
 from rankbound.data.files import atomic_write
 from rankbound.errors import ArgumentError, DataError
 from rankbound.measures import parse_measure
 from rankbound.report.findings import Findings, find_words, published_words, rival
-from rankbound.report.lined_up import QUERY_TYPE_CODES, LinedUp, line_up
 from rankbound.report.packing import deflate, json_for_script, pack_measures, pack_queries
 from rankbound.report.system_tests import Verdict, judge_systems
 from rankbound.report.tables import MARK, OUTSIDE, Table, differences_table, means_table, published_table
@@ -47,7 +47,7 @@ _LARGEST_VALUES = 9_000_000  # characters for the values of all queries; the pag
 class Report:
     """The content of a report, before it is rendered: words, tables, and the scores they come from."""
 
-    scores: LinedUp | None
+    scores: ScoreMatrix | None
     verdicts: tuple[Verdict, ...]
     findings: Findings
     tables: tuple[Table, ...]
@@ -66,13 +66,13 @@ def make_report(
             raise DataError("there is nothing to report: no score of any query, and no results")
         return Report(None, (), published_words(results), published)
     scores = without_unmeasured(scores)
-    lined_up = line_up(_reported_first(scores, results))
-    verdicts = judge_systems(lined_up, baseline)
+    matrix = ScoreMatrix.from_table(_reported_first(scores, results))
+    verdicts = judge_systems(matrix, baseline)
     repeated = bool(published) and scores.select("fold", "seed").n_unique() > 1
     compared = (means_table(verdicts, repeated=repeated),) if verdicts else ()
     differences = differences_table(verdicts)
     tables = (*published, *compared, *((differences,) if differences.rows else ()))
-    return Report(lined_up, verdicts, find_words(lined_up, verdicts, results), tables)
+    return Report(matrix, verdicts, find_words(matrix, verdicts, results), tables)
 
 
 def _reported_first(scores: pl.DataFrame, results: pl.DataFrame | None) -> pl.DataFrame:

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rankbound.analysis import significance
-from rankbound.analysis.runs import difference, is_lower_better
+from rankbound.analysis.scores import ScoreMatrix, difference, is_lower_better
 from rankbound.errors import ArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
-
-    from rankbound.report.lined_up import LinedUp
 
 __all__ = ["SystemTest", "Verdict", "judge_systems"]
 
@@ -68,7 +66,7 @@ class Verdict:
         return self.systems[0]
 
 
-def judge_systems(scores: LinedUp, baseline: str | None = None, seed: int = 0) -> tuple[Verdict, ...]:
+def judge_systems(scores: ScoreMatrix, baseline: str | None = None, seed: int = 0) -> tuple[Verdict, ...]:
     """Compare all systems with the baseline, or with the best one, for every data set and measure.
 
     With a baseline only its pairs are tested, and p-values are corrected over all of them, as `compare` does. Without
@@ -95,9 +93,9 @@ def judge_systems(scores: LinedUp, baseline: str | None = None, seed: int = 0) -
 class _Group:
     """One data set, one measure."""
 
-    def __init__(self, scores: LinedUp, data_set: int, measure: str, baseline: str | None) -> None:
+    def __init__(self, scores: ScoreMatrix, data_set: int, measure: str, baseline: str | None) -> None:
         self.data_set, self.measure, self.systems = scores.data_sets[data_set], measure, scores.systems
-        self.values = scores.values[measure][:, scores.data == data_set]
+        self.values = scores.values[measure][:, scores.in_data_set(data_set)]
         self.known = np.isfinite(self.values)
         self.sign = -1.0 if is_lower_better(measure) else 1.0
         means = {

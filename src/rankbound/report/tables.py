@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankbound.analysis.runs import is_lower_better
+from rankbound.analysis.scores import is_lower_better
 from rankbound.analysis.significance import holm
 from rankbound.data.files import atomic_write
 from rankbound.report.findings import SIGNIFICANT

@@ -1,0 +1,318 @@
+"""The score matrix: one value per system, query and measure, with everything that is known about the queries.
+
+Comparisons, reports, figures and studies all start from a `ScoreMatrix`. It is built from a score table
+(`ScoreMatrix.from_table`, see `rankbound.analysis.score_tables`) or from runs, lists and evaluations
+(`rankbound.analysis.runs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from rankbound.analysis.query_sets import query_map
+from rankbound.analysis.score_tables import QUERY, measures_of, query_scores, systems_of
+from rankbound.difficulty import QUERY_TYPES
+from rankbound.errors import ArgumentError, DataError
+from rankbound.measures import Measure, parse_measure
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["QUERY_TYPE_CODES", "ScoreMatrix", "difference", "is_lower_better"]
+
+QUERY_TYPE_CODES = ("", *QUERY_TYPES)  # the page stores the type of a query as its index in this tuple
+_ROUNDING = 1e-12  # smaller differences are rounding errors of floating-point sums and count as 0
+_QUERY = tuple(name for name in QUERY if name != "fold")
+
+
+def difference(value: NDArray[np.float64], baseline: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Value minus baseline, exactly 0 where the two differ by rounding only."""
+    d = value - baseline
+    return np.where(np.abs(d) < _ROUNDING, 0.0, d)
+
+
+def is_lower_better(measure: str | Measure) -> bool:
+    """Whether lower values of a measure, with its bounding, are better.
+
+    A plain measure and its quotient by the expected value (EB) keep the direction of the measure; after every other
+    bounding, higher values are better.
+
+    >>> is_lower_better("nDCG"), is_lower_better("U"), is_lower_better("MM(U)")
+    (False, True, False)
+    """
+    measure = parse_measure(measure)
+    return measure.info.lower_is_better and measure.bounding in ("none", "expectation")
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreMatrix:
+    """Values of measures for systems x queries.
+
+    Attributes
+    ----------
+    systems, query_ids:
+        Names of the rows and of the columns.
+    values:
+        For each measure an array of shape (systems, queries); NaN where a system has no value: it lacks the query, or
+        the measure is not defined there.
+    types:
+        For each measure whose difficulty is known, the type of every query; "" where the query does not count.
+    expected:
+        For each measure whose difficulty is known, the mean value of the measure (without its bounding) over all
+        orders of the candidates of a query.
+    items, relevant:
+        Number of candidates and of relevant candidates of every query, where they are known.
+    sources, source_index:
+        The data sets as pairs (data, variant), and the index of the data set of every query.
+    folds:
+        The fold of every query where folds are kept apart; else None.
+    left_out:
+        How many queries were left out because some systems lack them.
+
+    >>> matrix = ScoreMatrix(("a", "b"), ("q1", "q2"), {"AP": np.array([[0.5, 1.0], [0.25, np.nan]])})
+    >>> matrix.counted("AP").tolist(), matrix.differences("AP", [0], [1]).tolist()
+    ([True, False], [[0.25], [nan]])
+    """
+
+    systems: tuple[str, ...]
+    query_ids: tuple[Any, ...]
+    values: Mapping[str, NDArray[np.float64]]
+    types: Mapping[str, NDArray[np.str_]] = field(default_factory=dict)
+    expected: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    items: NDArray[np.int64] | None = None
+    relevant: NDArray[np.int64] | None = None
+    sources: tuple[tuple[str, str], ...] = (("", ""),)
+    source_index: NDArray[np.int64] | None = None
+    folds: NDArray[Any] | None = None
+    left_out: int = 0
+
+    def __post_init__(self) -> None:
+        shape = (len(self.systems), len(self.query_ids))
+        for measure, value in self.values.items():
+            if value.shape != shape:
+                raise DataError(
+                    f"values of {measure} must have the shape {shape}, systems x queries, got {value.shape}"
+                )
+        if self.source_index is None:
+            object.__setattr__(self, "source_index", np.zeros(len(self.query_ids), np.int64))
+
+    def __len__(self) -> int:
+        return len(self.query_ids)
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The measures, in order."""
+        return tuple(self.values)
+
+    @property
+    def lead(self) -> str:
+        """The first measure: reports describe it in words and order the systems by it."""
+        return self.measures[0]
+
+    @property
+    def data_sets(self) -> tuple[str, ...]:
+        """The data sets as labels, such as ``"ml-1m"`` or ``"ml-1m · NSR 2"``."""
+        return tuple(f"{data} · {variant}" if variant else data for data, variant in self.sources)
+
+    @property
+    def queries(self) -> pl.DataFrame:
+        """One row per query: data, variant, fold (where kept apart), qid, items and relevant (where known)."""
+        assert self.source_index is not None
+        names = [self.sources[i] for i in self.source_index.tolist()]
+        columns: dict[str, Any] = {
+            "data": pl.Series([data for data, _ in names], dtype=pl.String),
+            "variant": pl.Series([variant for _, variant in names], dtype=pl.String),
+            "fold": self.folds,
+            "qid": pl.Series(self.query_ids),
+            "items": self.items,
+            "relevant": self.relevant,
+        }
+        return pl.DataFrame({name: column for name, column in columns.items() if column is not None})
+
+    def in_data_set(self, index: int) -> NDArray[np.bool_]:
+        """Which queries belong to a data set, given as its index in `data_sets`."""
+        return np.asarray(self.source_index == index)
+
+    def counted(self, measure: str) -> NDArray[np.bool_]:
+        """Which queries have a value of the measure for every system."""
+        return np.asarray(np.isfinite(self.values[measure]).all(axis=0))
+
+    def query_types(self, measure: str) -> NDArray[np.str_]:
+        """The types of the queries by a measure; "" where they are unknown."""
+        return self.types.get(measure, np.full(len(self), "", dtype="<U13"))
+
+    def expected_values(self, measure: str) -> NDArray[np.float64]:
+        """The mean over all orders of the candidates by a measure without its bounding; NaN where it is unknown."""
+        return self.expected.get(measure, np.full(len(self), np.nan))
+
+    def means(self, measure: str) -> NDArray[np.float64]:
+        """Mean of each system over the queries that count for all systems; NaN where none does."""
+        counted = self.counted(measure)
+        if not counted.any():
+            return np.full(len(self.systems), np.nan)
+        return np.asarray(self.values[measure][:, counted].mean(axis=1))
+
+    def differences(
+        self, measure: str, systems: Sequence[int] | NDArray[np.int64], baselines: Sequence[int] | NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Differences of pairs of systems, given by their indices: queries x pairs, system minus baseline."""
+        value = self.values[measure]
+        return difference(value[np.asarray(systems)], value[np.asarray(baselines)]).T
+
+    def pair_differences(self, measure: str) -> NDArray[np.float64]:
+        """Differences of all pairs of systems: queries x pairs, in the order of ``itertools.combinations``."""
+        return self.differences(measure, *np.triu_indices(len(self.systems), k=1))
+
+    def select(self, queries: NDArray[np.bool_]) -> ScoreMatrix:
+        """The matrix with some of the queries only."""
+
+        def of(array: NDArray[Any] | None) -> NDArray[Any] | None:
+            return None if array is None else array[queries]
+
+        return replace(
+            self,
+            query_ids=tuple(name for name, chosen in zip(self.query_ids, queries.tolist(), strict=True) if chosen),
+            values={name: value[:, queries] for name, value in self.values.items()},
+            types={name: types[queries] for name, types in self.types.items()},
+            expected={name: value[queries] for name, value in self.expected.items()},
+            items=of(self.items),
+            relevant=of(self.relevant),
+            source_index=of(self.source_index),
+            folds=of(self.folds),
+        )
+
+    def with_common_queries(self) -> ScoreMatrix:
+        """The matrix in which a query counts for a measure only if every system has a value there."""
+        values = {name: np.where(self.counted(name), value, np.nan) for name, value in self.values.items()}
+        return replace(self, values=values)
+
+    def paired(self, measure: str, among: NDArray[np.bool_] | None = None) -> ScoreMatrix:
+        """One measure on the queries (of those in ``among``) that have a value for every system.
+
+        Raises DataError if there is no such query.
+        """
+        counted = self.counted(measure)
+        if among is not None:
+            counted = np.logical_and(counted, among)
+        if not counted.any():
+            raise DataError(f"the systems have no query in common that counts for {measure}: {', '.join(self.systems)}")
+        return replace(self, values={measure: self.values[measure]}).select(counted)
+
+    def to_table(self) -> pl.DataFrame:
+        """The score table: one row per system and query; types and expected values are those of the first measure."""
+        if self.items is None or self.relevant is None:
+            raise DataError("a score table needs the numbers of items and relevant items, which are not known here")
+        queries = self.queries
+        fold = pl.col("fold") if self.folds is not None else pl.lit(0).alias("fold")
+        known = [
+            pl.Series("type", self.query_types(self.lead), dtype=pl.String).replace("", None),
+            pl.Series("expected", self.expected_values(self.lead), nan_to_null=True),
+        ]
+        parts = []
+        for index, system in enumerate(self.systems):
+            values = [pl.Series(name, value[index], nan_to_null=True) for name, value in self.values.items()]
+            names = (pl.lit(system).alias("system"), fold, pl.lit(0).alias("seed"))
+            parts.append(queries.select("data", "variant", *names, "qid", "items", "relevant", *known, *values))
+        return pl.concat(parts)
+
+    @classmethod
+    def from_table(
+        cls,
+        table: pl.DataFrame,
+        measures: Sequence[str] | None = None,
+        systems: Sequence[str] | None = None,
+        *,
+        by_fold: bool = False,
+        least: int = 1,
+    ) -> ScoreMatrix:
+        """The matrix of a score table, which has a row per trial and query and a column per measure.
+
+        Repeats of a query with other seeds are averaged. So are its values in several folds, because the query is the
+        unit that was sampled, unless ``by_fold`` keeps them apart.
+
+        The optional columns ``type`` and ``expected`` hold the type of each query and the value that a random order has
+        by the first measure without its bounding. Where they are missing, both are derived from the numbers of items
+        and relevant items.
+
+        Parameters
+        ----------
+        measures, systems:
+            The measures and systems to take, and their order; all of the table by default.
+        least:
+            The number of systems that there must be; with fewer, DataError is raised.
+        """
+        names = measures_of(table) if measures is None else list(measures)
+        if not names:
+            columns = ", ".join(table.columns)
+            raise DataError(f"the score table has no column that is a measure; its columns are {columns}")
+        chosen = _checked_systems(table, systems, least)
+        key = QUERY if by_fold else _QUERY
+        scores = query_scores(table, names, None if systems is None else chosen)
+        if not by_fold:
+            scores = scores.group_by(*key, "system", maintain_order=True).agg(
+                pl.col("items", "relevant").max(), pl.col(*names).mean()
+            )
+        queries = scores.group_by(*key, maintain_order=True).agg(pl.col("items", "relevant").max())
+        if not by_fold:
+            queries = queries.join(_known(table, names[0]), on=list(key), how="left", nulls_equal=True)
+        sources = list(dict.fromkeys(queries.select("data", "variant").iter_rows()))
+        codes = pl.DataFrame(
+            {"data": [data for data, _ in sources], "variant": [variant for _, variant in sources]},
+            schema={"data": pl.String, "variant": pl.String},
+        ).with_row_index("source")
+        queries = queries.join(codes, on=["data", "variant"], how="left", maintain_order="left")
+        queries = queries.sort("source", maintain_order=True)  # one data set after the other
+        numbered = queries.select(*key).with_row_index("column")
+        scores = scores.join(numbered, on=list(key), how="left", nulls_equal=True, maintain_order="left")
+        rows = {name: row for row, name in enumerate(chosen)}
+        row = scores["system"].replace_strict(rows, return_dtype=pl.Int64).to_numpy()
+        values = {}
+        for name in names:
+            values[name] = np.full((len(chosen), len(queries)), np.nan)
+            values[name][row, scores["column"].to_numpy()] = scores[name].fill_null(float("nan")).to_numpy()
+        types, expected = {}, {}
+        if not by_fold:
+            types[names[0]] = queries["type"].fill_null("").to_numpy().astype(np.str_)
+            expected[names[0]] = queries["expected"].cast(pl.Float64).fill_null(float("nan")).to_numpy()
+        items, relevant = (queries[name].fill_null(0).cast(pl.Int64).to_numpy() for name in ("items", "relevant"))
+        return cls(
+            systems=tuple(chosen),
+            query_ids=tuple(queries["qid"].to_list()),
+            values=values,
+            types=types,
+            expected=expected,
+            items=items,
+            relevant=relevant,
+            sources=tuple(sources),
+            source_index=queries["source"].to_numpy().astype(np.int64),
+            folds=queries["fold"].to_numpy() if by_fold else None,
+        )
+
+
+def _checked_systems(table: pl.DataFrame, systems: Sequence[str] | None, least: int) -> list[str]:
+    known = systems_of(table)
+    names = known if systems is None else list(systems)
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ArgumentError(f"systems must be among {', '.join(known)}; got {', '.join(unknown)}")
+    if len(names) < least:
+        raise DataError(f"a comparison needs at least {least} systems, the table has {len(names)}: {', '.join(names)}")
+    return names
+
+
+def _known(table: pl.DataFrame, lead: str) -> pl.DataFrame:
+    """Type and expected value of each query, from the columns of the table if it has them, else computed."""
+    own = [name for name in ("type", "expected") if name in table.columns]
+    if len(own) == 2:
+        return table.select(*_QUERY, *own).unique(_QUERY, keep="first", maintain_order=True)
+    try:
+        known = query_map(table, lead).select(*_QUERY, "type", "expected")
+    except DataError:  # the table lacks the plain measure, or no query counts for it
+        nothing = (pl.lit(None, pl.String).alias("type"), pl.lit(None, pl.Float64).alias("expected"))
+        known = table.select(*_QUERY, *nothing)
+    return known.unique(_QUERY, keep="first", maintain_order=True)
