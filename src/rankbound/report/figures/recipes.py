@@ -17,7 +17,6 @@ import polars as pl
 from rankbound.analysis import curves, image_pairs, instances, learning, query_sets
 from rankbound.analysis import marginal_means as marginal
 from rankbound.analysis import meta_evaluation as meta
-from rankbound.analysis.runs import is_lower_better
 from rankbound.analysis.score_tables import (
     QUERY,
     Contrast,
@@ -27,6 +26,7 @@ from rankbound.analysis.score_tables import (
     systems_of,
     trial_means,
 )
+from rankbound.analysis.scores import is_lower_better
 from rankbound.errors import DataError
 from rankbound.measures import Measure, parse_measure
 from rankbound.report.figures import difficulty as difficulty_figures
