@@ -183,8 +183,8 @@ def parquet(data: bytes, folder: Path) -> list[Any]:
 
 def compressed(data: bytes, folder: Path) -> list[Any]:
     from rankbound.data.chunks import line_chunks
-    from rankbound.data.files import read_bytes
     from rankbound.data.obtain import content_sha256
+    from rankbound.io import read_bytes
 
     (path,) = _files(data, folder, "text.txt")
     whole = attempt(read_bytes, path)

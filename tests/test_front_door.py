@@ -43,13 +43,14 @@ assert not {"torch", "numba", "sklearn", "lightgbm", "pandas"} & set(sys.modules
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_the_picture_of_the_house_shows_its_rooms_in_the_order_of_imports():
+def test_readme_shows_the_layers_in_the_order_of_imports():
     root = Path(__file__).parents[1]
     picture = (root / "README.md").read_text().partition("## Where things are")[2].split("```")[1]
-    shown = [room for line in picture.strip().splitlines() for room in line.split("  ")[0].split(", ")]
-    house = root / "src" / "rankbound"
-    rooms = {path.parent.name for path in house.glob("*/__init__.py")} | {path.stem for path in house.glob("*.py")}
-    assert sorted(shown) == sorted(rooms - {"__init__"})
+    shown = [name for line in picture.strip().splitlines() for name in line.split("  ")[0].split(", ")]
+    source = root / "src" / "rankbound"
+    packages = {path.parent.name for path in source.glob("*/__init__.py")}
+    modules = {path.stem for path in source.glob("*.py")} - {"__init__"}
+    assert sorted(shown) == sorted(packages | modules)
     contracts = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     layers = [name.removeprefix("rankbound.") for layer in contracts[0]["layers"] for name in layer.split(" | ")]
-    assert [room for room in shown if room != "testing"] == layers
+    assert [name for name in shown if name != "testing"] == layers

@@ -15,8 +15,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankbound.data.files import locked_folder, remove_leftovers
 from rankbound.errors import DataError
+from rankbound.io import locked_folder, remove_leftovers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +51,7 @@ class Checkpoints:
         from safetensors import SafetensorError
         from safetensors.numpy import load
 
-        with locked_folder(self.folder, shared=True):
+        with locked_folder(self.folder, create=False):
             newest = max(self._steps(), default=None)
             if newest is None:
                 return None

@@ -283,7 +283,7 @@ def _torch_threads(count: int | None) -> Iterator[Callable[[], None]]:
     numba and torch share OpenMP, and a numba kernel leaves its own number of threads behind for all of it. For the
     tiny operations of a small network more than one thread is a loss, and on a busy machine one of a thousandfold.
     """
-    from rankbound.losses import threads
+    from rankbound.parallel import threads
 
     before = torch.get_num_threads()
     wish = threads() if count is None else count

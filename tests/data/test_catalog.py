@@ -176,7 +176,7 @@ def test_trec_evals_files_load_by_name(data_dir: Path) -> None:
 def test_real_files_have_their_checksums(data_dir: Path, name: str) -> None:
     entry = find_entry(name)
     assert present_files(entry) is not None
-    states = {state.path: state.state for state in check(entry)}
+    states = {state.name: state.state for state in check(entry)}
     wanted = {file.path for file in (*entry.files, *entry.otherwise) if file.sha256 is not None}
     assert wanted
     assert {path for path, state in states.items() if state == "ok"} == wanted

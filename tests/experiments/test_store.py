@@ -165,7 +165,7 @@ def test_a_second_runner_is_refused_and_a_killed_one_leaves_no_lock(filled):
     )
     with holder, open_store(filled) as store:
         assert holder.stdout.readline() == "held\n"
-        told = rf"another runner \(process {holder.pid} on .*\) is writing to this store"
+        told = rf"another process \({holder.pid} on .*\) is writing to this store"
         with pytest.raises(DataError, match=told), store.locked():
             pass
         os.kill(holder.pid, signal.SIGKILL)

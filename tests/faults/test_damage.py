@@ -193,14 +193,14 @@ def test_compiled_kernels_of_others_are_not_run(tmp_path, monkeypatch):
     package = tmp_path / "package"
     (package / "__pycache__").mkdir(parents=True)
     (package / "one.py").write_text("@kernel")
-    own = compiling.cache_folder(package)
+    own = compiling.kernel_folder(package)
     assert own.parent == package / "__pycache__"
     own.parent.chmod(0o777)
-    at_home = compiling.cache_folder(package)
+    at_home = compiling.kernel_folder(package)
     assert at_home.parent == tmp_path / "home" / "rankbound"
     at_home.rmdir()
     at_home.symlink_to(tmp_path)
-    temporary = compiling.cache_folder(package)
+    temporary = compiling.kernel_folder(package)
     assert temporary.parent == tmp_path / "tmp" / f"rankbound-{os.getuid()}"
     temporary.parent.chmod(0o777)  # as somebody makes it who waits for us there
-    assert compiling.cache_folder(package) is None
+    assert compiling.kernel_folder(package) is None

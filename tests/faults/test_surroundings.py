@@ -7,14 +7,13 @@ import os
 import shutil
 import signal
 import struct
-import sys
 
 import pytest
 
-from rankbound.data.files import locked_folder
 from rankbound.data.letor import read_letor
-from rankbound.errors import ArgumentError, DataError
+from rankbound.errors import DataError
 from rankbound.experiments.store import open_store
+from rankbound.io import locks
 from rankbound.models import AdaRank, load_ranker
 
 from .conftest import COMMAND, LONG, content
@@ -179,23 +178,20 @@ def test_a_store_that_is_taken_away(tmp_path):
     assert not (tmp_path / "store").exists()
 
 
-def test_a_system_without_locks(tmp_path, monkeypatch):
-    """Windows: studies are refused with a reason; models, caches and results work without."""
-    monkeypatch.setitem(sys.modules, "fcntl", None)
-    with locked_folder(tmp_path):
-        pass
-    with (
-        open_store(tmp_path / "store", create=True) as store,
-        pytest.raises(ArgumentError, match="studies are run on Linux and macOS"),
-        store.locked(),
-    ):
-        pass
+def test_a_system_that_cannot_lock_folders(tmp_path, monkeypatch):
+    """On Windows a hidden file in the folder is locked; models and stores work as elsewhere."""
+    monkeypatch.setattr(locks, "_FOLDERS_CAN_BE_LOCKED", False)
+    AdaRank(n_estimators=1).fit([[0.0], [1.0]], [0, 1]).save(tmp_path / "models" / "one")
+    assert load_ranker(tmp_path / "models" / "one").n_estimators == 1
+    assert {path.name for path in (tmp_path / "models").iterdir()} == {"one", ".rankbound.lock"}
+    with open_store(tmp_path / "store", create=True) as store, store.locked():
+        assert store.states() == {}
 
 
 def test_a_lock_file_of_a_process_that_is_gone(tmp_path):
     """The name in the file says who held it last; the lock itself went with that process."""
     with open_store(tmp_path / "store", create=True) as store:
-        (tmp_path / "store" / "lock").write_text("4194304 on elsewhere")
+        (tmp_path / "store" / "lock").write_text("\n4194304 on elsewhere\n")
         with store.locked():
             assert str(os.getpid()) in (tmp_path / "store" / "lock").read_text()
 

@@ -119,7 +119,7 @@ race(work, 4)
 
 def test_one_result_file(python, tmp_path):
     code = """
-from rankbound.data.files import atomic_write
+from rankbound.io import atomic_write
 def work(number):
     for _ in range(30):
         with atomic_write(sys.argv[1]) as temporary:

@@ -26,7 +26,6 @@ from rankbound.data.beir import read_beir
 from rankbound.data.chunks import line_chunks
 from rankbound.data.converted import _loaded
 from rankbound.data.faces import read_faces
-from rankbound.data.files import read_bytes
 from rankbound.data.frames import lists_from_frame, read_frame
 from rankbound.data.interactions import Interactions
 from rankbound.data.judged import DuplicateError
@@ -38,6 +37,7 @@ from rankbound.evaluation import evaluate
 from rankbound.experiments.results import read_published
 from rankbound.experiments.spec import load_study
 from rankbound.experiments.store import open_store
+from rankbound.io import read_bytes
 from rankbound.measures.names import parse_measure
 from rankbound.models.tree_text import check_trees, trees_alone
 

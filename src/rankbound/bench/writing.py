@@ -8,7 +8,7 @@ from pathlib import Path
 from rankbound.bench.contest import is_installed
 from rankbound.bench.running import Outcome
 from rankbound.bench.tables import METHOD, tables_of
-from rankbound.data.files import atomic_write
+from rankbound.io import atomic_write
 
 __all__ = ["markdown", "write_outcome"]
 

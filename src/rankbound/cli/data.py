@@ -124,15 +124,15 @@ def verify_sets(
     flat = [(name, state) for name, found in states.items() for state in found]
     if as_json:
         files = [
-            {"set": name, "file": s.path, "state": s.state, "sha256": s.sha256, "expected": s.expected}
+            {"set": name, "file": s.name, "state": s.state, "sha256": s.sha256, "expected": s.expected}
             for name, s in flat
         ]
         output.print_json({"files": files})
     else:
-        rows = [[name, s.path, s.state, s.sha256 or "–"] for name, s in flat]
+        rows = [[name, s.name, s.state, s.sha256 or "–"] for name, s in flat]
         note = "sha256 of the content, decompressed. unknown: there is nothing to compare with."
         output.print_table("checksums", ["set", "file", "state", "sha256"], rows, text_columns=4, note=note)
-    bad = [f"{s.place}: wrong checksum, expected {s.expected}, got {s.sha256}" for _, s in flat if s.state == "wrong"]
+    bad = [f"{s.path}: wrong checksum, expected {s.expected}, got {s.sha256}" for _, s in flat if s.state == "wrong"]
     bad += [f"{entry.name}: is not here" for entry in chosen if present_files(entry) is None]
     if bad:
         raise DataError("; ".join(bad))
@@ -230,7 +230,7 @@ def _draw(found: dict[str, Any], path: str) -> None:
     import altair as alt
     import polars as pl
 
-    from rankbound.data.files import atomic_write
+    from rankbound.io import atomic_write
 
     histograms = {"label": [(name, count) for name, count in found["labels"].items()]}
     for title, part in (("items in the list", "list_sizes"), ("expected nDCG", "difficulty")):

@@ -250,7 +250,7 @@ def _write_files(
 
 
 def _write_texts(folder: Path, texts: Mapping[str, str]) -> None:
-    from rankbound.data.files import atomic_write
+    from rankbound.io import atomic_write
 
     for name, text in texts.items():
         with atomic_write(folder / name) as temporary:

@@ -108,7 +108,7 @@ def check_table_path(path: str | None) -> None:
 
 def write_table(frame: pl.DataFrame, path: str) -> None:
     """Write a frame as parquet, csv or json (a list of rows), whole or not at all."""
-    from rankbound.data.files import atomic_write
+    from rankbound.io import atomic_write
 
     check_table_path(path)
     content = io.BytesIO()  # not the file itself: polars has its own ways to tell of a full disk

@@ -112,7 +112,7 @@ def _names(lists: Lists) -> tuple[NDArray[Any], bool]:
 def _write(path: str, file_format: Format, lists: Lists, names: NDArray[Any], scores: NDArray[Any], tag: str) -> None:
     import numpy as np
 
-    from rankbound.data.files import atomic_write
+    from rankbound.io import atomic_write
 
     qid = np.repeat(np.asarray(lists.query_ids), lists.sizes)
     if file_format is Format.table:

@@ -204,8 +204,9 @@ def _print_dry_run(
 ) -> None:
     from rankbound.errors import RankboundError
     from rankbound.experiments.expansion import with_files
-    from rankbound.experiments.runner import cores, estimated_seconds, waiting
+    from rankbound.experiments.runner import estimated_seconds, waiting
     from rankbound.experiments.store import open_store
+    from rankbound.parallel import cores
 
     kind, _, number = (cluster or "").partition(":")
     workers = int(number) if kind == "local" and number.isdecimal() else jobs or cores()

@@ -181,7 +181,7 @@ def _chosen(given: dict[str, Any], param: list[str], config: str | None) -> tupl
 def _read_config(path: str) -> dict[str, Any]:
     import tomllib
 
-    from rankbound.data.files import read_bytes
+    from rankbound.io import read_bytes
 
     content = read_bytes(path)
     try:

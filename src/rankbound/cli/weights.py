@@ -113,7 +113,7 @@ def _read(path: str, file_format: Format, per: Per) -> _Rows:
 
 def _format_of(path: str) -> Format:
     """Qrels have four fields and no colon; everything else is taken for LETOR or SVMlight."""
-    from rankbound.data.files import open_bytes
+    from rankbound.io import open_bytes
 
     if path == "-":
         raise ArgumentError("standard input can be read once only: say --format letor or --format qrels")
@@ -134,7 +134,7 @@ def _first_appearances(qid: NDArray[Any]) -> NDArray[Any]:
 
 def _write(path: str, qid: NDArray[Any], values: NDArray[Any]) -> None:
     if path.endswith(".txt"):
-        from rankbound.data.files import atomic_write
+        from rankbound.io import atomic_write
 
         with atomic_write(path) as temporary:
             temporary.write_text("".join(f"{value:.9g}\n" for value in values))

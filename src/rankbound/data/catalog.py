@@ -1,8 +1,12 @@
-"""The data sets that are known by name: origin, license, files with checksums, folds, counts (from catalog.toml)."""
+"""The data sets that rankbound knows by name, from catalog.toml: origin, license, files with checksums, folds, counts.
+
+Files are looked for in the folder that the variable ``RANKBOUND_DATA`` names, then in the cache folder.
+"""
 
 from __future__ import annotations
 
 import difflib
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,8 +16,11 @@ from types import MappingProxyType
 from typing import Any
 
 from rankbound.errors import ArgumentError
+from rankbound.io import cache_folder
 
-__all__ = ["DataFile", "Entry", "FoldFiles", "find_entry", "known_sets"]
+__all__ = ["DataFile", "Entry", "FoldFiles", "find_entry", "find_file", "known_sets", "set_folders"]
+
+_SUFFIXES = ("", ".gz", ".zst")
 
 
 @dataclass(frozen=True)
@@ -96,6 +103,18 @@ def find_entry(name: str) -> Entry:
         hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"
         raise ArgumentError(f"unknown data set {name!r}: {hint}")
     return known[name]
+
+
+def set_folders(entry: Entry) -> list[Path]:
+    """Return the folders in which the files of a set are looked for, in order: in ``RANKBOUND_DATA``, in the cache."""
+    own, cached = os.environ.get("RANKBOUND_DATA"), cache_folder("data", entry.folder)
+    return [*([Path(own) / entry.folder] if own else []), *([cached] if cached else [])]
+
+
+def find_file(entry: Entry, file: DataFile) -> Path | None:
+    """Return the path of a file of a set, compressed or not; None if it is not on this machine."""
+    candidates = (folder / (file.path + suffix) for folder in set_folders(entry) for suffix in _SUFFIXES)
+    return next((path for path in candidates if path.is_file()), None)
 
 
 def _entry(name: str, table: dict[str, Any]) -> Entry:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from os import PathLike
 from typing import TypeAlias
 
-from rankbound.data.files import open_bytes
 from rankbound.errors import FileFormatError
+from rankbound.io import open_bytes
 
 __all__ = ["StrPath", "line_chunks"]
 

@@ -1,7 +1,7 @@
-"""Parsed files kept as arrays that are mapped into memory: the second time a large set opens at once.
+"""Parsed files kept as arrays that are mapped into memory: a large set opens at once the second time.
 
-An entry is keyed by the sha256 of its files, the reader's version and the reader's options. Checksums are remembered by
-size, times of change and place on disk of a file, so that opening does not read the files again.
+The key of an entry is the sha256 of its files, the reader's version and the reader's options. The checksum of a file is
+remembered together with the file's size, times of change and inode, so that opening does not read the file again.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,59 +20,61 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rankbound.data.files import atomic_write, locked_folder, remove_leftovers
 from rankbound.data.interactions import Interactions
 from rankbound.data.letor import LetorData
-from rankbound.data.places import cache_folder
 from rankbound.errors import DataError
+from rankbound.io import atomic_write, cache_folder, locked_folder, remove_leftovers
 from rankbound.lists import Lists
 
 __all__ = ["READER_VERSION", "converted"]
 
-READER_VERSION = 1  # raise it when a reader gives other arrays for the same file
+READER_VERSION = 1  # increase it when a reader returns other arrays for the same file
 
 Table = TypeVar("Table", bound=LetorData | Interactions)
 
 
 def converted(files: Sequence[Path], read: Callable[[], Table], kind: type[Table], options: str = "") -> Table:
-    """What ``read`` gives for these files, from the cache if it was read before.
+    """Return what ``read`` returns for these files, from the cache if they were read before.
 
-    A cache that cannot be written (a full disk, a read-only place) does no harm: the result then carries a note.
+    A cache that cannot be written (a full disk, a read-only folder) costs time only: the result then carries a note.
     """
-    checksums = [_checksum(file) for file in files]
+    folder = cache_folder("converted")
+    if folder is None:
+        return read()
+    checksums = [_checksum(file, folder) for file in files]
     key = hashlib.sha256(f"{kind.__name__} {READER_VERSION} {options}{''.join(checksums)}".encode())
-    folder = cache_folder() / "converted" / key.hexdigest()
-    if folder.is_dir():
+    entry = folder / key.hexdigest()
+    if entry.is_dir():
         try:
-            return _loaded(folder, kind)
-        except Exception:  # damaged, and arrays can be damaged in many ways: read the files again
-            shutil.rmtree(folder, ignore_errors=True)
+            return _loaded(entry, kind)
+        except Exception:  # arrays can be damaged in many ways: read the files again
+            shutil.rmtree(entry, ignore_errors=True)
     table = read()
     for file, checksum in zip(files, checksums, strict=True):
-        if _checksum(file) != checksum:  # what was read may be half of the one and half of the other
+        if _checksum(file, folder) != checksum:  # the table may mix the old and the new content
             raise DataError(f"{file}: was changed while it was being read; try again when it is complete")
     try:
-        _store(folder, table)
-        return _loaded(folder, kind)
-    except Exception as error:  # the disk is full, or another process takes the entry away: it is only a cache
+        _store(entry, table)
+        return _loaded(entry, kind)
+    except Exception as error:  # the disk is full, or another process removed the entry: it is only a cache
         note = f"not kept in the cache: {getattr(error, 'strerror', None) or error}"
         return replace(table, notes=(*table.notes, note))
 
 
-def _store(folder: Path, table: LetorData | Interactions) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with locked_folder(folder.parent):
-        if folder.exists():  # someone else was faster
+def _store(entry: Path, table: LetorData | Interactions) -> None:
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    with locked_folder(entry.parent):
+        if entry.exists():  # another process was faster
             return
-        remove_leftovers(folder.parent, ".new.*")
-        workshop = Path(tempfile.mkdtemp(prefix=".new.", dir=folder.parent))
+        remove_leftovers(entry.parent, ".new.*")
+        temporary = Path(tempfile.mkdtemp(prefix=".new.", dir=entry.parent))
         try:
             for name, array in _arrays(table).items():
-                np.save(workshop / f"{name}.npy", array, allow_pickle=False)
-            (workshop / "notes.json").write_text(json.dumps(table.notes))
-            workshop.rename(folder)
+                np.save(temporary / f"{name}.npy", array, allow_pickle=False)
+            (temporary / "notes.json").write_text(json.dumps(table.notes))
+            temporary.rename(entry)
         finally:
-            shutil.rmtree(workshop, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _loaded(folder: Path, kind: type[Table]) -> Table:
@@ -80,15 +83,15 @@ def _loaded(folder: Path, kind: type[Table]) -> Table:
     if issubclass(kind, LetorData):
         features = arrays.pop("features")
         if features.dtype != np.float32:
-            raise ValueError("features of another type")
+            raise ValueError("the features have another type")
         return kind(Lists(**arrays), features, notes)
     table = kind(**arrays, notes=notes)
     for codes, names in ((table.users, table.user_names), (table.items, table.item_names)):
         if names.ndim != 1 or codes.dtype != np.int32 or not 0 <= codes.min() <= codes.max() < len(names):
-            raise ValueError("codes without names")
+            raise ValueError("the codes do not fit the names")
     for column, kept in ((table.items, np.int32), (table.ratings, np.float32), (table.timestamps, np.int64)):
         if column is not None and (column.shape != (len(table.users),) or column.dtype != kept):
-            raise ValueError("columns that do not go together")
+            raise ValueError("the columns do not fit each other")
     return table
 
 
@@ -103,26 +106,23 @@ def _arrays(table: LetorData | Interactions) -> dict[str, NDArray[Any]]:
     return {name: column for name, column in columns.items() if column is not None}
 
 
-def _checksum(file: Path) -> str:
-    """sha256 of a file as it lies on disk, remembered while its size, times of change and place stay the same."""
+def _checksum(file: Path, folder: Path) -> str:
+    """Return the sha256 of a file's bytes, remembered while its size, times of change and inode stay the same."""
     try:
         status = file.stat()
         stamp = [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]  # ctime cannot be set back
         name = hashlib.sha256(os.fsencode(file.resolve())).hexdigest()
-        memory = cache_folder() / "converted" / "checksums" / f"{name}.json"
+        memory = folder / "checksums" / f"{name}.json"
         try:
             known = json.loads(memory.read_text())
             if known["stamp"] == stamp:
                 return str(known["sha256"])
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            pass  # not seen before, or not what we wrote
+            pass  # not seen before, or damaged
         with file.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
         raise DataError(f"{file}: cannot be read: {error.strerror or error}") from error
-    try:
-        with atomic_write(memory) as temporary:
-            temporary.write_text(json.dumps({"stamp": stamp, "sha256": digest}))
-    except DataError:
-        pass  # only a convenience
+    with suppress(DataError), atomic_write(memory, durable=False) as temporary:
+        temporary.write_text(json.dumps({"stamp": stamp, "sha256": digest}))
     return digest

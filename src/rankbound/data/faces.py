@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankbound.data.chunks import StrPath
-from rankbound.data.files import read_arrays, read_bytes
 from rankbound.errors import ArgumentError, DataError, FileFormatError
+from rankbound.io import read_arrays, read_bytes
 
 __all__ = ["Faces", "read_faces"]
 

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankbound.data.chunks import StrPath, line_chunks
-from rankbound.data.files import read_bytes
 from rankbound.data.growing import GrowingTable
 from rankbound.data.letor_text import Block, BlockParser
 from rankbound.errors import DataError, FileFormatError
+from rankbound.io import read_bytes
 from rankbound.lists import Lists
 
 __all__ = ["LABELS", "LetorData", "group_file", "read_groups", "read_letor"]

@@ -1,4 +1,4 @@
-"""Getting the files of a set, and checking those that are here."""
+"""Download the files of a set, and verify those that are on this machine."""
 
 from __future__ import annotations
 
@@ -10,52 +10,58 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 from rankbound.data.archives import is_archive, unpack
-from rankbound.data.catalog import Entry
+from rankbound.data.catalog import Entry, find_file, set_folders
 from rankbound.data.download import Progress, fetch
-from rankbound.data.files import atomic_write, locked_folder, open_bytes, remove_leftovers
-from rankbound.data.places import cache_folder, locate, set_folders
 from rankbound.errors import DataError
+from rankbound.io import atomic_write, cache_folder, locked_folder, open_bytes, remove_leftovers
 
 __all__ = ["FileState", "check", "content_sha256", "obtain", "present_files"]
 
 
 @dataclass(frozen=True)
 class FileState:
-    """What was found of one file; ``state`` is ok, wrong, unknown (nothing to compare with) or missing."""
+    """The state of one file of a set: ok, wrong, unknown (no checksum to compare with) or missing."""
 
-    path: str
-    place: Path | None
+    name: str
+    path: Path | None
     state: str
     sha256: str | None
     expected: str | None
 
 
 def present_files(entry: Entry) -> list[Path] | None:
-    """The data files of a set, in order, if they are all here; else the files that may stand in for them; else None."""
+    """Return the data files of a set, in order, or the files that may replace them; None if some are missing."""
     for choice in (entry.files, entry.otherwise):
-        found = [locate(entry, file) for file in choice if file.data]
-        if found and all(found):
-            return [path for path in found if path is not None]
+        paths = [find_file(entry, file) for file in choice if file.data]
+        if paths and all(paths):
+            return [path for path in paths if path is not None]
     return None
 
 
 def obtain(entry: Entry, progress: Callable[[str], Progress] | None = None) -> list[Path]:
-    """The data files of a set: those that are here, else downloaded into the cache and checked.
+    """Return the data files of a set; download them into the cache and verify them if they are not on this machine.
 
-    ``progress`` is called with each address and gives what is to be told about its bytes.
+    ``progress`` is called with each address and returns the function that is told how many bytes have arrived.
     """
-    if (here := present_files(entry)) is not None:
-        return here
+    if (present := present_files(entry)) is not None:
+        return present
     if not entry.download:
-        raise DataError(f"{entry.name} is not here and cannot be fetched by a program.\n{_what_to_do(entry)}")
-    folder = cache_folder() / "data" / entry.folder
+        raise DataError(f"{entry.name} is not here and cannot be downloaded by a program.\n{_what_to_do(entry)}")
+    cache = cache_folder()
+    if cache is None:
+        raise DataError(
+            f"{entry.name} is not here and there is no folder to download it to: RANKBOUND_CACHE is empty or this user "
+            f"has no home folder; name a folder in RANKBOUND_CACHE.\n{_what_to_do(entry)}"
+        )
+    folder = cache / "data" / entry.folder
     with locked_folder(folder):
-        if present_files(entry) is None:  # nobody fetched it while we waited
+        if present_files(entry) is None:  # no other process downloaded it in the meantime
             remove_leftovers(folder, ".unpack.*")
             _download(entry, folder, progress)
-    if (here := present_files(entry)) is None:
-        raise DataError(f"{entry.name}: what was downloaded lacks some of its files.\n{_what_to_do(entry)}")
-    return here
+            _check_downloaded(entry, folder, cache)
+    if (present := present_files(entry)) is None:
+        raise DataError(f"{entry.name}: the download lacks some of its files.\n{_what_to_do(entry)}")
+    return present
 
 
 def _download(entry: Entry, folder: Path, progress: Callable[[str], Progress] | None) -> None:
@@ -71,29 +77,29 @@ def _download(entry: Entry, folder: Path, progress: Callable[[str], Progress] | 
                 unpack(target, folder)
             finally:
                 target.unlink(missing_ok=True)
-    _check_downloaded(entry, folder)
 
 
 def check(entry: Entry) -> list[FileState]:
-    """Compare every file of a set that is here with its checksum, published or noted when it was downloaded."""
-    noted = _noted()
+    """Compare every file of a set with its checksum, which was published or recorded when it was downloaded."""
+    cache = cache_folder()
+    recorded = {} if cache is None else _recorded(cache)
     states = []
     for file in (*entry.files, *entry.otherwise):
-        place = locate(entry, file)
-        expected = file.sha256 or noted.get(f"{entry.name}/{file.path}")
-        digest = content_sha256(place) if place else None
+        path = find_file(entry, file)
+        expected = file.sha256 or recorded.get(f"{entry.name}/{file.path}")
+        digest = content_sha256(path) if path else None
         if digest is None:
             state = "missing"
         elif expected is None:
             state = "unknown"
         else:
             state = "ok" if digest == expected else "wrong"
-        states.append(FileState(file.path, place, state, digest, expected))
+        states.append(FileState(file.path, path, state, digest, expected))
     return states
 
 
 def content_sha256(path: Path) -> str:
-    """sha256 of a file's content, decompressed."""
+    """Return the sha256 of a file's decompressed content."""
     digest = hashlib.sha256()
     with open_bytes(path) as stream:
         while block := stream.read(1 << 20):
@@ -101,8 +107,8 @@ def content_sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _check_downloaded(entry: Entry, folder: Path) -> None:
-    """Remove and refuse what has not the published checksum; note the checksums of what has none published."""
+def _check_downloaded(entry: Entry, folder: Path, cache: Path) -> None:
+    """Remove and refuse a file that differs from its published checksum; record the checksums of the others."""
     digests = {}
     for file in (*entry.files, *entry.otherwise):
         path = folder / file.path
@@ -113,24 +119,23 @@ def _check_downloaded(entry: Entry, folder: Path) -> None:
             path.unlink()
             raise DataError(f"{path}: wrong checksum, expected sha256 {file.sha256}, got {digest}; it was removed")
         digests[f"{entry.name}/{file.path}"] = digest
-    with locked_folder(cache_folder()), atomic_write(_notes_file()) as temporary:
-        temporary.write_text(json.dumps(digests | _noted(), indent=1, sort_keys=True))
+    with locked_folder(cache), atomic_write(_record_file(cache)) as temporary:
+        temporary.write_text(json.dumps(digests | _recorded(cache), indent=1, sort_keys=True))
 
 
-def _notes_file() -> Path:
-    return cache_folder() / "checksums.json"
+def _record_file(cache: Path) -> Path:
+    return cache / "checksums.json"
 
 
-def _noted() -> dict[str, str]:
+def _recorded(cache: Path) -> dict[str, str]:
     try:
-        return dict(json.loads(_notes_file().read_text()))
+        return dict(json.loads(_record_file(cache).read_text()))
     except (OSError, ValueError, TypeError, RecursionError):
         return {}
 
 
 def _what_to_do(entry: Entry) -> str:
-    files = [file for file in entry.files if file.data and locate(entry, file) is None]
-    names = ", ".join(file.path for file in files)
-    where = " or ".join(str(folder) for folder in set_folders(entry))
+    names = ", ".join(file.path for file in entry.files if file.data and find_file(entry, file) is None)
+    folders = " or ".join(str(folder) for folder in set_folders(entry)) or f"{entry.folder} in RANKBOUND_DATA"
     how = [f"Download {' and '.join(entry.download)} on a machine with a network."] if entry.download else []
-    return f"{' '.join([*how, entry.manual])}\nOrigin: {entry.origin}\nPut {names} (plain, .gz or .zst) into {where}"
+    return f"{' '.join([*how, entry.manual])}\nOrigin: {entry.origin}\nPut {names} (plain, .gz or .zst) into {folders}"

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rankbound.data.catalog import DataFile, Entry, FoldFiles, find_entry
+from rankbound.data.catalog import DataFile, Entry, FoldFiles, find_entry, find_file
 from rankbound.data.converted import converted
 from rankbound.data.faces import read_faces
 from rankbound.data.interactions import Interactions
 from rankbound.data.letor import LetorData, read_letor
 from rankbound.data.obtain import obtain
-from rankbound.data.places import locate
 from rankbound.data.ratings import read_ratings
 from rankbound.data.sampling import aligned
 from rankbound.data.splits import Fold, letor_folds
@@ -64,10 +63,10 @@ def read_files(entry: Entry, files: Sequence[Path]) -> Any:
 
 
 def _part(entry: Entry, path: str) -> Any:
-    place = locate(entry, DataFile(path))
+    place = find_file(entry, DataFile(path))
     if place is None:
         obtain(entry)
-        place = locate(entry, DataFile(path))
+        place = find_file(entry, DataFile(path))
     if place is None:
         raise DataError(f"{entry.name}: {path} is not here; {entry.manual}")
     if entry.kind == "ratings":

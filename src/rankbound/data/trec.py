@@ -6,10 +6,10 @@ from collections.abc import Callable
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from rankbound.data.files import read_bytes
 from rankbound.data.frames import polars_failures
 from rankbound.data.judged import DuplicateError, from_frames
 from rankbound.errors import FileFormatError
+from rankbound.io import read_bytes
 from rankbound.lists import Lists
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankbound.data.catalog import find_entry
-from rankbound.data.places import set_folders
+from rankbound.data.catalog import find_entry, set_folders
 from rankbound.errors import ArgumentError, DataError
 from rankbound.experiments.sources import Source, digest_of, moved_files
 from rankbound.experiments.trial import FORMAT, Outcome, Trial

@@ -13,8 +13,9 @@ from rankbound.experiments.expansion import Planned
 from rankbound.experiments.store import Store
 from rankbound.experiments.trial import Outcome, Trial
 from rankbound.experiments.worker import THREADS, Failure, attempt, become_worker
+from rankbound.parallel import cores
 
-__all__ = ["Tally", "cores", "estimated_seconds", "run_trials", "tally_of", "waiting"]
+__all__ = ["Tally", "estimated_seconds", "run_trials", "tally_of", "waiting"]
 
 Done = tuple[Trial, "Outcome | Failure"]
 
@@ -111,11 +112,6 @@ def _on_cluster(trials: list[Trial], address: str) -> Iterator[Done]:
     from rankbound.experiments.cluster import on_cluster
 
     return on_cluster(trials, address)
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 # ---- processes -------------------------------------------------------------------------------------------------------

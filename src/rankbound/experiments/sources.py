@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankbound.data.catalog import DataFile, Entry, FoldFiles, find_entry
+from rankbound.data.catalog import DataFile, Entry, FoldFiles, find_entry, find_file, set_folders
 from rankbound.data.obtain import content_sha256, obtain, present_files
-from rankbound.data.places import locate, set_folders
 from rankbound.data.splits import Fold, deal, letor_folds, monte_carlo, user_folds
 from rankbound.errors import ArgumentError, DataError
 
@@ -106,12 +105,12 @@ def _entry_files(entry: Entry) -> list[Path]:
     folds = entry.folds
     if isinstance(folds, FoldFiles):
         wanted = [DataFile(path) for number in folds.numbers for path in folds.of(number).values()]
-        here = [path for file in wanted if (path := locate(entry, file)) is not None]
+        here = [path for file in wanted if (path := find_file(entry, file)) is not None]
         if len(here) == len(wanted):
             return here
     if present_files(entry) is None:
         obtain(entry)
-    return [path for file in (*entry.files, *entry.otherwise) if (path := locate(entry, file)) is not None]
+    return [path for file in (*entry.files, *entry.otherwise) if (path := find_file(entry, file)) is not None]
 
 
 def _own_folds(paths: Sequence[Path]) -> dict[int, dict[str, list[Path]]]:

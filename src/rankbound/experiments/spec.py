@@ -26,8 +26,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from rankbound.data.files import read_bytes
 from rankbound.errors import ArgumentError, DataError, RankboundError
+from rankbound.io import read_bytes
 from rankbound.measures.names import parse_measure
 
 __all__ = [

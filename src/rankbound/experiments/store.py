@@ -25,9 +25,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankbound.data.files import atomic_write
 from rankbound.data.frames import polars_failures
 from rankbound.errors import ArgumentError, DataError, RankboundError
+from rankbound.io import atomic_write, locked_file
 
 if TYPE_CHECKING:
     import polars as pl
@@ -190,28 +190,9 @@ class Store:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Be the one who writes; DataError at once if another process is."""
-        try:
-            import fcntl
-        except ImportError as error:
-            raise ArgumentError(
-                "studies are run on Linux and macOS: this system has not the locks (fcntl) that keep a store whole"
-            ) from error
-        path = self.folder / "lock"
-        with _explained(path), path.open("a+") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                stream.seek(0)
-                holder = stream.read().strip() or "unknown"
-                raise DataError(
-                    f"{self.folder}: another runner (process {holder}) is writing to this store; wait until it is "
-                    "done, "
-                    "or give this one its own --store"
-                ) from None
-            stream.truncate(0)
-            stream.write(f"{os.getpid()} on {os.uname().nodename}")
-            stream.flush()
+        """Be the only writer during the block; raise DataError at once if another process writes to the store."""
+        advice = "is writing to this store; wait until it is done, or give this runner its own --store"
+        with _explained(self.folder / "lock"), locked_file(self.folder / "lock", advice):
             self._sweep()
             yield
 

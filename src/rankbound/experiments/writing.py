@@ -8,10 +8,10 @@ from pathlib import Path
 
 import polars as pl
 
-from rankbound.data.files import atomic_write
 from rankbound.experiments.claims import judge_claims
 from rankbound.experiments.expansion import Planned
 from rankbound.experiments.spec import Study
+from rankbound.io import atomic_write
 
 __all__ = ["about_results", "write_results"]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
-from rankbound.data.files import locked_folder
+from rankbound.io import locked_folder
 
 __all__ = ["KernelCache"]
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankbound.data.files import atomic_write, read_arrays
 from rankbound.errors import ArgumentError, DataError
+from rankbound.io import atomic_write, read_arrays
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -16,8 +16,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from rankbound import __version__
-from rankbound.data.files import atomic_write
 from rankbound.errors import ArgumentError
+from rankbound.io import atomic_write
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

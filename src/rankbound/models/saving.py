@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound import __version__
-from rankbound.data.files import locked_folder
 from rankbound.errors import ArgumentError, DataError, RankboundError
+from rankbound.io import locked_folder
 from rankbound.models import RANKERS
 from rankbound.models.base import FittedState, Ranker
 
@@ -85,7 +85,7 @@ def load_ranker(path: str | PathLike[str]) -> Ranker:
     in the folder is executed.
     """
     folder = Path(os.path.realpath(path))
-    with locked_folder(folder.parent, shared=True):  # no save may change the folder between index and weights
+    with locked_folder(folder.parent, create=False):  # no save may change the folder between index and weights
         if not folder.exists() and _previous(folder).exists():  # a save was interrupted between its two renames
             folder = _previous(folder)
         index = _read_index(folder)

@@ -7,7 +7,6 @@ and a random subset of the features at every split; leaves hold means.
 
 from __future__ import annotations
 
-import os
 import warnings
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,6 +18,7 @@ from rankbound.models.base import FittedState, Queries, Ranker
 from rankbound.models.levels import expected_label, label_levels
 from rankbound.models.measuring import mean_measure
 from rankbound.models.tree_text import check_trees, trees_alone
+from rankbound.parallel import threads
 
 try:
     import lightgbm
@@ -60,8 +60,14 @@ class _TreeRanker(Ranker):
         if not isinstance(seed, (int, np.integer)) or seed < 0:
             raise ArgumentError(f"random_state must be an integer of at least 0 or None, got {self.random_state!r}")
         _positive("n_estimators", self.n_estimators)
-        threads = _threads(queries.features) if self.n_jobs is None else self.n_jobs
-        common = {"verbosity": -1, "seed": int(seed), "num_threads": threads, "force_row_wise": True, "metric": "None"}
+        num_threads = _threads(queries.features) if self.n_jobs is None else self.n_jobs
+        common = {
+            "verbosity": -1,
+            "seed": int(seed),
+            "num_threads": num_threads,
+            "force_row_wise": True,
+            "metric": "None",
+        }
         # same trees whatever the number of threads
         parameters = {**common, "deterministic": True, "feature_pre_filter": False, "min_data_in_bin": 1, **parameters}
         groups = queries.lists.sizes if by_query else None
@@ -102,8 +108,8 @@ class _TreeRanker(Ranker):
             )
 
     def _predicted(self, booster: Any, features: NDArray[Any]) -> NDArray[np.float64]:
-        threads = _threads(features) if self.n_jobs is None else self.n_jobs
-        scores = booster.predict(features, num_threads=threads, validate_features=False)
+        num_threads = _threads(features) if self.n_jobs is None else self.n_jobs
+        scores = booster.predict(features, num_threads=num_threads, validate_features=False)
         return np.asarray(scores, dtype=np.float64)
 
     def _fitted_state(self) -> FittedState:
@@ -149,7 +155,7 @@ class LambdaMART(_TreeRanker):
     random_state:
         Seed of subsampling.
     n_jobs:
-        Threads; None takes RANKBOUND_THREADS or all cores, fewer for small data. Trees do not depend on it.
+        Threads; None takes the budget of `rankbound.set_threads`, less for small data. Trees do not depend on it.
 
     >>> ranker = LambdaMART(n_estimators=5, min_child_samples=1)
     >>> ranker.fit([[0.0], [1.0], [0.2], [0.9]], [0, 1, 0, 1], qid=[1, 1, 2, 2]).score([[0.1], [0.8]], [0, 1], [7, 7])
@@ -409,14 +415,8 @@ def _positive(name: str, value: Any) -> None:
 
 
 def _threads(features: NDArray[Any]) -> int:
-    """RANKBOUND_THREADS or the cores there are, fewer where so little data would only make threads wait."""
-    wish = os.environ.get("RANKBOUND_THREADS", "")
-    most = int(wish) if wish.isdigit() and int(wish) > 0 else _cores()
-    return max(1, min(most, features.size // _VALUES_PER_THREAD))
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return the thread budget, reduced where the data are so few that threads would only wait."""
+    return max(1, min(threads(), features.size // _VALUES_PER_THREAD))
 
 
 def _file(at: int, count: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankbound.data.files import atomic_write
+from rankbound.io import atomic_write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

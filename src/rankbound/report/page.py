@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rankbound import __version__
 from rankbound.analysis.score_tables import measures_of, without_unmeasured
 from rankbound.analysis.scores import QUERY_TYPE_CODES, ScoreMatrix
-from rankbound.data.files import atomic_write
 from rankbound.errors import ArgumentError, DataError
+from rankbound.io import atomic_write
 from rankbound.measures import parse_measure
 from rankbound.report.findings import Findings, find_words, published_words, rival
 from rankbound.report.packing import deflate, json_for_script, pack_measures, pack_queries

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rankbound.analysis.scores import is_lower_better
 from rankbound.analysis.significance import holm
-from rankbound.data.files import atomic_write
+from rankbound.io import atomic_write
 from rankbound.report.findings import SIGNIFICANT
 from rankbound.report.numbers import in_interval, show_interval, show_number, show_p
 from rankbound.report.system_tests import LARGE

@@ -7,8 +7,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from rankbound.data.files import atomic_write
 from rankbound.errors import ArgumentError
+from rankbound.io import atomic_write
 from rankbound.report.figures.theme import alt, themed
 
 __all__ = ["SUFFIXES", "save_chart"]

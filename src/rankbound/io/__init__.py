@@ -1,0 +1,24 @@
+"""Files: read compressed input, write atomically, lock folders, and find the cache folder.
+
+Every other package reads and writes through these functions, so each rule exists once.
+"""
+
+from __future__ import annotations
+
+from rankbound.io.caching import cache_folder, caching_is_off, is_private_and_writable
+from rankbound.io.locks import locked_file, locked_folder
+from rankbound.io.reading import open_bytes, read_arrays, read_bytes
+from rankbound.io.writing import atomic_write, remove_leftovers
+
+__all__ = [
+    "atomic_write",
+    "cache_folder",
+    "caching_is_off",
+    "is_private_and_writable",
+    "locked_file",
+    "locked_folder",
+    "open_bytes",
+    "read_arrays",
+    "read_bytes",
+    "remove_leftovers",
+]

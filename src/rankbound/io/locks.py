@@ -1,0 +1,93 @@
+"""Locks between processes, by filelock on every platform.
+
+A lock belongs to the operating system and ends with its process, however that process ends. On POSIX the folder
+itself is locked, which leaves no file behind and works in a read-only folder; Windows cannot lock a folder, so a small
+hidden file in it is locked instead.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from rankbound.errors import DataError
+
+__all__ = ["locked_file", "locked_folder"]
+
+_FOLDERS_CAN_BE_LOCKED = os.name != "nt"
+_LOCK_FILE = ".rankbound.lock"
+_POLL_SECONDS = 0.01
+
+
+@contextmanager
+def locked_folder(folder: str | os.PathLike[str], *, create: bool = True) -> Iterator[None]:
+    """Hold a folder during the block; other processes and threads that want to hold it wait.
+
+    Writers hold a folder while they change it, readers while they read several files that belong together.
+
+    Parameters
+    ----------
+    folder:
+        The folder to hold.
+    create:
+        Create the folder if it does not exist. With False, for readers, the block runs without a lock then.
+
+    Notes
+    -----
+    Where a folder cannot be locked (some network file systems, a folder that cannot be created), the block runs
+    without a lock.
+    """
+    from filelock import lock_descriptor
+
+    descriptor = None
+    with suppress(OSError):
+        descriptor = _open(Path(folder), create=create)
+        lock_descriptor(descriptor, poll_interval=_POLL_SECONDS)
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _open(folder: Path, *, create: bool) -> int:
+    if create:
+        folder.mkdir(parents=True, exist_ok=True)
+    if _FOLDERS_CAN_BE_LOCKED:
+        return os.open(folder, os.O_RDONLY)
+    return os.open(folder / _LOCK_FILE, os.O_RDWR | os.O_CREAT)
+
+
+@contextmanager
+def locked_file(path: str | os.PathLike[str], what: str) -> Iterator[None]:
+    """Hold a lock file during the block; raise DataError at once if another process holds it.
+
+    The file names its holder. It stays when the block ends, and when its process is killed, without being locked.
+
+    Parameters
+    ----------
+    path:
+        The lock file, created if it does not exist. An OSError is raised if that fails.
+    what:
+        What the error says another process is doing, for instance "is writing to this store".
+    """
+    from filelock import lock_descriptor
+
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        if not lock_descriptor(descriptor, blocking=False):
+            raise DataError(f"another process ({_holder(descriptor)}) {what}")
+        os.ftruncate(descriptor, 0)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        os.write(descriptor, f"\n{os.getpid()} on {platform.node()}\n".encode())
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _holder(descriptor: int) -> str:
+    os.lseek(descriptor, 1, os.SEEK_SET)  # Windows locks the first byte for readers, too
+    return os.read(descriptor, 200).decode(errors="replace").strip() or "unknown"

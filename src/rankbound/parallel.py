@@ -1,0 +1,47 @@
+"""The thread budget: how many threads the loss kernels, the trees and the training loop use.
+
+Results do not depend on it: each query is computed by one thread from start to end.
+"""
+
+from __future__ import annotations
+
+import os
+
+from rankbound.errors import ArgumentError
+
+__all__ = ["cores", "set_threads", "threads"]
+
+_budget: int | None = None
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def threads() -> int:
+    """Return the thread budget: that of `set_threads`, else the variable ``RANKBOUND_THREADS``, else all cores.
+
+    A variable that is not a positive integer is ignored.
+    """
+    if _budget is not None:
+        return _budget
+    requested = os.environ.get("RANKBOUND_THREADS", "")
+    return min(int(requested), cores()) if requested.isdecimal() and int(requested) > 0 else cores()
+
+
+def set_threads(count: int | None) -> None:
+    """Set the thread budget of this process; None restores the default.
+
+    It applies to the kernels of the losses, to LightGBM's trees unless a ranker has its own ``n_jobs``, and to torch
+    inside `rankbound.models`. Polars reads its own variable, ``POLARS_MAX_THREADS``, once, when it is loaded.
+
+    >>> set_threads(1)
+    >>> threads()
+    1
+    >>> set_threads(None)
+    """
+    global _budget
+    if count is not None and (isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= cores()):
+        raise ArgumentError(f"threads must be between 1 and {cores()}, got {count!r}")
+    _budget = count
