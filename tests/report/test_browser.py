@@ -82,7 +82,7 @@ def test_quiet_and_alone(opened, page_file):
     opened.page.wait_for_selector("#figure-dots svg .mark-symbol path")
     assert opened.complaints == []
     assert opened.requests == [page_file.as_uri()]
-    assert "there is no history of training" in opened.page.inner_text("#about")
+    assert "there is no history of training" in opened.page.text_content("#about")
 
 
 def test_filter_by_data_set_and_type(opened):

@@ -1,4 +1,4 @@
-"""rankbound demo: rankers trained on generated data with a plain and a bounded loss, compared, and a page of it all."""
+"""rankbound demo: trains rankers with a plain and a bounded loss on generated data, and writes a page about them."""
 
 from __future__ import annotations
 
@@ -25,29 +25,30 @@ if TYPE_CHECKING:
 
 __all__ = ["demo"]
 
-PLAIN, BOUNDED = "nDCG@10", "UL2(nDCG@10)"
-MEASURES = (PLAIN, "AP", "MM(nDCG@10)", "EM(nDCG@10)", BOUNDED, "DB(nDCG@10)")
-# share of queries, fewest and most documents, smallest and largest share of relevant ones
+PLAIN, NORMALIZED = "nDCG@10", "EM(nDCG@10)"
+MEASURES = (PLAIN, NORMALIZED, "MM(nDCG@10)", "DB(nDCG@10)", "UL2(nDCG@10)", "AP")
+# fraction of queries, fewest and most documents, smallest and largest fraction of relevant documents
 KINDS_OF_QUERIES = ((0.85, 4, 9, 0.6, 0.95), (0.1, 15, 40, 0.2, 0.5), (0.05, 50, 100, 0.02, 0.06))
-SIGNAL = (0.5, 0.45, 0.4, 0.3, 0.1, 0.0, 0.0, 0.0)  # how much of the label a feature sees through noise of size 1
-WEAK = 4  # the feature that stands alone as a ranker
+SIGNAL = (0.5, 0.45, 0.4, 0.3, 0.1, 0.0, 0.0, 0.0)  # coefficient of the label in each feature; noise has deviation 1
+WEAK = 4  # the feature that is used alone as a ranker
 LOSSES = {"plain": "none", "bounded": "expectation-max"}  # ranker -> bounding of its nDCG loss
 EPOCHS = 30
 
 
 def demo(
     folder: Annotated[
-        str, typer.Option("-o", "--output", metavar="DIR", help="Folder for the files; made if it is not there.")
+        str, typer.Option("-o", "--output", metavar="DIR", help="Folder for the files; created if it does not exist.")
     ],
-    queries: Annotated[int, typer.Option(metavar="N", help="Queries to train on, and as many to test on.")] = 200,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of data and training.")] = 0,
+    queries: Annotated[int, typer.Option(metavar="N", help="Number of training queries, and of test queries.")] = 200,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the data and of training.")] = 0,
     as_json: options.Json = False,
 ) -> None:
-    """Train two small rankers on generated queries, one with a plain and one with a bounded loss, and compare them.
+    """Train a ranker with a plain and one with a bounded loss on generated queries, and compare them.
 
-    Two rankers that learn nothing stand beside them, one feature alone and the sum of all. Writes report.html (a page
-    with figures and every query), qrels.txt, a run of each ranker, per_query.csv, summary.json, the queries as LETOR
-    files (queries/train.txt, queries/test.txt), and study.toml, a study of them for `rankbound reproduce`.
+    Two untrained rankers serve as baselines: a single feature, and the sum of all features. The command writes
+    report.html (a page with figures and every query), qrels.txt, a run of each ranker, per_query.csv, summary.json, the
+    queries as LETOR files (queries/train.txt, queries/test.txt), and study.toml, a study of them for `rankbound
+    reproduce`.
 
     \b
     Example:
@@ -56,14 +57,16 @@ def demo(
     """
     from rankbound.analysis.comparison import compare
     from rankbound.evaluation import evaluate_lists
+    from rankbound.report.page import check_can_render
 
     if queries < 10 or seed < 0:
-        raise ArgumentError(f"demo needs --queries of at least 10 and a --seed of at least 0, got {queries} and {seed}")
+        raise ArgumentError(f"--queries must be at least 10 and --seed at least 0, got {queries} and {seed}")
     if Path(folder).exists() and not Path(folder).is_dir():
         raise ArgumentError(f"{folder}: is a file, expected a folder")
+    check_can_render()
     missing = [name for name in ("torch", "numba") if importlib.util.find_spec(name) is None]
     if missing:
-        raise ArgumentError(f"demo trains rankers with {' and '.join(missing)}; install rankbound[train]")
+        raise ArgumentError(f"the demo needs {' and '.join(missing)}; install rankbound[train]")
     train, test = generate(queries, seed, "t"), generate(queries, seed + 1, "q")
     rankers = {
         "one feature": test.lists.with_scores(test.features[:, WEAK]),
@@ -78,14 +81,14 @@ def demo(
         history.append(_history(name, epochs, seed))
     with output.working("evaluating ..."):
         evaluations = {name: evaluate_lists(lists, MEASURES, bounds=True) for name, lists in rankers.items()}
-        comparison = compare(*rankers.values(), measures=(PLAIN, BOUNDED), names=tuple(rankers), seed=seed)
-        by_probability = evaluate_lists(test.lists.with_scores([0.0] * len(test.lists.labels)), MEASURES)
+        comparison = compare(*rankers.values(), measures=(PLAIN, NORMALIZED), names=tuple(rankers), seed=seed)
+        random_ranking = evaluate_lists(test.lists.with_scores([0.0] * len(test.lists.labels)), MEASURES)
     page = Path(folder) / "report.html"
     summary = {
         "queries": queries,
         "seed": seed,
         "mean": {name: evaluation.mean() for name, evaluation in evaluations.items()},
-        "random_order": by_probability.mean(),
+        "random_order": random_ranking.mean(),
         "comparison": comparison.to_dict(),
         "page": str(page),
     }
@@ -96,7 +99,7 @@ def demo(
     if as_json:
         output.print_json(summary)
     else:
-        _print(folder, evaluations | {"random order": by_probability}, findings)
+        _print(folder, evaluations | {"random ranking": random_ranking}, findings)
 
 
 # ---- data and rankers ------------------------------------------------------------------------------------------------
@@ -110,7 +113,7 @@ class Generated(NamedTuple):
 
 
 def generate(queries: int, seed: int, prefix: str) -> Generated:
-    """Many short queries with little to get wrong, some longer, a few needles in hay."""
+    """Generate many short queries on which any ranking scores well, some longer ones, and a few with rare relevance."""
     import numpy as np
 
     from rankbound.lists import Lists
@@ -124,24 +127,24 @@ def generate(queries: int, seed: int, prefix: str) -> Generated:
         labels.append(
             random.permutation(np.repeat([2, 1, 0], [relevant // 3, relevant - relevant // 3, size - relevant]))
         )
-    offsets = np.concatenate(([0], np.cumsum([len(one) for one in labels])))
+    offsets = np.concatenate(([0], np.cumsum([len(query) for query in labels])))
     flat = np.concatenate(labels)
     names = np.array([f"{prefix}{number:03d}" for number in range(1, queries + 1)])
     documents = np.array(
-        [f"{name}-d{place}" for name, one in zip(names, labels, strict=True) for place in range(len(one))]
+        [f"{name}-d{number}" for name, query in zip(names, labels, strict=True) for number in range(len(query))]
     )
     features = flat[:, None] * np.array(SIGNAL) + random.normal(size=(len(flat), len(SIGNAL)))
     return Generated(Lists(flat, offsets, None, documents, names), features)
 
 
 def _train(bounding: str, train: Generated, test: Generated, seed: int) -> tuple[Any, list[dict[str, float]]]:
-    """Scores of the test documents by a small network, and how its training went; all epochs are used, none chosen."""
+    """Train a small network; return its scores of the test documents and the history of its training."""
     import numpy as np
 
     from rankbound.models import MLPRanker
 
     (X, y, qid), (X_test, y_test, qid_test) = (
-        (part.features, part.lists.labels, np.repeat(part.lists.query_ids, part.lists.sizes)) for part in (train, test)
+        (data.features, data.lists.labels, np.repeat(data.lists.query_ids, data.lists.sizes)) for data in (train, test)
     )
     ranker = MLPRanker(
         loss="nDCG", bounding=bounding, hidden=(16,), epochs=EPOCHS, learning_rate=0.01, selection="last",
@@ -168,7 +171,7 @@ def _history(name: str, epochs: list[dict[str, float]], seed: int) -> pl.DataFra
 
 DATA = "generated queries"
 STUDY = """\
-title = "Does bounding help on the queries of the demo?"
+title = "Effect of bounding on the demo's queries"
 
 [[tables]]
 data = { letor = "queries" }
@@ -176,7 +179,7 @@ model = "MLPRanker"
 loss = ["nDCG", "AP"]
 bounding = ["none", "expectation-max"]
 params = { hidden = [16], epochs = 30 }
-measures = ["nDCG@10", "UL2(nDCG@10)"]
+measures = ["nDCG@10", "EM(nDCG@10)"]
 versus = { bounding = "none" }
 """
 
@@ -195,22 +198,22 @@ def _write_page(
         page,
         report,
         figures=draw_figures(scores, history=pl.concat(history)),
-        title="Two losses on generated queries",
+        title="A plain and a bounded loss on generated queries",
         about={
-            "Data": f"{queries} generated queries to train on and {queries} to test on, seed {seed}",
-            "Rankers": "plain and bounded: a network with 16 hidden units, loss nDCG, without bounding and with "
-            "expectation-max; one feature: the weakest feature that says something of the label; "
-            "feature sum: all features added",
-            "Training": f"{EPOCHS} epochs, all used; nothing is chosen on the test queries",
+            "Data": f"{queries} generated training queries and {queries} test queries, seed {seed}",
+            "Rankers": "plain and bounded: a network with 16 hidden units and the nDCG loss, without bounding and with "
+            "the bounding expectation-max; one feature: the weakest feature that depends on the label; "
+            "feature sum: the sum of all features",
+            "Training": f"{EPOCHS} epochs; nothing is selected on the test queries",
         },
     )
     return report.findings
 
 
-def _write_study(folder: Path, parts: Mapping[str, Generated]) -> None:
-    """The queries as LETOR files, and a study of them that can be run as it is or changed."""
+def _write_study(folder: Path, roles: Mapping[str, Generated]) -> None:
+    """Write the queries as LETOR files, and a study of them to run as it is or to change."""
     texts = {"study.toml": STUDY}
-    for role, (lists, features) in parts.items():
+    for role, (lists, features) in roles.items():
         rows = zip(lists.query_of_item + 1, lists.labels, lists.ids, features, strict=True)
         texts[f"queries/{role}.txt"] = "".join(
             f"{label} qid:{q} {' '.join(f'{i}:{x:.6f}' for i, x in enumerate(values, 1))} # docid = {document}\n"
@@ -260,20 +263,20 @@ def _write_texts(folder: Path, texts: Mapping[str, str]) -> None:
 def _print(folder: str, evaluations: Mapping[str, Evaluation], findings: Findings) -> None:
     means = {name: evaluation.mean() for name, evaluation in evaluations.items()}
     output.print_table(
-        "Rankers on generated queries, and a random order of the same documents",
+        "Rankers on generated queries, and a random ranking of the same documents",
         ["ranker", *MEASURES],
         [[name, *(output.show_number(value) for value in mean.values())] for name, mean in means.items()],
     )
-    trained, weak, probability = (means[name] for name in ("plain", "one feature", "random order"))
+    trained, weak, random = (means[name] for name in ("plain", "one feature", "random ranking"))
     output.print_note(
-        f"\nWhat difficulty shows: by {PLAIN} one feature alone has {weak[PLAIN]:.2f}, not far below the "
-        f"{trained[PLAIN]:.2f} of a trained ranker. But these queries are easy: a random order of their documents "
-        f"has {probability[PLAIN]:.2f} already. Of what a ranking can add to that, {BOUNDED}, the trained ranker gets "
-        f"{trained[BOUNDED]:.2f} and the feature {weak[BOUNDED]:.2f}.\n"
+        f"\nBy {PLAIN}, a single feature ({weak[PLAIN]:.2f}) seems close to a trained ranker ({trained[PLAIN]:.2f}). "
+        f"But most of these queries are easy: a random ranking of their documents scores {random[PLAIN]:.2f}. "
+        f"{NORMALIZED} puts random at 0 and the best ranking at 1 on each query: the trained ranker scores "
+        f"{trained[NORMALIZED]:.2f}, the single feature {weak[NORMALIZED]:.2f}.\n"
     )
-    output.print_note("\n".join(["What the page says:", findings.headline, *findings.sentences]))
+    output.print_note("\n".join(["Findings of the page:", findings.headline, *findings.sentences]))
     output.print_note(
         f"\nPage: {folder}/report.html\n"
-        f"Files to try commands on are in {folder}, as: "
+        f"The files in {folder} can be used with other commands: "
         f"rankbound compare {folder}/qrels.txt {folder}/plain.run.txt {folder}/bounded.run.txt"
     )

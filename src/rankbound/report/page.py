@@ -38,7 +38,7 @@ _SCRIPTS = ("data.js", "panels.js", "scatter.js", "list.js", "figures.js", "main
 _MARK_TITLES = {MARK: "significant", OUTSIDE: "outside our interval"}
 _FOLDED = ("differences",)  # tables inside a <details> element
 # Rows of a table: a folded one starts open up to `unfolded`; `shown` are visible at first; `embedded` are in the page.
-_ROW_LIMITS = {"unfolded": 12, "shown": 25, "embedded": 1000}
+_ROW_LIMITS = {"unfolded": 12, "shown": 20, "embedded": 1000}
 _LARGEST_CHART = 3_000_000  # characters of a chart's data; a larger chart is embedded as a picture
 _LARGEST_VALUES = 9_000_000  # characters for the values of all queries; the page names the measures left out
 
@@ -159,8 +159,6 @@ def _render_page(report: Report, figures: Mapping[str, FigureOutcome], title: st
     metadata = dict(about)
     if left_out:
         metadata["Values of queries left out"] = f"{', '.join(left_out)}: they would make this page too large"
-    for name, reason in not_drawn.items():
-        metadata[f"Not drawn: {name}"] = reason
     if not _can_draw():
         metadata["Figures"] = "altair and vl-convert draw more of them: pip install 'rankbound[report]'"
     metadata["Made with"] = f"rankbound {__version__}"
@@ -180,6 +178,7 @@ def _render_page(report: Report, figures: Mapping[str, FigureOutcome], title: st
             figures=cards,
             papers=_papers(cards),
             metadata=metadata,
+            not_drawn=not_drawn,
             vega=_packed_vega() if any(card.chart for card in (*cards["own"], *cards["general"])) else None,
             scripts=_SCRIPTS,
         )

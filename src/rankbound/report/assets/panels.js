@@ -31,7 +31,8 @@ function drawIntervals(holder, rows, tip, { digits = 3, sign = false, zero = fal
     holder.textContent = "No query has a value here.";
     return;
   }
-  const ends = known.flatMap(row => [row.mean, row.low, row.high]).filter(Number.isFinite).concat(zero ? [0] : []);
+  const drawn = known.filter((row, index) => index < most || always.includes(row.name));
+  const ends = drawn.flatMap(row => [row.mean, row.low, row.high]).filter(Number.isFinite).concat(zero ? [0] : []);
   let [low, high] = [Math.min(...ends), Math.max(...ends)];
   const slack = (high - low || 1) * 0.04;
   [low, high] = [low - slack, high + slack];
@@ -44,7 +45,7 @@ function drawIntervals(holder, rows, tip, { digits = 3, sign = false, zero = fal
   };
   const grid = make("intervals");
   grid.setAttribute("role", "list");
-  for (const row of known.filter((row, index) => index < most || always.includes(row.name))) {
+  for (const row of drawn) {
     const track = make("track"), dot = make("dot"), span = make("span");
     if (zero) {
       const line = make("zero");

@@ -152,7 +152,7 @@ _ALL = (
         "best-counts",
         "How often each system is best",
         "Over data sets, variants, folds and seeds, by measure; ties count for every tied system (Li et al., figure 2)."
-        f" Of more than {recipes.LISTED} systems, the {recipes.LISTED} that are best most often are shown.",
+        f" Of more than {recipes.LISTED} systems, those that are never best are left out.",
         ("scores",),
         recipes.best_counts,
     ),

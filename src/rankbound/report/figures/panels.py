@@ -64,9 +64,12 @@ def grid(
 ) -> Any:
     """Arrange layers in panels: rows and columns by two columns of the table, or one, with ``wrap`` panels per line.
 
-    Layers without data draw the panel's rows. ``independent`` names the axes ("x", "y") that differ by panel.
+    Rows that would make a single column of panels are wrapped too. Layers without data draw the panel's rows.
+    ``independent`` names the axes ("x", "y") that differ by panel.
     """
     table = table.with_columns(pl.col(pl.Float64).round_sig_figs(_DIGITS))
+    if row is not None and column is not None and table[column].n_unique() == 1:
+        column = None  # one column of panels would be long and narrow
     chart = alt.layer(*layers).properties(width=size[0], height=size[1])
     if row is not None and column is not None:
         chart = chart.facet(data=table, row=_header(alt.Row, table, row), column=_header(alt.Column, table, column))

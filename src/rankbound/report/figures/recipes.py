@@ -302,8 +302,8 @@ def best_counts(tables: Tables) -> Charts:
     counts = marginal.best_counts(_trials(tables.scores))
     if counts["system"].n_unique() > LISTED:
         totals = counts.group_by("system", maintain_order=True).agg(pl.col("count").sum())
-        often = totals.sort("count", descending=True, maintain_order=True)["system"].to_list()
-        counts = _listed(counts, often[:LISTED])
+        winners = totals.filter(pl.col("count") > 0).sort("count", descending=True, maintain_order=True)
+        counts = _listed(counts, winners["system"].to_list()[:LISTED])
     return {"": system_figures.best_counts(counts)}
 
 
