@@ -176,7 +176,7 @@ def parquet(data: bytes, folder: Path) -> list[Any]:
     qrels = pl.DataFrame({"qid": ["1", "2"], "docid": ["a", "b"], "label": [1, 2]})
     read = [attempt(lists_from_frame, path), attempt(read_ratings, path)]
     attempt(lambda: list(table_chunks.scored_chunks(path, rows=2)))
-    attempt(lambda: list(table_chunks.run_chunks(qrels, path, rows=2, missing="zero")))
+    attempt(lambda: list(table_chunks.RunChunks(qrels, path, rows=2, missing="zero")))
     attempt(table_chunks.queries_of, path)
     return [next((one for one in read if one is not None), None)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankbound import DataError, Lists
-from rankbound.lists import sort_within_queries
+from rankbound.data.judged import from_frames
+from rankbound.data.table_chunks import RunChunks
+from rankbound.lists import Coverage, sort_within_queries
 
 
 def same(a, b):
@@ -161,3 +164,115 @@ def test_labels_in_dicts_are_the_same_by_any_way_of_looking_them_up(labels, rank
     same(plain, Lists.from_dicts(others, run))
     by_name = dict(zip(plain.ids[: len(set(ranked) | set("abc"))].tolist(), plain.labels.tolist(), strict=False))
     assert {name: by_name[name] for name in "abc"} == {name: float(label) for name, label in judged.items()}
+
+
+# ---- judgments and runs that do not cover each other -----------------------------------------------------------------
+
+QRELS = {"x": {"a": 2, "b": -1, "c": 1}, "y": {"a": 0, "b": 1}, "never returned": {"a": 1}}
+RUN = {
+    "x": {"b": 0.9, "new": 0.5, "a": 0.3},
+    "y": {"b": 0.7, "a": 0.2},
+    "not judged": {"a": 1.0},
+    "nor this": {"b": 1.0},
+}
+
+
+def by_dicts(_tmp_path, qrels, run, **policy):
+    return Lists.from_dicts(qrels, run, **policy)
+
+
+def by_files(tmp_path, qrels, run, **policy):
+    (tmp_path / "qrels").write_text("".join(f"{q[:3]} 0 {d} {v}\n" for q in qrels for d, v in qrels[q].items()))
+    (tmp_path / "run").write_text("".join(f"{q[:3]} Q0 {d} 1 {v} t\n" for q in run for d, v in run[q].items()))
+    return Lists.from_trec(tmp_path / "qrels", tmp_path / "run", **policy)
+
+
+def by_frames(_tmp_path, qrels, run, **policy):
+    return from_frames(frame(qrels, "label"), frame(run, "score"), **policy)
+
+
+def by_chunks(tmp_path, qrels, run, **policy):
+    frame(run, "score").write_parquet(tmp_path / "run.parquet")
+    chunks = RunChunks(frame(qrels, "label"), tmp_path / "run.parquet", **policy)
+    (lists,) = chunks
+    return dataclasses.replace(lists, coverage=chunks.coverage)
+
+
+def frame(queries, number):
+    rows = [(q, d, v) for q in queries for d, v in queries[q].items()]
+    return pl.DataFrame(rows, schema=["qid", "docid", number], orient="row")
+
+
+READERS = pytest.mark.parametrize("read", [by_dicts, by_files, by_frames, by_chunks])
+
+
+@READERS
+def test_documents_without_a_judgment_are_marked(read, tmp_path):
+    lists = read(tmp_path, QRELS, RUN)
+    assert list(lists.ids) == ["b", "new", "a", "c", "b", "a"]
+    assert lists.labels.tolist() == [-1, 0, 2, 1, 1, 0]  # a negative judgment is a judgment
+    assert lists.judged.tolist() == [True, False, True, True, True, True]
+    assert lists.depths.tolist() == [3, 2]
+    assert lists.coverage == Coverage(missing_queries=1, unjudged_queries=2)
+    with pytest.raises(ValueError, match="read-only"):
+        lists.judged[0] = False
+    assert lists.with_scores(np.arange(6)).judged is not None
+    assert lists.with_scores(np.arange(6)).coverage == lists.coverage
+
+
+@READERS
+def test_queries_that_the_run_lacks_are_counted_under_every_policy(read, tmp_path):
+    lists = read(tmp_path, QRELS, RUN, missing="zero")
+    assert len(lists) == 3
+    assert lists.depths.tolist() == [3, 2, 0]
+    assert lists.coverage == Coverage(missing_queries=1, unjudged_queries=2)
+
+
+@READERS
+def test_nothing_is_marked_where_every_document_is_judged(read, tmp_path):
+    assert read(tmp_path, QRELS, RUN, judged_only=True).judged is None
+    complete = {name: {d: RUN[name][d] for d in RUN[name] if d in QRELS[name]} for name in ("x", "y")}
+    lists = read(tmp_path, QRELS, complete)
+    assert lists.judged is None
+    assert lists.coverage == Coverage(missing_queries=1)
+
+
+@given(st.data())
+@settings(max_examples=100, deadline=None)
+def test_marks_follow_the_judgments_whatever_the_reader(data):
+    names, documents = st.sampled_from("pqrs"), st.sampled_from("abcdef")
+    qrels = data.draw(st.dictionaries(names, st.dictionaries(documents, st.integers(-1, 3), min_size=1), min_size=1))
+    run = data.draw(st.dictionaries(names, st.dictionaries(documents, st.floats(0, 1), min_size=1), min_size=1))
+    missing = data.draw(st.sampled_from(["ignore", "zero"]))
+    if not qrels.keys() & run.keys():
+        return
+    for read in (by_dicts, by_frames):
+        lists = read(None, qrels, run, missing=missing)
+        assert lists.coverage == Coverage(len(qrels.keys() - run.keys()), len(run.keys() - qrels.keys()))
+        judged = np.ones(len(lists.labels), bool) if lists.judged is None else lists.judged
+        for q, name in enumerate(lists.query_ids):
+            items = range(lists.offsets[q], lists.offsets[q + 1])
+            assert {lists.ids[i] for i in items} == qrels[name].keys() | run.get(name, {}).keys()
+            assert [bool(judged[i]) for i in items] == [lists.ids[i] in qrels[name] for i in items]
+            assert [lists.labels[i] for i in items] == [qrels[name].get(lists.ids[i], 0) for i in items]
+
+
+@pytest.mark.parametrize("missing", ["ignore", "zero"])
+@pytest.mark.parametrize("rows", [1, 2, 3, 100])
+def test_chunks_count_queries_that_come_in_any_chunk(tmp_path, missing, rows):
+    """Also when the last chunks have no judged query at all."""
+    frame(RUN, "score").write_parquet(tmp_path / "run.parquet")
+    chunks = RunChunks(frame(QRELS, "label"), tmp_path / "run.parquet", missing=missing, rows=rows)
+    parts = list(chunks)
+    assert chunks.coverage == Coverage(missing_queries=1, unjudged_queries=2)
+    names = [name for part in parts for name in part.query_ids]
+    assert names == ["x", "y", *(["never returned"] if missing == "zero" else [])]
+
+
+def test_a_mask_must_fit():
+    assert Lists([1, 0], [0, 2], judged=[True, True]).judged is None
+    assert Lists([1, 0], [0, 2], judged=[1, 0]).judged.tolist() == [True, False]
+    with pytest.raises(DataError, match="judged must have 2 entries, got 3"):
+        Lists([1, 0], [0, 2], judged=[True, False, True])
+    with pytest.raises(DataError, match="judged must be true or false everywhere, got 2"):
+        Lists([1, 0], [0, 2], judged=[2, 0])

@@ -146,9 +146,10 @@ def labels_of(values: Any, name: str = "labels") -> NDArray[Any]:
     return labels.astype(np.float64)
 
 
-def mask_of(name: str, values: Any, ndim: int | None = 2) -> NDArray[np.bool_]:
-    """True and false, or 1 and 0."""
+def mask_of(name: str, values: Any, ndim: int | None = 2, length: int | None = None) -> NDArray[np.bool_]:
+    """Return a boolean array from booleans or from the numbers 1 and 0."""
     mask = numbers(name, values, ndim)
+    _check_length(name, mask, length)
     if mask.dtype != bool:
         if not ((mask == 0) | (mask == 1)).all():
             raise DataError(f"{name} must be true or false everywhere, got {mask[(mask != 0) & (mask != 1)][0]}")

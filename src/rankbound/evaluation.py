@@ -142,7 +142,7 @@ def evaluate(
     elif run is None:
         parts = table_chunks.scored_chunks(qrels)
     elif _is_parquet(run):
-        parts = table_chunks.run_chunks(to_frame(qrels, "label"), run, missing=missing, judged_only=judged_only)
+        parts = table_chunks.RunChunks(to_frame(qrels, "label"), run, missing=missing, judged_only=judged_only)
     else:
         parts = (to_lists(qrels, run, missing=missing, judged_only=judged_only, keep_ids=ties == "docid"),)
     return _joined([evaluate_lists(part, names, ties=ties, empty=empty, depth=depth, bounds=bounds) for part in parts])

@@ -1,10 +1,10 @@
-"""Lists: the one shape of ranking data inside rankbound, flat arrays cut into queries by offsets."""
+"""Lists: ranking data as flat arrays that offsets divide into queries, the one internal representation."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -17,37 +17,61 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Lists", "check_dicts", "sort_within_queries"]
+__all__ = ["Coverage", "Lists", "check_dicts", "sort_within_queries"]
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How many queries judgments and a run do not share.
+
+    >>> Coverage(missing_queries=2) + Coverage(missing_queries=1, unjudged_queries=4)
+    Coverage(missing_queries=3, unjudged_queries=4)
+    """
+
+    missing_queries: int = 0
+    """Queries that are judged but not in the run."""
+    unjudged_queries: int = 0
+    """Queries that are in the run but not judged."""
+
+    def __add__(self, other: Coverage) -> Coverage:
+        return Coverage(self.missing_queries + other.missing_queries, self.unjudged_queries + other.unjudged_queries)
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Lists:
     """Queries with their items, as flat arrays.
 
-    Query ``q`` owns the items ``offsets[q]:offsets[q + 1]``. Arrays are validated once, here, and read-only from then
-    on; they are not copied where their type already fits.
+    Query ``q`` has the items ``offsets[q]:offsets[q + 1]``. The arrays are validated once, when Lists are created, and
+    are read-only afterwards; an array that already has the right type is not copied.
 
     Parameters
     ----------
     labels:
-        Relevance of each item. Whole numbers are kept as int32, others as float64.
+        Relevance of each item. Integers are stored as int32, other numbers as float64. Negative labels are kept, and
+        measures count them as 0.
     offsets:
-        Where each query begins, and at the end the number of items: ``queries + 1`` integers that never decrease.
+        Start of each query, followed by the number of items: ``queries + 1`` integers that never decrease.
     scores:
-        What a ranker gave each item; higher is ranked first.
+        Score of each item; items with higher scores are ranked first.
     ids:
-        Name of each item (NumPy array or polars Series).
+        Identifier of each item (NumPy array or polars Series).
     qids:
-        Name of each query; 0, 1, 2, ... if not given.
+        Identifier of each query; None means 0, 1, 2, ...
     depths:
-        For queries of which a run returned only a part: the first ``depths[q]`` items were ranked, the others are known
-        from judgments alone and their scores are ignored. Not given: everything was ranked.
+        Number of items of each query that the run returned. They come first; the other items of the query are known
+        from the judgments alone, and their scores are ignored. None means that the run returned every item.
+    judged:
+        Whether each item has a judgment. Items without one have label 0. None means that every item is judged.
+    coverage:
+        How many queries judgments and run do not share; None if the lists do not come from judgments and a run.
 
     >>> lists = Lists([2, 0, 1, 0, 1], [0, 3, 5], scores=[0.3, 0.9, 0.1, 0.2, 0.7])
     >>> lists
     Lists(queries=2, items=5, scored)
     >>> lists.sizes
     array([3, 2])
+    >>> Lists.from_dicts({"q": {"a": -1, "b": 2}}, {"q": {"a": 0.9, "x": 0.5}}).judged
+    array([ True, False,  True])
     """
 
     labels: NDArray[Any]
@@ -56,6 +80,8 @@ class Lists:
     ids: Any = None
     qids: Any = None
     depths: NDArray[np.int64] | None = None
+    judged: NDArray[np.bool_] | None = None
+    coverage: Coverage | None = None
 
     def __post_init__(self) -> None:
         labels, offsets = labels_of(self.labels), offsets_of(self.offsets)
@@ -71,6 +97,9 @@ class Lists:
             if (beyond := depths > np.diff(offsets)).any():
                 raise DataError(f"depths must lie between 0 and the size of each query, got {depths[beyond][0]}")
             _set(self, "depths", _frozen(depths))
+        if self.judged is not None:
+            judged = mask_of("judged", self.judged, ndim=1, length=len(labels))
+            _set(self, "judged", None if judged.all() else _frozen(judged))
         if self.scores is not None:
             _set(self, "scores", _frozen(_scores(self.scores, len(labels), self)))
         for name, length in (("ids", len(labels)), ("qids", queries)):
@@ -88,30 +117,30 @@ class Lists:
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Items per query."""
+        """Number of items of each query."""
         return np.diff(self.offsets)
 
     @property
     def query_of_item(self) -> NDArray[np.int64]:
-        """Index of the query that each item belongs to."""
+        """Index of the query of each item."""
         return np.repeat(np.arange(len(self)), self.sizes)
 
     @property
     def query_ids(self) -> Any:
-        """Names of the queries; positions where none were given."""
+        """Identifiers of the queries; 0, 1, 2, ... if there are none."""
         return np.arange(len(self)) if self.qids is None else self.qids
 
     def with_scores(self, scores: ArrayLike) -> Lists:
-        """The same lists as another ranker scored them."""
-        return Lists(self.labels, self.offsets, scores, self.ids, self.qids, self.depths)  # type: ignore[arg-type]
+        """Return the same lists with the scores of another ranker."""
+        return replace(self, scores=scores)  # type: ignore[arg-type]
 
     # ---- constructors ------------------------------------------------------------------------------------------------
 
     @classmethod
     def from_qid(cls, labels: ArrayLike, qid: ArrayLike, scores: ArrayLike | None = None, ids: Any = None) -> Self:
-        """From one row per item with the query it belongs to; rows of a query need not be neighbors.
+        """Create Lists from one row per item and the query of each row; the rows of a query need not be adjacent.
 
-        Queries keep the order of their first row, items the order of their rows.
+        Queries are ordered by their first row, the items of a query by their rows.
 
         >>> Lists.from_qid([1, 0, 0, 1], ["b", "a", "b", "a"]).qids.tolist()
         ['b', 'a']
@@ -122,12 +151,12 @@ class Lists:
         new = np.flatnonzero(qid[1:] != qid[:-1]) + 1
         starts = np.concatenate(([0], new)) if len(qid) else np.zeros(0, np.int64)
         names = qid[starts]
-        if len(np.unique(names)) == len(names):  # every query is one run of rows already
+        if len(np.unique(names)) == len(names):  # the rows of every query are adjacent already
             return cls(labels, np.append(starts, len(qid)), scores, ids, names)  # type: ignore[arg-type]
         _, first, code = np.unique(qid, return_index=True, return_inverse=True)
-        place = np.argsort(np.argsort(first))  # position of each query by its first row
-        order = np.argsort(place[code], kind="stable")
-        sizes = np.bincount(place[code])
+        rank = np.argsort(np.argsort(first))  # of each query, by its first row
+        order = np.argsort(rank[code], kind="stable")
+        sizes = np.bincount(rank[code])
         return cls(
             labels[order],
             np.concatenate(([0], np.cumsum(sizes))),
@@ -138,7 +167,7 @@ class Lists:
 
     @classmethod
     def from_padded(cls, labels: ArrayLike, mask: ArrayLike, scores: ArrayLike | None = None) -> Self:
-        """From 2-D arrays (queries x longest list) and a mask that is true where an item stands.
+        """Create Lists from 2-D arrays (queries x longest list) and a mask that is True for items, False for padding.
 
         >>> Lists.from_padded([[1, 0, 9], [0, 1, 1]], [[True, True, False], [True, True, True]])
         Lists(queries=2, items=5)
@@ -157,40 +186,43 @@ class Lists:
     def from_dicts(
         cls, qrels: Mapping[Any, Mapping[Any, Any]], run: Mapping[Any, Mapping[Any, Any]], **policy: Any
     ) -> Lists:
-        """From ``{query: {document: label}}`` and ``{query: {document: score}}``; see `rankbound.data.judged`."""
+        """Create Lists from ``{query: {document: label}}`` and ``{query: {document: score}}``.
+
+        See `rankbound.data.judged` for the policies.
+        """
         from rankbound.data.judged import from_dicts
 
         check_dicts(qrels=qrels, run=run)
-        with np.errstate(over="ignore"):  # of a longdouble: an infinity is refused with the others
+        with np.errstate(over="ignore"):  # a longdouble that overflows is refused as any infinity
             return from_dicts(qrels, run, **policy)
 
     @classmethod
     def from_frame(cls, frame: Any, **columns: Any) -> Lists:
-        """From a polars or pandas frame, or a parquet or csv path, a row per item; see `rankbound.data.frames`."""
+        """Create Lists from a frame or a parquet or csv path with one row per item; see `rankbound.data.frames`."""
         from rankbound.data.frames import lists_from_frame
 
         return lists_from_frame(frame, **columns)
 
     @classmethod
     def from_trec(cls, qrels: str | PathLike[str], run: str | PathLike[str], **policy: Any) -> Lists:
-        """From TREC files (plain, gz, zst, or "-" for standard input); see `rankbound.data.trec`."""
+        """Create Lists from TREC files (plain, gz, zst, or "-" for standard input); see `rankbound.data.trec`."""
         from rankbound.data.trec import lists_from_trec
 
         return lists_from_trec(qrels, run, **policy)
 
     @classmethod
     def from_letor(cls, path: str | PathLike[str]) -> Lists:
-        """Labels and document ids of a LETOR or SVMlight file; `rankbound.data.read_letor` gives the features too."""
+        """Create Lists from a LETOR or SVMlight file; `rankbound.data.read_letor` returns the features, too."""
         from rankbound.data.letor import read_letor
 
         return read_letor(path).lists
 
 
 def sort_within_queries(keys: NDArray[Any], offsets: NDArray[np.int64], stable: bool = True) -> NDArray[np.int64]:
-    """Flat positions in ascending order of key within each query, query after query.
+    """Return the indices that sort the items of each query by ascending key, query after query.
 
-    Queries of similar length are put into one padded matrix and sorted row by row, which is several times faster than
-    one sort by (query, key). Padding wastes at most an eighth: lengths are rounded up to their four highest bits.
+    Queries of similar length are sorted together as the rows of a padded matrix, which is several times faster than
+    one sort by (query, key). Lengths are rounded up to their four highest bits, so padding adds at most an eighth.
 
     >>> sort_within_queries(np.array([3, 1, 2, 9, 8]), np.array([0, 3, 5])).tolist()
     [1, 2, 0, 4, 3]
@@ -208,19 +240,19 @@ def sort_within_queries(keys: NDArray[Any], offsets: NDArray[np.int64], stable: 
     order = np.empty(len(keys), dtype=np.int64)
     for width in np.unique(width_of[sizes > 0]):
         rows = np.flatnonzero((width_of == width) & (sizes > 0))
-        place = np.arange(width)
-        real = place < sizes[rows, None]
-        flat = offsets[rows, None] + place
+        column = np.arange(width)
+        real = column < sizes[rows, None]
+        flat = offsets[rows, None] + column
         matrix = np.full(real.shape, largest, dtype=keys.dtype)
         matrix[real] = keys[flat[real]]
-        # stable, so that padding stays behind an item whose own key is the largest there is
+        # a stable sort keeps padding behind an item whose key is the largest possible value
         ranked = offsets[rows, None] + np.argsort(matrix, axis=1, kind="stable")
         order[flat[real]] = ranked[real]
     return order
 
 
 def check_dicts(**data: Any) -> None:
-    """Refuse what is not ``{query: {document: number}}``; the numbers are looked at when they are read."""
+    """Raise DataError unless the arguments are ``{query: {document: number}}``; the numbers are checked when read."""
     for side, queries in data.items():
         if not isinstance(queries, Mapping):
             raise DataError(f"{side} must be a dict of queries, got {type(queries).__name__}")
@@ -234,7 +266,7 @@ def check_dicts(**data: Any) -> None:
 
 
 def _set(lists: Lists, name: str, value: object) -> None:
-    object.__setattr__(lists, name, value)  # frozen for users, filled once here
+    object.__setattr__(lists, name, value)  # the dataclass is frozen; only __post_init__ sets fields
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:
@@ -244,7 +276,7 @@ def _frozen(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _ids(name: str, values: Any, length: int) -> Any:
-    """Names as they are, in an array or a polars Series: they are looked up, printed and compared, not counted with."""
+    """Return identifiers as an array or a polars Series, without converting them."""
     polars = sys.modules.get("polars")
     ids = values if polars is not None and isinstance(values, polars.Series) else array_of(name, values)
     if np.ndim(ids) != 1 or len(ids) != length:
@@ -255,7 +287,7 @@ def _ids(name: str, values: Any, length: int) -> Any:
 def _scores(values: ArrayLike, items: int, lists: Lists) -> NDArray[np.float64]:
     scores = floats("scores", values, length=items, finite=False)
     finite = np.isfinite(scores)
-    if lists.depths is not None and not finite.all():  # items that no ranker returned have no score
+    if lists.depths is not None and not finite.all():  # items that the run did not return have no score
         rank = np.arange(items) - np.repeat(lists.offsets[:-1], lists.sizes)
         finite |= rank >= np.repeat(lists.depths, lists.sizes)
     if not finite.all():

@@ -71,7 +71,7 @@ def test_scattered_queries_are_refused(tmp_path, monkeypatch, again):
     names = [*(f"q{i}" for i in range(60)), f"q{again}"]
     pl.DataFrame({"qid": names, "label": 1, "score": 1.0}).write_parquet(path)
     monkeypatch.setattr(table_chunks, "ROWS", 3)
-    with pytest.raises(DataError, match=f"rows of query 'q{again}' do not stand together"):
+    with pytest.raises(DataError, match=f"rows of query 'q{again}' are not adjacent"):
         list(table_chunks.scored_chunks(path))
     pl.read_parquet(path)[:-1].write_parquet(path)
     assert sum(len(lists) for lists in table_chunks.scored_chunks(path)) == 60

@@ -1,9 +1,9 @@
-"""Judgments (qrels) and a run, brought together into Lists.
+"""Combine judgments (qrels) and a run into Lists, by the conventions of trec_eval.
 
-The conventions are trec_eval's. Documents of a run that nobody judged count as label 0, or are left out with
-``judged_only`` (its -J). Judged documents that the run did not return belong to the query all the same: they count
-towards what could have been found. Queries that only one of the two has are ignored; with ``missing="zero"`` (its -c)
-judged queries that the run lacks are kept as rankings of nothing. The items of a query are the union of both sides.
+The items of a query are the documents that the run returned, followed by the judged documents that it did not return,
+which count towards what could have been found. Documents without a judgment have label 0 and are marked in
+``Lists.judged``; ``judged_only`` (trec_eval -J) removes them. Queries that only one side has are ignored and counted in
+``Lists.coverage``; with ``missing="zero"`` (trec_eval -c) judged queries that the run lacks become empty rankings.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.errors import ArgumentError, DataError
-from rankbound.lists import Lists
+from rankbound.lists import Coverage, Lists
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 __all__ = ["MISSING", "DuplicateError", "from_dicts", "from_frames"]
 
 MISSING = ("ignore", "zero")
-_UNJUDGED = -1e300  # stands for "no label" while labels are being looked up
+_UNJUDGED = -1e300  # stands for "no label" while labels are looked up
 
 
 class DuplicateError(DataError):
-    """A document occurs twice in one query; ``side`` says in which of the two, ``qrels`` or ``run``."""
+    """A document occurs twice in a query; ``side`` is ``qrels`` or ``run``."""
 
     def __init__(self, side: str, message: str) -> None:
         super().__init__(f"{side}: {message}")
         self.side, self._message = side, message
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.side, self._message)  # so that it comes back from a worker process
+        return type(self), (self.side, self._message)  # to be pickled when a worker process returns it
 
 
 def from_dicts(
@@ -48,21 +48,23 @@ def from_dicts(
     judged_only: bool = False,
     keep_ids: bool = True,
 ) -> Lists:
-    """From ``{query: {document: label}}`` and ``{query: {document: score}}``, the shape of pytrec_eval.
+    """Combine ``{query: {document: label}}`` and ``{query: {document: score}}``, the form that pytrec_eval uses.
 
     >>> lists = from_dicts({"q": {"a": 1, "b": 0, "c": 2}}, {"q": {"b": 0.9, "a": 0.5, "x": 0.1}})
     >>> lists.labels.tolist(), lists.depths.tolist(), lists.ids.tolist()
     ([0, 1, 0, 2], [3], ['b', 'a', 'x', 'c'])
     """
     _check_policy(missing)
-    names = [q for q in qrels if q in run] if missing == "ignore" else list(qrels)
-    if not any(q in run for q in names):
+    shared = [q for q in qrels if q in run]
+    if not shared:
         raise _nothing_in_common(next(iter(qrels), None), next(iter(run), None))
+    coverage = Coverage(len(qrels) - len(shared), len(run) - len(shared))
+    names = shared if missing == "ignore" else list(qrels)
     judged = [qrels[q] for q in names]
     ranked: list[Mapping[Any, Any]] = [run.get(q, {}) for q in names]
     depths = np.fromiter(map(len, ranked), np.int64, len(names))
     total = int(depths.sum())
-    # the loops over documents run inside chain, map and fromiter
+    # chain, map and fromiter loop over the documents in C
     try:
         scores = np.fromiter(chain.from_iterable(r.values() for r in ranked), np.float64, total)
     except (TypeError, ValueError) as error:
@@ -91,17 +93,27 @@ def from_dicts(
         labels, scores, depths = labels[~unjudged], scores[~unjudged], found
     else:
         labels[unjudged] = 0
-    return _assemble(_objects(names, len(names)), depths, scores, labels, known - found, left_labels, ids)
+    return _assemble(
+        names=_objects(names, len(names)),
+        depths=depths,
+        scores=scores,
+        labels=labels,
+        unjudged=None if judged_only else unjudged,
+        left_counts=known - found,
+        left_labels=left_labels,
+        ids=ids,
+        coverage=coverage,
+    )
 
 
 def _labels_of_ranked(
     judged: list[Mapping[Any, Any]], ranked: list[Mapping[Any, Any]], total: int
 ) -> NDArray[np.float64]:
-    """Label of each document of the run, or `_UNJUDGED`."""
-    if set(map(type, judged)) == {dict}:  # others may answer, or even keep, what they do not have
-        with suppress(KeyError):  # the faster ways, as long as every document is judged
-            if min(map(len, ranked)) > 1:  # of a single one, itemgetter gives no tuple
-                with suppress(TypeError, ValueError):  # and labels are whole numbers below 256
+    """Return the label of each document of the run, `_UNJUDGED` where there is none."""
+    if set(map(type, judged)) == {dict}:  # other mappings may return, or even store, values for keys they lack
+        with suppress(KeyError):  # two faster ways, if every document is judged
+            if min(map(len, ranked)) > 1:  # of a single key, itemgetter returns no tuple
+                with suppress(TypeError, ValueError):  # and if labels are integers from 0 to 255
                     grades = (bytes(operator.itemgetter(*r)(j)) for j, r in zip(judged, ranked, strict=True))
                     return np.frombuffer(b"".join(grades), np.uint8).astype(np.float64)
             certain = (map(j.__getitem__, r) for j, r in zip(judged, ranked, strict=True))
@@ -110,13 +122,23 @@ def _labels_of_ranked(
     return np.fromiter(chain.from_iterable(lookups), np.float64, total)
 
 
-def from_frames(qrels: pl.DataFrame, run: pl.DataFrame, *, missing: str = "ignore", judged_only: bool = False) -> Lists:
-    """From frames with the columns ``qid, docid, label`` and ``qid, docid, score``; rows may come in any order."""
+def from_frames(
+    qrels: pl.DataFrame,
+    run: pl.DataFrame,
+    *,
+    missing: str = "ignore",
+    judged_only: bool = False,
+    disjoint: bool = False,
+) -> Lists:
+    """Combine frames with the columns ``qid, docid, label`` and ``qid, docid, score``; rows may have any order.
+
+    Frames without a shared query raise DataError, unless ``disjoint`` is True.
+    """
     _check_policy(missing)
     query_q, query_r, names = _codes(qrels["qid"], run["qid"])
     doc_q, doc_r, documents = _codes(qrels["docid"], run["docid"])
     judged, ranked = (np.bincount(query, minlength=len(names)) > 0 for query in (query_q, query_r))
-    if not (judged & ranked).any():
+    if not disjoint and not (judged & ranked).any():
         raise _nothing_in_common(*(frame["qid"][0] if len(frame) else None for frame in (qrels, run)))
     span = len(names) * len(documents)
 
@@ -138,23 +160,26 @@ def from_frames(qrels: pl.DataFrame, run: pl.DataFrame, *, missing: str = "ignor
     rows, rows_left = _by_query(query_r, keep, len(names)), _by_query(query_q, left, len(names))
     label = _numbers(qrels["label"], "label")
     match = match[rows]
+    unjudged = match < 0
     return _assemble(
-        np.asarray(names)[wanted],
-        np.bincount(query_r[rows], minlength=len(names))[wanted],
-        _numbers(run["score"], "score")[rows],
-        np.where(match >= 0, label[match], 0),
-        np.bincount(query_q[rows_left], minlength=len(names))[wanted],
-        label[rows_left],
-        np.concatenate((doc_r[rows], doc_q[rows_left])),
-        documents,
+        names=np.asarray(names)[wanted],
+        depths=np.bincount(query_r[rows], minlength=len(names))[wanted],
+        scores=_numbers(run["score"], "score")[rows],
+        labels=np.where(unjudged, 0, label[match]),
+        unjudged=unjudged,
+        left_counts=np.bincount(query_q[rows_left], minlength=len(names))[wanted],
+        left_labels=label[rows_left],
+        ids=np.concatenate((doc_r[rows], doc_q[rows_left])),
+        id_names=documents,
+        coverage=Coverage(int((judged & ~ranked).sum()), int((ranked & ~judged).sum())),
     )
 
 
 def _match(
     key_q: NDArray[np.int64], key_r: NDArray[np.int64], span: int
 ) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
-    """For each run row the qrels row with its key, or -1; and the rows of either side whose key occurs again."""
-    if span <= 4 * (len(key_q) + len(key_r)) + (1 << 20):  # keys are dense: look them up in a table
+    """Return for each run row the qrels row with its key, or -1, and the rows of either side whose key occurs again."""
+    if span <= 4 * (len(key_q) + len(key_r)) + (1 << 20):  # the keys are dense: use a table
         number_q, number_r = np.arange(len(key_q), dtype=np.int32), np.arange(len(key_r), dtype=np.int32)
         table = np.empty(span, dtype=np.int32)
         table[key_r] = number_r
@@ -173,18 +198,18 @@ def _match(
 
 
 def _by_query(query: NDArray[Any], keep: NDArray[np.bool_], queries: int) -> NDArray[np.int64] | slice:
-    """The rows to keep, those of a query together; all of them as a slice, which copies nothing."""
+    """Return the rows to keep, grouped by query; all rows as a slice, which copies nothing."""
     grouped = bool((query[1:] >= query[:-1]).all())
     if grouped:
         return slice(None) if keep.all() else np.flatnonzero(keep)
     rows = np.flatnonzero(keep)
     code = query[rows]
-    small = code.astype(np.uint16) if queries <= 1 << 16 else code  # 16 bits are sorted by radix
+    small = code.astype(np.uint16) if queries <= 1 << 16 else code  # NumPy sorts 16 bits by radix
     return rows[np.argsort(small, kind="stable")]
 
 
 class _Range:
-    """The integers from ``start`` on, as if they were an array of names."""
+    """The integers from ``start`` on, used as an array of identifiers."""
 
     def __init__(self, start: int, length: int) -> None:
         self.start, self.length = start, length
@@ -200,7 +225,7 @@ class _Range:
 
 
 def _codes(left: pl.Series, right: pl.Series) -> tuple[NDArray[Any], NDArray[Any], Any]:
-    """Integer codes for the values of two columns, alike in both, and what the codes stand for."""
+    """Return integer codes for the values of two columns, the same in both, and the values that the codes stand for."""
     import polars as pl
 
     if left.null_count() or right.null_count():
@@ -217,7 +242,7 @@ def _codes(left: pl.Series, right: pl.Series) -> tuple[NDArray[Any], NDArray[Any
     if left.dtype != right.dtype:
         left, right = left.cast(pl.String), right.cast(pl.String)
     both = pl.concat([left, right])
-    run = both.rle_id()  # neighbors that agree; for query ids that leaves little to look up
+    run = both.rle_id()  # of equal neighbors, which leaves few query ids to look up
     if len(both) and run[-1] + 1 < len(both) // 2:
         first = np.flatnonzero(np.diff(run.to_numpy(), prepend=np.uint32(2**32 - 1)))
         names = both.gather(first)
@@ -235,8 +260,8 @@ def _unique(names: pl.Series) -> tuple[Any, NDArray[np.int64]]:
         distinct = names.unique(maintain_order=True)
         return distinct, names.cast(pl.Enum(distinct)).to_physical().to_numpy().astype(np.int64)
     values, first, code = np.unique(names.to_numpy(), return_index=True, return_inverse=True)
-    place = np.argsort(np.argsort(first))  # codes in order of first appearance
-    return values[np.argsort(first)], place[code]
+    rank = np.argsort(np.argsort(first))  # codes in order of first appearance
+    return values[np.argsort(first)], rank[code]
 
 
 def _numbers(column: pl.Series, what: str) -> NDArray[Any]:
@@ -251,30 +276,40 @@ def _numbers(column: pl.Series, what: str) -> NDArray[Any]:
 
 
 def _assemble(
+    *,
     names: NDArray[Any],
     depths: NDArray[np.int64],
     scores: NDArray[Any],
     labels: NDArray[Any],
-    tails: NDArray[np.int64],
+    unjudged: NDArray[np.bool_] | None,
+    left_counts: NDArray[np.int64],
     left_labels: NDArray[Any],
     ids: Any,
     id_names: Any = None,
+    coverage: Coverage,
 ) -> Lists:
-    """Put the judged documents that no run returned behind the ranked ones of their query."""
+    """Create Lists in which the judged documents that were not returned follow the returned ones of their query."""
+    if unjudged is not None and not unjudged.any():
+        unjudged = None
     if len(left_labels) == 0:
-        offsets = np.concatenate(([0], np.cumsum(depths)))
-        return Lists(labels, offsets, scores, _named(ids, id_names), names)
-    offsets = np.concatenate(([0], np.cumsum(depths + tails)))
-    place = np.concatenate((_slots(offsets[:-1], depths), _slots(offsets[:-1] + depths, tails)))
-    all_labels = np.empty(len(place), dtype=np.result_type(labels, left_labels))
-    all_labels[place] = np.concatenate((labels, left_labels))
-    all_scores = np.full(len(place), -np.inf)
-    all_scores[place[: len(scores)]] = scores
+        offsets, judged = np.concatenate(([0], np.cumsum(depths))), None if unjudged is None else ~unjudged
+        return Lists(labels, offsets, scores, _named(ids, id_names), names, None, judged, coverage)
+    offsets = np.concatenate(([0], np.cumsum(depths + left_counts)))
+    index = np.concatenate((_ranges(offsets[:-1], depths), _ranges(offsets[:-1] + depths, left_counts)))
+    returned = index[: len(scores)]
+    all_labels = np.empty(len(index), dtype=np.result_type(labels, left_labels))
+    all_labels[index] = np.concatenate((labels, left_labels))
+    all_scores = np.full(len(index), -np.inf)
+    all_scores[returned] = scores
+    judged = None
+    if unjudged is not None:
+        judged = np.ones(len(index), dtype=bool)
+        judged[returned[unjudged]] = False
     if ids is not None:
         moved = np.empty_like(ids)
-        moved[place] = ids
+        moved[index] = ids
         ids = moved
-    return Lists(all_labels, offsets, all_scores, _named(ids, id_names), names, depths)
+    return Lists(all_labels, offsets, all_scores, _named(ids, id_names), names, depths, judged, coverage)
 
 
 def _named(codes: Any, names: Any) -> Any:
@@ -285,8 +320,8 @@ def _named(codes: Any, names: Any) -> Any:
     return names.gather(codes) if isinstance(names, pl.Series) else names[codes]
 
 
-def _slots(start: NDArray[np.int64], length: NDArray[np.int64]) -> NDArray[np.int64]:
-    """start, start + 1, ... for each stretch."""
+def _ranges(start: NDArray[np.int64], length: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return start, start + 1, ..., start + length - 1 for each pair, one after the other."""
     return np.arange(int(length.sum())) + np.repeat(start - np.cumsum(length) + length, length)
 
 
@@ -306,7 +341,7 @@ def _nothing_in_common(judged: object, ranked: object) -> DataError:
 
 
 def _not_a_number(what: str, queries: Any) -> DataError:
-    """Find the entry that is to blame; called only after the fast way has failed."""
+    """Find the entry that caused the failure; called only after the fast way has failed."""
     for name, documents in queries:
         if not isinstance(documents, Mapping):
             return DataError(f"query {name!r} must map documents to a {what}, got {type(documents).__name__}")

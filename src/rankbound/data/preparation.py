@@ -5,13 +5,14 @@ Every function is pure. What it gives depends on the content of its input and no
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rankbound.data.interactions import Interactions
 from rankbound.data.letor import LetorData
 from rankbound.errors import ArgumentError, DataError
-from rankbound.lists import Lists
 
 __all__ = [
     "binarize",
@@ -45,7 +46,7 @@ def binarize(labels: ArrayLike, at_least: float | str = 1) -> NDArray[np.int32]:
 def binarized(data: LetorData, at_least: float | str = 1) -> LetorData:
     """The same queries with labels 0 and 1; see `binarize`."""
     lists = data.lists
-    binary = Lists(binarize(lists.labels, at_least), lists.offsets, lists.scores, lists.ids, lists.qids, lists.depths)
+    binary = replace(lists, labels=binarize(lists.labels, at_least))
     return LetorData(binary, data.features, data.notes)
 
 

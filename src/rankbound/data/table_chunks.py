@@ -1,7 +1,7 @@
-"""Tables that do not fit memory: parquet files read a few million rows at a time, always whole queries.
+"""Tables larger than memory: parquet files read a few million rows at a time, always complete queries.
 
-The rows of a query must stand together, as they do in every run that was written query by query. Memory is that of one
-chunk (and of the judgments, where they come apart from the run), whatever the size of the file.
+The rows of a query must be adjacent, as they are in every run that was written query by query. The memory is that of
+one chunk, and of the judgments where they are not part of the table, whatever the size of the file.
 """
 
 from __future__ import annotations
@@ -17,56 +17,86 @@ from numpy.typing import NDArray
 from rankbound.data.frames import find_columns, lists_from_frame, plain_type, polars_explained
 from rankbound.data.judged import from_frames
 from rankbound.errors import DataError
-from rankbound.lists import Lists
+from rankbound.lists import Coverage, Lists
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["ROWS", "queries_of", "run_chunks", "scored_chunks"]
+__all__ = ["ROWS", "RunChunks", "queries_of", "scored_chunks"]
 
 ROWS = 4_000_000  # read at once
 
 
 def scored_chunks(path: str | PathLike[str], rows: int | None = None) -> Iterator[Lists]:
-    """Scored lists from a table with a row per item: qid, label and score."""
-    for frame, _ in _whole_queries(path, ("qid", "label", "score"), rows):
+    """Yield scored lists from a table with one row per item and the columns qid, label and score."""
+    for frame, _ in _complete_queries(path, ("qid", "label", "score"), rows):
         yield lists_from_frame(frame)
 
 
-def run_chunks(
-    qrels: pl.DataFrame,
-    path: str | PathLike[str],
-    *,
-    missing: str = "ignore",
-    judged_only: bool = False,
-    rows: int | None = None,
-) -> Iterator[Lists]:
-    """Lists from judgments in memory and a run in a file: qid, docid and score; see `rankbound.data.judged`."""
-    import polars as pl
+class RunChunks:
+    """Iterate over the Lists of judgments in memory and a run in a file with the columns qid, docid and score.
 
-    unseen, some = qrels, False
-    for run, is_last in _whole_queries(path, ("qid", "docid", "score"), rows):
-        if run["qid"].dtype != qrels["qid"].dtype:
-            unseen, run = (frame.with_columns(pl.col("qid").cast(pl.String)) for frame in (unseen, run))
-        here = unseen["qid"].is_in(run["qid"].unique().implode())
-        mine, unseen = unseen.filter(here), unseen.filter(~here)
-        if is_last and missing == "zero":
-            mine = pl.concat((mine, unseen))
-        if here.any() or (is_last and not some):  # a run that shares no query with the judgments is refused there
-            some = True
-            yield from_frames(mine if here.any() else unseen, run, missing=missing, judged_only=judged_only)
+    Parameters
+    ----------
+    qrels:
+        Judgments with the columns qid, docid and label.
+    path:
+        The parquet file of the run.
+    missing, judged_only:
+        See `rankbound.data.judged`.
+    rows:
+        Rows to read at once.
+
+    Attributes
+    ----------
+    coverage:
+        How many queries judgments and run do not share; known when the iteration has ended. (The Lists of a chunk know
+        the coverage of that chunk only.)
+    """
+
+    def __init__(
+        self,
+        qrels: pl.DataFrame,
+        path: str | PathLike[str],
+        *,
+        missing: str = "ignore",
+        judged_only: bool = False,
+        rows: int | None = None,
+    ) -> None:
+        self._qrels, self._path, self._rows = qrels, path, rows
+        self._missing, self._judged_only = missing, judged_only
+        self.coverage = Coverage()
+
+    def __iter__(self) -> Iterator[Lists]:
+        import polars as pl
+
+        unseen, returned, shared = self._qrels, 0, 0
+        for run, is_last in _complete_queries(self._path, ("qid", "docid", "score"), self._rows):
+            if run["qid"].dtype != unseen["qid"].dtype:
+                unseen, run = (frame.with_columns(pl.col("qid").cast(pl.String)) for frame in (unseen, run))
+            queries = run["qid"].unique()
+            is_here = unseen["qid"].is_in(queries.implode())
+            judged, unseen = unseen.filter(is_here), unseen.filter(~is_here)
+            returned, shared = returned + len(queries), shared + judged["qid"].n_unique()
+            if is_last and (self._missing == "zero" or not shared):  # without a shared query, from_frames raises
+                judged = pl.concat((judged, unseen))
+            if len(judged):
+                yield from_frames(
+                    judged, run, missing=self._missing, judged_only=self._judged_only, disjoint=shared > 0
+                )
+        self.coverage = Coverage(self._qrels["qid"].n_unique() - shared, returned - shared)
 
 
 def queries_of(path: str | PathLike[str]) -> pl.Series:
-    """The queries of a file."""
+    """Return the queries of a file."""
     with polars_explained(path):
         return _columns(path, ("qid",)).unique().collect()["qid"]
 
 
-def _whole_queries(
+def _complete_queries(
     path: str | PathLike[str], columns: tuple[str, ...], rows: int | None
 ) -> Iterator[tuple[pl.DataFrame, bool]]:
-    """Frames that cut the table between queries, and whether each is the last."""
+    """Yield frames that divide the table between queries, and whether each is the last."""
     import polars as pl
 
     rows = rows or ROWS
@@ -90,7 +120,7 @@ def _whole_queries(
 
 
 def _columns(path: str | PathLike[str], columns: tuple[str, ...]) -> pl.LazyFrame:
-    """The columns of a file under our names, not yet read."""
+    """Return the columns of a file under rankbound's names, not yet read."""
     import polars as pl
 
     if not Path(path).is_file():
@@ -104,16 +134,16 @@ def _columns(path: str | PathLike[str], columns: tuple[str, ...]) -> pl.LazyFram
 
 
 def _last_start(qid: pl.Series) -> int:
-    """Where the last query begins: it may go on in the next chunk."""
+    """Return the row at which the last query begins, which may continue in the next chunk."""
     others = (qid != qid[-1]).arg_true()
     return int(others[-1]) + 1 if len(others) else 0
 
 
 def _check_new(path: str | PathLike[str], qid: pl.Series, seen: list[NDArray[np.uint64]]) -> None:
-    """Refuse a query that had come to its end before.
+    """Raise DataError for a query that already ended in an earlier chunk.
 
-    ``seen`` holds sorted hashes of the queries so far, in runs each longer than the next: one that is not is merged
-    with it, so that a file of n queries costs O(n log n), however many chunks it comes in.
+    ``seen`` holds sorted hashes of the earlier queries, in arrays each longer than the next: an array that is not is
+    merged with its successor, so that n queries cost O(n log n), however many chunks there are.
     """
     names = qid.unique()
     hashes = names.hash().to_numpy()
@@ -123,7 +153,7 @@ def _check_new(path: str | PathLike[str], qid: pl.Series, seen: list[NDArray[np.
         again = run[np.searchsorted(run, new).clip(max=len(run) - 1)] == new
         if again.any():
             name = names[int(order[np.argmax(again)])]
-            raise DataError(f"{path}: the rows of query {name!r} do not stand together: sort the table by query")
+            raise DataError(f"{path}: the rows of query {name!r} are not adjacent: sort the table by query")
     while seen and len(seen[-1]) <= len(new):
-        new = np.sort(np.concatenate((seen.pop(), new)), kind="stable")  # merges what is sorted already
+        new = np.sort(np.concatenate((seen.pop(), new)), kind="stable")  # merges two sorted arrays
     seen.append(new)
