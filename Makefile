@@ -22,12 +22,12 @@ wheel-test: $(WHEEL_VENV)/.ready-test  ## the tests against the built and instal
 lint: $(VENV)/.ready-test
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 
-bench: $(BENCH_VENV)/.ready  ## time and memory beside those of peers, in one run; writes bench-results/
-	$(BENCH_VENV)/bin/rankbound bench -o bench-results
+bench: $(BENCH_VENV)/.ready  ## time and memory compared with other libraries; writes bench-results/
+	$(BENCH_VENV)/bin/python -m benchmarks -o bench-results $(PARTS)
 
-models-report: $(VENV)/.ready-test  ## quality of the rankers on real data (RANKBOUND_DATA) beside published numbers
-	$(BIN)/python -m quality.models
-	$(BIN)/python -m quality.factorization
+models-report: $(VENV)/.ready-test  ## quality of the rankers on real data (RANKBOUND_DATA) next to published numbers
+	$(BIN)/python -m benchmarks.quality.models
+	$(BIN)/python -m benchmarks.quality.factorization
 
 fuzz: $(VENV)/.ready-fuzz  ## every reader and parser against damaged input, 10 minutes each (FUZZ_SECONDS for less)
 	$(BIN)/python -m fuzz --seconds $(FUZZ_SECONDS) $(FUZZ)

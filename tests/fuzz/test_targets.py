@@ -7,10 +7,11 @@ import random
 from pathlib import Path
 
 import pytest
-from fuzz.mutations import SEPARATOR, TOKENS, mutated
-from fuzz.targets import TARGETS, tried
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from fuzz.mutations import SEPARATOR, TOKENS, mutated
+from fuzz.targets import TARGETS, tried
 
 _SLOW = {"models": 40, "store": 30, "scores": 40, "study": 40, "converted": 40, "trec": 60}  # inputs; others get 100
 

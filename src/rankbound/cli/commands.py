@@ -42,7 +42,6 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         "reproduce": Command("rankbound.cli.reproduce", "reproduce", "Studies of papers: their numbers beside ours."),
         "report": Command("rankbound.cli.report", "report", "One page: words, tables, figures, every query."),
         "demo": Command("rankbound.cli.demo", "demo", "Two rankers on generated data: what difficulty shows."),
-        "bench": Command("rankbound.cli.bench", "bench", "Time and memory beside those of peers, and how they grow."),
     }
 )
 

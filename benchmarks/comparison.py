@@ -1,4 +1,4 @@
-"""Our work against that of peers: the same values first, then the time of each, taking turns."""
+"""Comparison of our work with that of peers: first the values, then the time of each, in turns."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rankbound.bench.records import Missing, Row
-from rankbound.bench.timing import LONG_ENOUGH, Work, best_of
+from benchmarks.records import Missing, Row
+from benchmarks.timing import MIN_SECONDS, Work, best_of
 
-__all__ = ["PACKAGES", "Peer", "contest", "is_installed", "missing"]
+__all__ = ["PACKAGES", "Peer", "compare_with_peers", "is_installed", "missing"]
 
-# module that a peer is imported by -> what pip installs
+# imported module -> what to pass to `pip install`
 PACKAGES = {
     "pytrec_eval": "pytrec_eval-terrier",
     "ir_measures": "ir_measures",
@@ -28,17 +28,17 @@ PACKAGES = {
     "torch": "'rankbound[train]'",
     "numba": "'rankbound[train]'",
 }
-# what keras-rs and rax look at when they are imported: the tensors to work on, and one thread as for all
-_SETTINGS = {
+# keras-rs and rax read these when they are imported: the backend, and one thread, which all losses are timed with
+_ENVIRONMENT = {
     "KERAS_BACKEND": "torch",
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
 }
 
 
 def is_installed(module: str) -> bool:
-    """Whether a peer can be imported, with everything that it needs itself."""
-    for name, setting in _SETTINGS.items():
-        os.environ.setdefault(name, setting)
+    """Whether a module and everything it needs can be imported."""
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
     try:
         importlib.import_module(module)
     except ImportError:
@@ -47,15 +47,17 @@ def is_installed(module: str) -> bool:
 
 
 def missing(module: str) -> Missing:
-    """The finding that a peer is not there."""
+    """Return the finding that a peer is not installed."""
     return Missing(module, PACKAGES[module])
 
 
 @dataclass(frozen=True)
 class Peer:
-    """Somebody to be compared with: ``prepare`` imports and sets up what is not timed, and gives the work.
+    """An implementation to compare with.
 
-    ``module`` has to be installed for it; ``values`` gives what the work computed as numbers in our order.
+    ``prepare`` does the imports and the set-up, which are not timed, and returns the work. ``module`` must be
+    installed for it. ``values`` turns the result of the work into numbers in our order. ``bar`` is the ratio that we
+    want to reach at least.
     """
 
     name: str
@@ -66,7 +68,7 @@ class Peer:
     against: Literal["peer", "ourselves"] = "peer"
 
 
-def contest(
+def compare_with_peers(
     name: str,
     work: Work,
     peers: Sequence[Peer],
@@ -75,22 +77,24 @@ def contest(
     values: Callable[[Any], Any] | None = None,
     tolerance: float = 1e-6,
 ) -> Iterator[Row | Missing]:
-    """A row for each peer; where both it and we have ``values``, their largest difference is in it."""
+    """Yield a row per peer; where both sides have ``values``, the row holds their largest difference."""
     yield from (missing(peer.module) for peer in peers if peer.module and not is_installed(peer.module))
     present = [peer for peer in peers if peer.module is None or is_installed(peer.module)]
     if not present:
         return
-    works = [peer.prepare() for peer in present]
-    mine = work()  # the first run compiles what there is to compile, here and at the peers; it is not counted
-    differences = []
-    for peer, theirs in zip(present, works, strict=True):
-        other = theirs()
-        both = values is not None and peer.values is not None
-        differences.append(_difference(values(mine), peer.values(other)) if both else None)  # type: ignore[misc]
-    times = best_of(dict(enumerate([work, *works])), turns, at_least=LONG_ENOUGH)
-    for place, (peer, difference) in enumerate(zip(present, differences, strict=True), start=1):
+    peer_works = [peer.prepare() for peer in present]
+    result = work()  # first runs, which may compile, are not timed
+    differences: list[float | None] = []
+    for peer, peer_work in zip(present, peer_works, strict=True):
+        peer_result = peer_work()
+        if values is None or peer.values is None:
+            differences.append(None)
+        else:
+            differences.append(_difference(values(result), peer.values(peer_result)))
+    times = best_of(dict(enumerate([work, *peer_works])), turns, MIN_SECONDS)
+    for index, (peer, difference) in enumerate(zip(present, differences, strict=True), start=1):
         yield Row(
-            name, times[0], peer.name, times[place], peer.bar, against=peer.against, difference=difference,
+            name, times[0], peer.name, times[index], peer.bar, against=peer.against, difference=difference,
             tolerance=tolerance if difference is not None else 0.0,
         )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Running parts of the benchmark, and everything that they found."""
+"""Runs parts of the benchmark and collects their findings."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from rankbound.bench.contest import is_installed, missing
-from rankbound.bench.records import Finding, Growth, Missing, Row
+from benchmarks.comparison import is_installed, missing
+from benchmarks.records import Finding, Growth, Missing, Row
 from rankbound.errors import ArgumentError
 
-__all__ = ["PARTS", "SCALE_ROWS", "Outcome", "check_parts", "run_parts"]
+__all__ = ["PARTS", "SCALE_ROWS", "Outcome", "run_parts", "select_parts"]
 
 PARTS = ("evaluation", "distributions", "losses", "objectives", "reading", "factorization", "scale")
 SCALE_ROWS = 10_000_000
@@ -28,7 +28,7 @@ _PACKAGES = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was found, by part, on which machine and with which versions."""
+    """All findings by part, with the machine and the versions they were made with."""
 
     machine: dict[str, Any]
     versions: dict[str, str]
@@ -40,12 +40,12 @@ class Outcome:
 
     @property
     def shortfalls(self) -> list[str]:
-        """Bars that were missed, values that differ, and where a peer is better; in words."""
+        """Sentences about missed bars, values that differ, and rows and curves where a peer is better."""
         return [f"{part}: {text}" for part in self.rows for text in self._shortfalls_of(part)]
 
     @property
     def failed(self) -> bool:
-        """Whether less was reached than asked for, or values differ."""
+        """Whether a bar was missed or values differ."""
         return any(row.missed or row.differs for rows in self.rows.values() for row in rows)
 
     def _shortfalls_of(self, part: str) -> Iterator[str]:
@@ -53,73 +53,71 @@ class Outcome:
             if row.differs:
                 yield f"{row.name}: the value differs from that of {row.peer} by {row.difference:.2g}"
             if row.missed:
-                yield f"{row.name}: {row.ratio:.2f} times {row.peer}, asked for {row.bar:.2f}"
+                yield f"{row.name}: {row.ratio:.2f} times {row.peer}, the bar is {row.bar:.2f}"
             elif row.lost:
                 yield f"{row.name}: {row.peer} is {1 / row.ratio:.2f} times as fast"
         for ours, theirs in _rivals(self.growth[part]):
             yield from _behind(ours, theirs)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return everything, for JSON."""
         return {
             "machine": self.machine,
             "versions": self.versions,
             "quick": self.quick,
             "inputs": self.inputs,
             "rows": [{"part": part, **row.to_dict()} for part, rows in self.rows.items() for row in rows],
-            "growth": [{"part": part, **one.to_dict()} for part, found in self.growth.items() for one in found],
-            "missing": [{"peer": one.peer, "install": one.install} for one in self.missing],
+            "growth": [{"part": part, **line.to_dict()} for part, lines in self.growth.items() for line in lines],
+            "missing": [{"peer": peer.peer, "install": peer.install} for peer in self.missing],
             "shortfalls": self.shortfalls,
         }
 
 
-# ---- where a peer grows past us --------------------------------------------------------------------------------------
+# ---- curves on which a peer is better --------------------------------------------------------------------------------
 
-_STEEPER = 0.15  # of an exponent: less is noise
-_NOISE = 1.05  # times: less is noise
+_EXPONENT_NOISE = 0.15  # smaller differences of exponents are noise
+_RATIO_NOISE = 1.05  # smaller ratios are noise
 
 
-def _rivals(found: Sequence[Growth]) -> Iterator[tuple[Growth, Growth]]:
-    """Ours beside each peer's of the same curve; ways of ours have our name in front and are no peers."""
-    own = {one.curve: one for one in reversed(found) if one.way.startswith("rankbound")}
-    yield from ((own[one.curve], one) for one in found if one.curve in own and not one.way.startswith("rankbound"))
+def _rivals(lines: Sequence[Growth]) -> Iterator[tuple[Growth, Growth]]:
+    """Pair our line with that of each peer on the same curve; further lines of ours also start with our name."""
+    own = {line.curve: line for line in reversed(lines) if line.way.startswith("rankbound")}
+    yield from ((own[line.curve], line) for line in lines if line.curve in own and not line.way.startswith("rankbound"))
 
 
 def _behind(ours: Growth, theirs: Growth) -> Iterator[str]:
-    """Where the peer takes less time or memory, and whether ours grows faster."""
+    """Say where the peer takes less time or memory, and whether ours grows faster."""
     sizes = [size for size in ours.sizes if size in theirs.sizes]
-    for what, verb in (("seconds", "faster"), ("megabytes", "smaller")):
-        factors = _factors(ours, theirs, what, sizes)
-        lost = [size for size in sizes if factors.get(size, 0.0) > _NOISE]
+    for quantity, comparative in (("seconds", "faster"), ("megabytes", "smaller")):
+        factors = _factors(ours, theirs, quantity, sizes)
+        lost = [size for size in sizes if factors.get(size, 0.0) > _RATIO_NOISE]
         if lost:
             where = f"{lost[0]:,}" if len(lost) == 1 else f"{lost[0]:,} to {lost[-1]:,}"
             most = max(factors[size] for size in lost)
-            yield f"{ours.curve}, {where} {ours.over}: {theirs.way} is up to {most:.2f} times {verb}"
-    steep, their_steep = ours.time_exponent, theirs.time_exponent
-    if steep is not None and their_steep is not None and steep > their_steep + _STEEPER:
-        yield f"{ours.curve}: time grows as {ours.over}^{steep:.2f}, that of {theirs.way} as ^{their_steep:.2f}"
+            yield f"{ours.curve}, {where} {ours.over}: {theirs.way} is up to {most:.2f} times {comparative}"
+    exponent, their_exponent = ours.time_exponent, theirs.time_exponent
+    if exponent is not None and their_exponent is not None and exponent > their_exponent + _EXPONENT_NOISE:
+        yield f"{ours.curve}: time grows as {ours.over}^{exponent:.2f}, that of {theirs.way} as ^{their_exponent:.2f}"
 
 
-def _factors(ours: Growth, theirs: Growth, what: str, sizes: Sequence[int]) -> dict[int, float]:
-    """How many times more we take, by size; memory counts from a megabyte on."""
-    mine, other = getattr(ours, what), getattr(theirs, what)
-    if mine is None or other is None:
+def _factors(ours: Growth, theirs: Growth, quantity: str, sizes: Sequence[int]) -> dict[int, float]:
+    """Return our amount divided by theirs, by size; memory counts from one megabyte on."""
+    our_amounts, their_amounts = getattr(ours, quantity), getattr(theirs, quantity)
+    if our_amounts is None or their_amounts is None:
         return {}
-    least = 1.0 if what == "megabytes" else 0.0
-    amounts = {size: (mine[ours.sizes.index(size)], other[theirs.sizes.index(size)]) for size in sizes}
+    least = 1.0 if quantity == "megabytes" else 0.0
+    amounts = {size: (our_amounts[ours.sizes.index(size)], their_amounts[theirs.sizes.index(size)]) for size in sizes}
     return {size: max(least, a) / max(least, b) for size, (a, b) in amounts.items()}
 
 
 # ---- running ---------------------------------------------------------------------------------------------------------
 
 
-def check_parts(parts: Sequence[str], scale_rows: int) -> tuple[str, ...]:
-    """The parts to run, all of them if none is named."""
+def select_parts(parts: Sequence[str]) -> tuple[str, ...]:
+    """Return the requested parts in their fixed order, all parts if none is named."""
     unknown = [part for part in parts if part not in PARTS]
     if unknown:
         raise ArgumentError(f"unknown part {', '.join(unknown)}; the parts are {', '.join(PARTS)}")
-    if scale_rows < 1:
-        raise ArgumentError(f"--scale-rows must be at least 1, got {scale_rows}")
     return tuple(part for part in PARTS if part in parts) or PARTS
 
 
@@ -128,19 +126,19 @@ def run_parts(
     *,
     quick: bool = False,
     scale_rows: int = SCALE_ROWS,
-    tell: Callable[[str, Finding], None] = lambda *_: None,
+    on_finding: Callable[[str, Finding], None] = lambda *_: None,
 ) -> Outcome:
-    """Run parts one after the other; ``tell`` hears of every finding as it is made.
+    """Run parts one after the other and call ``on_finding(part, finding)`` for each finding as it is made.
 
-    In a quick run sizes are small and nothing is asked for: it shows that everything works, not how fast.
+    A quick run has small sizes and no bars: it shows that everything works, not how fast it is.
     """
     outcome = Outcome(_machine(), _versions(), quick, {}, {}, {}, [])
     for part in parts:
         outcome.rows[part], outcome.growth[part] = [], []
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # peers have many
+            warnings.simplefilter("ignore")  # peers raise many
             for finding in _findings(part, quick, scale_rows, outcome.inputs):
-                tell(part, finding)
+                on_finding(part, finding)
                 if isinstance(finding, Row):
                     outcome.rows[part].append(replace(finding, bar=None) if quick else finding)
                 elif isinstance(finding, Growth):
@@ -155,7 +153,7 @@ def _findings(part: str, quick: bool, scale_rows: int, inputs: dict[str, str]) -
     if absent:
         yield from map(missing, absent)
         return
-    module = importlib.import_module(f"rankbound.bench.{part}")
+    module = importlib.import_module(f"benchmarks.{part}")
     inputs[part] = module.INPUTS
     yield from module.run(quick, scale_rows) if part == "scale" else module.run(quick)
 
@@ -170,10 +168,10 @@ def _machine() -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    versions = {}
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return versions

@@ -1,11 +1,12 @@
-"""Losses, value and gradient: against plain torch per query and padded, rax, keras-rs, and each other.
+"""Losses, value and gradient: against torch per query and padded, rax, keras-rs, and each other.
 
-Everything runs on one thread: where other processes want the cores too, threads that wait for each other measure the
-neighbors. Queries are independent, so that more threads help us no less than the peers.
+Everything runs on one thread: on a shared machine, threads that wait for each other would measure the load of other
+processes. Queries are independent, so more threads would help us no less than the peers.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -18,10 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from rankbound.bench.contest import Peer, contest
-from rankbound.bench.growth import OURS, Curve, Way, growth_of
-from rankbound.bench.records import Finding, Growth, Row
-from rankbound.bench.timing import LONG_ENOUGH, Work, best_of
+from benchmarks.comparison import Peer, compare_with_peers
+from benchmarks.curves import OURS, Curve, Implementation, growth_of
+from benchmarks.records import Finding, Growth, Row
+from benchmarks.timing import MIN_SECONDS, Work, best_of
 from rankbound.losses import (
     APLoss,
     KendallTauLoss,
@@ -41,7 +42,7 @@ from rankbound.losses import (
 __all__ = ["CURVES", "HALF", "INPUTS", "Lists", "equal_lists", "one_thread", "ours", "run"]
 
 INPUTS = (
-    "generated: 412 users as MovieLens has them (22 to 980 relevant items, 1 or 3 others for each), lists of equal "
+    "generated: 412 users like those of MovieLens (22 to 980 relevant items, 1 or 3 others for each), lists of equal "
     "length with a tenth relevant, graded lists with a fifth relevant; loss and gradient, float32, one thread"
 )
 MEASURE_LOSSES = {
@@ -55,7 +56,7 @@ MEASURE_LOSSES = {
     "KendallTauLoss": KendallTauLoss(),
     **{f"LambdaLoss({m!r})": LambdaLoss(m) for m in ("nDCG", "AP", "RR", "nRBP(p=0.95)", "P@10", "ERR")},
 }
-_SAME = 2e-4  # float32
+_TOLERANCE = 2e-4  # of float32
 _FEW = slice(2, None, 80)  # users of a quick run
 
 
@@ -63,7 +64,7 @@ _FEW = slice(2, None, 80)  # users of a quick run
 
 
 class Lists(NamedTuple):
-    """Flat scores that want a gradient, labels, and where each list starts."""
+    """Flat scores that require a gradient, labels, and offsets."""
 
     scores: Any
     labels: Any
@@ -71,7 +72,7 @@ class Lists(NamedTuple):
 
 
 def users(negatives: int, every: slice = slice(None)) -> Lists:
-    """MovieLens-shaped: many users with few relevant items, a few with up to 980; the largest is the first of all."""
+    """Return lists like those of MovieLens users: few relevant items in most, up to 980; the first is the longest."""
     rng = np.random.default_rng(0)
     relevant = np.clip(np.exp(rng.normal(4.15, 0.95, 412)).astype(int), 22, 980)
     relevant[:2] = 980, 22
@@ -80,28 +81,27 @@ def users(negatives: int, every: slice = slice(None)) -> Lists:
 
 
 def lists(relevant: Any, sizes: Any, top: int = 1) -> Lists:
-    """Lists of these sizes with so many labels of 1 to top among zeros."""
+    """Return lists of these sizes; ``relevant`` items of each have labels from 1 to ``top``, the others 0."""
     rng = np.random.default_rng(1)
     labels = []
     for hits, size in zip(relevant, sizes, strict=True):
-        one = np.zeros(size, np.int64)
-        one[rng.permutation(size)[:hits]] = rng.integers(1, top + 1, hits)
-        labels.append(one)
+        labels.append(np.zeros(size, np.int64))
+        labels[-1][rng.permutation(size)[:hits]] = rng.integers(1, top + 1, hits)
     offsets = np.concatenate(([0], np.cumsum(sizes)))
     scores = torch.tensor(rng.normal(size=offsets[-1]), dtype=torch.float32, requires_grad=True)
     return Lists(scores, torch.tensor(np.concatenate(labels)), torch.tensor(offsets))
 
 
 def equal_lists(queries: int, size: int, relevant: int, top: int = 1) -> Lists:
-    """Lists of one size."""
+    """Return lists of one size."""
     return lists(np.full(queries, relevant), np.full(queries, size), top)
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Ours and torch's kernels on one thread."""
+    """Run our kernels and those of torch on one thread."""
     before = torch.get_num_threads()
-    warm_up("nDCG")  # the first kernel starts numba's OpenMP, which sets the threads of torch back
+    warm_up("nDCG")  # the first kernel starts numba's OpenMP, which resets the threads of torch
     torch.set_num_threads(1)
     set_threads(1)
     try:
@@ -111,11 +111,11 @@ def one_thread() -> Iterator[None]:
         set_threads(None)
 
 
-# ---- contestants -----------------------------------------------------------------------------------------------------
+# ---- implementations -------------------------------------------------------------------------------------------------
 
 
 def ours(made: Lists, loss: RankingLoss | None = None) -> Work:
-    """A loss of ours, smooth nDCG unless another is named."""
+    """Prepare one of our losses, smooth nDCG by default."""
     loss = NDCGLoss() if loss is None else loss
 
     def work() -> float:
@@ -128,7 +128,7 @@ def ours(made: Lists, loss: RankingLoss | None = None) -> Work:
 
 
 def smooth_ndcg_of_table(scores: Any, labels: Any, where: Any) -> Any:
-    """Smooth nDCG of rows of a padded table by full pair matrices: what one writes first in torch."""
+    """Compute smooth nDCG of the rows of a padded table from full pair matrices, the obvious way in torch."""
     size = scores.shape[1]
     pairs = torch.sigmoid(scores[:, None, :] - scores[:, :, None]) * where[:, None, :]
     ranks = 0.5 + pairs.sum(2)
@@ -139,18 +139,18 @@ def smooth_ndcg_of_table(scores: Any, labels: Any, where: Any) -> Any:
 
 
 def torch_per_query(made: Lists) -> Work:
-    """A pair matrix for each query in turn."""
+    """Prepare a loop over queries with a pair matrix each."""
     scores, labels, offsets = made
-    bounds = list(zip(offsets.tolist(), offsets.tolist()[1:], strict=False))
+    spans = list(itertools.pairwise(offsets.tolist()))
 
     def work() -> float:
         scores.grad = torch.empty_like(scores)
         total = 0.0
-        for lo, hi in bounds:  # backward at once: the pair matrices of all queries together would take gigabytes
-            one = scores.detach()[None, lo:hi].requires_grad_()
-            loss = smooth_ndcg_of_table(one, labels[None, lo:hi], torch.ones(1, hi - lo)).sum() / len(bounds)
+        for lo, hi in spans:  # backward per query: the pair matrices of all queries would take gigabytes
+            row = scores.detach()[None, lo:hi].requires_grad_()
+            loss = smooth_ndcg_of_table(row, labels[None, lo:hi], torch.ones(1, hi - lo)).sum() / len(spans)
             loss.backward()
-            scores.grad[lo:hi] = one.grad[0]
+            scores.grad[lo:hi] = row.grad[0]
             total += float(loss.detach())
         return total
 
@@ -158,7 +158,7 @@ def torch_per_query(made: Lists) -> Work:
 
 
 def torch_padded(made: Lists, chunk: int = 4) -> Work:
-    """All lists padded to the longest; in chunks of queries, because the whole does not fit memory."""
+    """Prepare lists padded to the longest, in chunks of queries because all together do not fit into memory."""
     scores, labels, offsets = made
     sizes = torch.diff(offsets)
     mask = torch.arange(int(sizes.max()))[None, :] < sizes[:, None]
@@ -171,8 +171,8 @@ def torch_padded(made: Lists, chunk: int = 4) -> Work:
         padded.requires_grad_()
         total = 0.0
         for lo in range(0, len(mask), chunk):
-            part = slice(lo, lo + chunk)
-            loss = smooth_ndcg_of_table(padded[part], table[part], mask[part].float()).sum() / len(mask)
+            rows = slice(lo, lo + chunk)
+            loss = smooth_ndcg_of_table(padded[rows], table[rows], mask[rows].float()).sum() / len(mask)
             loss.backward()
             total += float(loss.detach())
         assert padded.grad is not None
@@ -183,13 +183,13 @@ def torch_padded(made: Lists, chunk: int = 4) -> Work:
 
 
 def rax_ndcg(made: Lists) -> Work:
-    """Rax's smooth nDCG of lists of one size, compiled."""
+    """Prepare rax's smooth nDCG of lists of one size, compiled."""
     import jax
     import rax
 
     loss = rax.approx_t12n(rax.ndcg_metric)
     step = jax.jit(jax.value_and_grad(lambda s, y: loss(s, y)))
-    scores, labels = (_table(part, made).detach().numpy().astype(np.float32) for part in (made.scores, made.labels))
+    scores, labels = (_table(flat, made).detach().numpy().astype(np.float32) for flat in (made.scores, made.labels))
 
     def work() -> float:
         value, gradient = step(scores, labels)
@@ -200,7 +200,7 @@ def rax_ndcg(made: Lists) -> Work:
 
 
 def keras_loss(name: str, made: Lists) -> Work:
-    """A loss of keras-rs on torch, for lists of one size."""
+    """Prepare a loss of keras-rs on torch, for lists of one size."""
     import keras_rs
 
     loss = getattr(keras_rs.losses, name)()
@@ -223,7 +223,7 @@ def _table(flat: Any, made: Lists) -> Any:
 
 
 def run(quick: bool) -> Iterator[Finding]:
-    """Smooth nDCG against those who compute the same, other losses, long lists, the first loss, growth."""
+    """Yield rows of smooth nDCG, other losses, long lists and the first loss, then the growth curves."""
     with one_thread():
         yield from _smooth_ndcg(quick)
         yield from _other_losses(quick)
@@ -231,10 +231,10 @@ def run(quick: bool) -> Iterator[Finding]:
         yield from _long_lists(quick)
         if not quick:
             yield _first_loss()
-        for found in growth_of(__name__, CURVES, quick):
-            yield found
-            if isinstance(found, Growth) and not quick:
-                yield from _memory_rows(found)
+        for finding in growth_of(__name__, CURVES, quick):
+            yield finding
+            if isinstance(finding, Growth) and not quick:
+                yield from _memory_rows(finding)
 
 
 def _against(
@@ -246,9 +246,9 @@ def _against(
     turns: int,
     module: str | None = None,
 ) -> Iterator[Finding]:
-    """Smooth nDCG against one who computes the same."""
+    """Compare smooth nDCG with a peer that computes the same values."""
     peers = [Peer(peer, partial(theirs, made), bar, module, float)]
-    yield from contest(name, ours(made), peers, turns=turns, values=float, tolerance=_SAME)
+    yield from compare_with_peers(name, ours(made), peers, turns=turns, values=float, tolerance=_TOLERANCE)
 
 
 def _smooth_ndcg(quick: bool) -> Iterator[Finding]:
@@ -270,20 +270,20 @@ def _smooth_ndcg(quick: bool) -> Iterator[Finding]:
 
 
 def _other_losses(quick: bool) -> Iterator[Finding]:
-    """Keras-rs scales its losses in other ways than we do: their values cannot be compared."""
+    """Compare times with keras-rs, which scales its losses differently, so that values are not comparable."""
     size = 50 if quick else 500
     made = equal_lists(16, size, size // 5, top=4)
     for loss, name in ((RankNetLoss(), "PairwiseLogisticLoss"), (ListMLELoss(), "ListMLELoss")):
         peer = Peer(f"keras-rs {name}", partial(keras_loss, name, made), module="keras_rs")
         title = f"{type(loss).__name__}, 16 graded lists of {size}"
-        yield from contest(title, ours(made, loss), [peer], turns=1 if quick else 8)
+        yield from compare_with_peers(title, ours(made, loss), [peer], turns=1 if quick else 8)
 
 
 def _measure_losses(made: Lists, quick: bool) -> Iterator[Finding]:
-    """Every other measure loss takes at most three times as long as NDCGLoss."""
-    chosen = dict(list(MEASURE_LOSSES.items())[:1]) if quick else MEASURE_LOSSES  # some have a kernel to load
+    """Check that every other measure loss takes at most three times as long as NDCGLoss."""
+    chosen = dict(list(MEASURE_LOSSES.items())[:1]) if quick else MEASURE_LOSSES  # some would load a further kernel
     works = {name: ours(made, loss) for name, loss in {"": NDCGLoss(), **chosen}.items()}
-    times = best_of(works, 1 if quick else 6, at_least=LONG_ENOUGH)
+    times = best_of(works, 1 if quick else 6, min_seconds=MIN_SECONDS)
     for name in chosen:
         title = f"{name}, {len(made.offsets) - 1} users"
         yield Row(title, times[name], "NDCGLoss", times[""], 1 / 3, against="ourselves")
@@ -298,7 +298,7 @@ def _long_lists(quick: bool) -> Iterator[Finding]:
     made = equal_lists(1, items, items // 2)
     peer = Peer("direct sums", partial(_direct, made), 1.0, values=float, against="ourselves")
     name = f"NDCGLoss, one list of {items:,} items, half relevant, by series"
-    yield from contest(name, ours(made), [peer], turns=1 if quick else 4, values=float, tolerance=1e-5)
+    yield from compare_with_peers(name, ours(made), [peer], turns=1 if quick else 4, values=float, tolerance=1e-5)
 
 
 def _direct(made: Lists) -> Work:
@@ -324,7 +324,7 @@ print(time.perf_counter() - began)
 
 
 def _first_loss() -> Row:
-    """Time to the first loss of a process that compiles, and of the next one, which loads."""
+    """Time the first loss of a process that compiles, and of the next process, which loads the compiled kernels."""
     times = []
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {"NUMBA_CACHE_DIR": folder}
@@ -338,35 +338,39 @@ def _first_loss() -> Row:
 
 # ---- growth ----------------------------------------------------------------------------------------------------------
 
-_WAYS = {OURS: Way(ours), "torch N x N": Way(torch_per_query), "rax": Way(rax_ndcg, module="rax")}
+_IMPLEMENTATIONS = {
+    OURS: Implementation(ours),
+    "torch N x N": Implementation(torch_per_query),
+    "rax": Implementation(rax_ndcg, module="rax"),
+}
 _LONG, HALF = "NDCGLoss, one list, 100 relevant", "NDCGLoss, one list, half relevant"
 CURVES = (
     Curve(
         "NDCGLoss, 8 lists, a fifth relevant", "items per list", (125, 250, 500, 1_000, 2_000), (20, 40, 80),
-        lambda size, _: equal_lists(8, size, size // 5, top=4), _WAYS,
+        lambda size, _: equal_lists(8, size, size // 5, top=4), _IMPLEMENTATIONS,
     ),
     Curve(
         "NDCGLoss, lists of 100, 20 relevant", "lists", (50, 100, 200, 400, 800, 1_600), (2, 4, 8),
-        lambda size, _: equal_lists(size, 100, 20, top=4), _WAYS,
+        lambda size, _: equal_lists(size, 100, 20, top=4), _IMPLEMENTATIONS,
     ),
     Curve(
         "NDCGLoss, 8 lists of 1,000", "relevant items", (25, 50, 100, 200, 400, 800), (10, 20),
-        lambda size, _: equal_lists(8, 1_000, size, top=4), {OURS: Way(ours)},
+        lambda size, _: equal_lists(8, 1_000, size, top=4), {OURS: Implementation(ours)},
     ),
     Curve(
         _LONG, "items", (10_000, 31_623, 100_000, 316_228, 1_000_000), (1_000, 3_162),
-        lambda size, _: equal_lists(1, size, 100), {OURS: Way(ours)},
+        lambda size, _: equal_lists(1, size, 100), {OURS: Implementation(ours)},
     ),
     Curve(
         HALF, "items", (10_000, 31_623, 100_000, 316_228, 1_000_000), (1_000, 3_162),
-        lambda size, _: equal_lists(1, size, size // 2), {OURS: Way(ours)},
+        lambda size, _: equal_lists(1, size, size // 2), {OURS: Implementation(ours)},
     ),
 )  # fmt: skip
 
 
-def _memory_rows(found: Growth) -> Iterator[Row]:
-    """Memory of long lists: below 100 MB for 100,000 items, and linear in the items."""
-    if found.curve == _LONG and found.megabytes is not None:
-        small, large = found.megabytes[found.sizes.index(100_000)], found.megabytes[-1]
+def _memory_rows(growth: Growth) -> Iterator[Row]:
+    """Check the memory of long lists: below 100 MB for 100,000 items, and linear in the number of items."""
+    if growth.curve == _LONG and growth.megabytes is not None:
+        small, large = growth.megabytes[growth.sizes.index(100_000)], growth.megabytes[-1]
         yield Row("NDCGLoss, memory of 100,000 items", small, "100 MB", 100.0, 1.0, "MB", "limit")
         yield Row("NDCGLoss, memory of 1,000,000 items", large, "11 x that", 11 * small, 1.0, "MB", "limit")

@@ -1,7 +1,7 @@
 """Quality of matrix factorization beside the published numbers: a table, and docs/results/factorization.csv.
 
-    python -m quality.factorization                      all rows
-    python -m quality.factorization citeulike nRBP       those whose name has all these words
+    python -m benchmarks.quality.factorization                      all rows
+    python -m benchmarks.quality.factorization citeulike nRBP       those whose name has all these words
 
 MovieLens latest-small is the protocol of the metric bounding thesis (ratings from 4 on, users with 25 of them, five
 folds by user, NSR 1, Adam, 32 users per batch), rate and epochs chosen within the training folds. CiteULike-a is
@@ -34,7 +34,7 @@ from rankbound.data import UserLists, load_fold, load_set, prepare_movielens, sa
 from rankbound.evaluation import evaluate_lists
 from rankbound.models import MatrixFactorization
 
-RESULTS = Path(__file__).parents[1] / "docs" / "results" / "factorization.csv"
+RESULTS = Path(__file__).parents[2] / "docs" / "results" / "factorization.csv"
 FOLDS, SEED = 5, 0
 
 

@@ -15,15 +15,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 import rankbound as rb
-from rankbound.bench.contest import Peer, contest
-from rankbound.bench.growth import OURS, Curve, Way, growth_of
-from rankbound.bench.records import Finding
-from rankbound.bench.timing import Work
+from benchmarks.comparison import Peer, compare_with_peers
+from benchmarks.curves import OURS, Curve, Implementation, growth_of
+from benchmarks.records import Finding
+from benchmarks.timing import Work
 
 __all__ = ["CURVES", "INPUTS", "MEASURES", "run"]
 
 INPUTS = (
-    "generated labels 0 to 4 and scores that lean towards them; every run returns all judged documents; "
+    "generated labels 0 to 4 and scores that correlate with them; every run returns all judged documents; "
     "nDCG@10, AP, RR, P@10 and R@100, in arrays nDCG@10 of scores with ties"
 )
 MEASURES = ["nDCG@10", "AP", "RR", "P@10", "R@100"]
@@ -45,7 +45,7 @@ class Made(NamedTuple):
 
 
 def make(queries: int, items: int) -> Made:
-    """The run in ranked order."""
+    """Make judgments and a run that lists its documents in ranked order."""
     labels, scores = arrays(queries, items)
     order = np.argsort(-scores, axis=1)
     query, document = np.repeat(np.arange(queries), items), np.tile(np.arange(items), queries)
@@ -58,21 +58,21 @@ def make(queries: int, items: int) -> Made:
         run,
         {f"q{q}": dict(zip(names, row, strict=True)) for q, row in enumerate(labels.tolist())},
         {
-            f"q{q}": dict(zip([names[place] for place in places], row, strict=True))
-            for q, (places, row) in enumerate(zip(order.tolist(), ranked.tolist(), strict=True))
+            f"q{q}": dict(zip([names[index] for index in indices], row, strict=True))
+            for q, (indices, row) in enumerate(zip(order.tolist(), ranked.tolist(), strict=True))
         },
     )
 
 
 def arrays(queries: int, items: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Labels and scores, a row per query."""
+    """Return labels and scores, a row per query."""
     rng = np.random.default_rng(0)
     labels = rng.choice(5, size=(queries, items), p=[0.55, 0.2, 0.15, 0.07, 0.03])
-    labels[:, 0] = 1  # something to find in every query: means over all and over those that count are then the same
+    labels[:, 0] = 1  # a relevant item in every query, so that libraries that skip empty queries compute the same means
     return labels, rng.normal(size=(queries, items)) + 0.3 * labels
 
 
-# ---- contestants -----------------------------------------------------------------------------------------------------
+# ---- implementations -------------------------------------------------------------------------------------------------
 
 
 def ours(made: Made) -> Work:
@@ -112,7 +112,7 @@ def scikit_learn(labels: Any, scores: Any, ignore_ties: bool = False) -> Work:
 
 
 def run(quick: bool) -> Iterator[Finding]:
-    """Rows of four kinds of input, of the start of the command line, and the growth curves."""
+    """Yield rows of four kinds of input and of the command line's start-up, then the growth curves."""
     for queries, items in ((50, 20),) if quick else ((10_000, 100), (1_000, 1_000)):
         yield from _from_memory(make(queries, items), f"{queries:,} x {items:,}", 1 if quick else 7)
     queries, items = (50, 20) if quick else (10_000, 100)
@@ -130,33 +130,33 @@ def _trec_means(per_query: Any) -> list[float]:
     return [float(np.mean([values[name] for values in per_query.values()])) for name in TREC_NAMES]
 
 
-def _ir_means(found: Any) -> list[float]:
-    by_name = {str(measure): value for measure, value in found.items()}
+def _ir_means(values: Any) -> list[float]:
+    by_name = {str(measure): value for measure, value in values.items()}
     return [by_name[name] for name in MEASURES]
 
 
 def _from_memory(made: Made, shape: str, turns: int) -> Iterator[Finding]:
     peers = [
         Peer("pytrec_eval", partial(pytrec, made), 2.5, "pytrec_eval", _trec_means),
-        Peer("ranx", partial(ranx, made), 10, "ranx", lambda found: [found[name] for name in RANX_NAMES]),
+        Peer("ranx", partial(ranx, made), 10, "ranx", lambda means: [means[name] for name in RANX_NAMES]),
         Peer("ir_measures", partial(ir_measures, made), None, "ir_measures", _ir_means),
     ]
-    yield from contest(f"{shape}, from dicts", ours(made), peers, turns=turns, values=_means)
+    yield from compare_with_peers(f"{shape}, from dicts", ours(made), peers, turns=turns, values=_means)
     peers = [Peer("pytrec_eval, dicts ready", partial(pytrec, made), 5, "pytrec_eval", _trec_means)]
     frames = ours_on_frames(made)
-    yield from contest(f"{shape}, from integer frames", frames, peers, turns=turns, values=_means)
+    yield from compare_with_peers(f"{shape}, from integer frames", frames, peers, turns=turns, values=_means)
     peers = [Peer("ours without", partial(ours, made), 1 / 1.4, values=_means, against="ourselves")]
-    yield from contest(
+    yield from compare_with_peers(
         f"{shape}, dicts, with bounds and UL2",
         lambda: rb.evaluate(made.qrels, made.run, BOUNDED, bounds=True),
         peers,
         turns=turns,
-        values=lambda found: _means(found)[: len(MEASURES)],
+        values=lambda result: _means(result)[: len(MEASURES)],
     )
 
 
 def _from_arrays(queries: int, items: int, turns: int) -> Iterator[Finding]:
-    """nDCG of a dense table of labels and scores, the home ground of scikit-learn's ndcg_score."""
+    """Compare nDCG of a dense matrix of labels and scores, the input that scikit-learn's ndcg_score is made for."""
     labels, scores = arrays(queries, items)
     offsets = np.arange(queries + 1) * items
     tied = np.round(scores, 1)
@@ -169,13 +169,15 @@ def _from_arrays(queries: int, items: int, turns: int) -> Iterator[Finding]:
             f"scikit-learn ndcg_score, {name}",
             partial(scikit_learn, labels, values, ignore),
             module="sklearn",
-            values=lambda found: [found],
+            values=lambda value: [value],
         )
-        yield from contest(f"{queries:,} x {items:,}, nDCG@10 from arrays", work, [peer], turns=turns, values=_means)
+        yield from compare_with_peers(
+            f"{queries:,} x {items:,}, nDCG@10 from arrays", work, [peer], turns=turns, values=_means
+        )
 
 
 def _from_files(queries: int, items: int, turns: int) -> Iterator[Finding]:
-    """As many rows of run as of qrels, parsing included."""
+    """Compare evaluation of TREC files, parsing included; run and qrels have the same number of rows."""
     made = make(queries, items)
     with tempfile.TemporaryDirectory() as folder:
         qrels, ranking = Path(folder, "qrels.txt"), Path(folder, "run.txt")
@@ -196,7 +198,9 @@ def _from_files(queries: int, items: int, turns: int) -> Iterator[Finding]:
 
         peer = Peer("pytrec_eval", pytrec_files, 2, "pytrec_eval", _trec_means)
         name = f"TREC files of {queries * items:,} rows"
-        yield from contest(name, lambda: rb.evaluate(qrels, ranking, MEASURES), [peer], turns=turns, values=_means)
+        yield from compare_with_peers(
+            name, lambda: rb.evaluate(qrels, ranking, MEASURES), [peer], turns=turns, values=_means
+        )
 
 
 def _start_up(turns: int) -> Iterator[Finding]:
@@ -205,25 +209,25 @@ def _start_up(turns: int) -> Iterator[Finding]:
 
     peer = Peer("python -c 'import numpy'", partial(start, "import numpy"), 1 / 3, against="ourselves")
     work = start("from rankbound.cli.main import run; run(['--help'])")
-    yield from contest("rankbound --help", work, [peer], turns=turns)
+    yield from compare_with_peers("rankbound --help", work, [peer], turns=turns)
 
 
 # ---- growth ----------------------------------------------------------------------------------------------------------
 
-_WAYS = {
-    OURS: Way(ours),
-    f"{OURS}, frames": Way(ours_on_frames),
-    "pytrec_eval": Way(pytrec, module="pytrec_eval"),
-    "ranx": Way(ranx, module="ranx"),
-    "ir_measures": Way(ir_measures, module="ir_measures"),
+_IMPLEMENTATIONS = {
+    OURS: Implementation(ours),
+    f"{OURS}, frames": Implementation(ours_on_frames),
+    "pytrec_eval": Implementation(pytrec, module="pytrec_eval"),
+    "ranx": Implementation(ranx, module="ranx"),
+    "ir_measures": Implementation(ir_measures, module="ir_measures"),
 }
 CURVES = (
     Curve(
         "evaluate, 200 queries", "items per query", (50, 100, 200, 400, 800, 1_600), (10, 20, 40),
-        lambda size, _: make(200, size), _WAYS,
+        lambda size, _: make(200, size), _IMPLEMENTATIONS,
     ),
     Curve(
         "evaluate, 100 items each", "queries", (250, 500, 1_000, 2_000, 4_000, 8_000), (5, 10, 20),
-        lambda size, _: make(size, 100), _WAYS,
+        lambda size, _: make(size, 100), _IMPLEMENTATIONS,
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Every part runs at small sizes, with and without its peers, and computes what the peers compute."""
+"""Every part runs at small sizes, with and without its peers, and computes the same values as the peers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from rankbound.bench import scale
-from rankbound.bench.records import Growth, Row
-from rankbound.bench.running import PARTS, check_parts, run_parts
+from benchmarks import scale
+from benchmarks.records import Growth, Row
+from benchmarks.runner import PARTS, run_parts, select_parts
 from rankbound.errors import ArgumentError
 
-OPTIONAL = ("ranx", "rax", "keras_rs")  # not there where the tests run as a rule
+OPTIONAL = ("ranx", "rax", "keras_rs")  # peers that are usually absent where the tests run
 PEERS = {
     "evaluation": {"pytrec_eval", "ir_measures", "scikit-learn ndcg_score, with ties", "python -c 'import numpy'"},
     "distributions": {"3,000 permutations", "3,000 drawn rank by rank"},
@@ -38,40 +38,38 @@ def _small(monkeypatch):
     """Without the peers that compile, and without processes for memory, which are tested on their own."""
     for module in OPTIONAL:
         monkeypatch.setitem(sys.modules, module, None)
-    monkeypatch.setattr("rankbound.bench.growth.peaks", lambda module, curve, way, sizes, folder: (2.0,) * len(sizes))
+    monkeypatch.setattr("benchmarks.curves.peaks", lambda module, curve, way, sizes, folder: (2.0,) * len(sizes))
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_a_part_agrees_with_its_peers(part):
-    heard = []
-    outcome = run_parts([part], quick=True, scale_rows=20_000, tell=lambda _, finding: heard.append(finding))
+    reported = []
+    outcome = run_parts([part], quick=True, scale_rows=20_000, on_finding=lambda _, finding: reported.append(finding))
     rows, growth = outcome.rows[part], outcome.growth[part]
     assert PEERS[part] <= {row.peer for row in rows}
     assert [row for row in rows if row.differs] == []
     assert sum(row.difference is not None for row in rows) == COMPARED[part]
     assert all(row.ours > 0 and row.theirs > 0 and row.bar is None for row in rows)
-    assert {one.peer for one in outcome.missing} == MISSING.get(part, set())
-    assert {one.way for one in growth} >= {"rankbound"}
-    assert all(len(one.seconds) == len(one.sizes) >= 2 and min(one.seconds) > 0 for one in growth)
+    assert {peer.peer for peer in outcome.missing} == MISSING.get(part, set())
+    assert {line.way for line in growth} >= {"rankbound"}
+    assert all(len(line.seconds) == len(line.sizes) >= 2 and min(line.seconds) > 0 for line in growth)
     assert outcome.inputs[part]
-    assert [one for one in heard if isinstance(one, Growth)] == growth
-    assert len([one for one in heard if isinstance(one, Row)]) == len(rows)
+    assert [finding for finding in reported if isinstance(finding, Growth)] == growth
+    assert len([finding for finding in reported if isinstance(finding, Row)]) == len(rows)
 
 
 def test_a_part_whose_library_is_missing_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     outcome = run_parts(["losses"], quick=True)
-    assert [str(one) for one in outcome.missing] == ["torch not installed: pip install 'rankbound[train]'"]
+    assert [str(peer) for peer in outcome.missing] == ["torch is not installed: pip install 'rankbound[train]'"]
     assert outcome.rows == {"losses": []}
 
 
 def test_parts_are_run_in_their_order_and_once():
-    assert check_parts([], 1) == PARTS
-    assert check_parts(["reading", "distributions", "distributions"], 1) == ("distributions", "reading")
+    assert select_parts([]) == PARTS
+    assert select_parts(["reading", "distributions", "distributions"]) == ("distributions", "reading")
     with pytest.raises(ArgumentError, match="unknown part distribution; the parts are evaluation, distributions"):
-        check_parts(["distribution"], 1)
-    with pytest.raises(ArgumentError, match="--scale-rows must be at least 1, got 0"):
-        check_parts([], 0)
+        select_parts(["distribution"])
 
 
 def test_sizes_of_the_large_file_are_whole_blocks():

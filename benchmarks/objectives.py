@@ -1,7 +1,7 @@
-"""Objectives in boosting: ours in LightGBM against its lambdarank, ours in XGBoost against its rank:ndcg.
+"""Boosting objectives: ours in LightGBM against its lambdarank, ours in XGBoost against its rank:ndcg.
 
-Same trees, same rounds; time, and true nDCG@10 of test queries with gain 2^label - 1. LETOR 4.0's MQ2008, fold 1, is
-run too where RANKBOUND_DATA has it.
+The trees and rounds are the same. Compared are the time and the nDCG@10 of test queries with gain 2^label - 1. LETOR
+4.0's MQ2008, fold 1, is included where RANKBOUND_DATA has it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from rankbound.bench.contest import is_installed, missing
-from rankbound.bench.growth import OURS, Curve, Way, growth_of
-from rankbound.bench.losses import one_thread
-from rankbound.bench.real_data import is_here
-from rankbound.bench.records import Finding, Row
-from rankbound.bench.timing import Work, best_of
+import rankbound as rb
+from benchmarks.comparison import is_installed, missing
+from benchmarks.curves import OURS, Curve, Implementation, growth_of
+from benchmarks.datasets import is_available
+from benchmarks.losses import one_thread
+from benchmarks.records import Finding, Row
+from benchmarks.timing import Work, best_of
 from rankbound.data import load_fold
 from rankbound.data.letor import LetorData
 from rankbound.data.synthetic import synthetic_letor
@@ -27,8 +28,8 @@ __all__ = ["CURVES", "INPUTS", "run"]
 
 INPUTS = (
     "300 generated queries, and as many to test on, of 5 to 120 documents with 46 features, labels 0 to 2; MQ2008 fold "
-    "1 where it is here; 100 rounds of trees with 31 leaves (LightGBM) or of depth 5 (XGBoost), learning rate 0.05, "
-    "with the set-up of the data; one thread"
+    "1 where available; 100 rounds of trees with 31 leaves (LightGBM) or of depth 5 (XGBoost), learning rate 0.05, "
+    "set-up of the data included; one thread"
 )
 ROUNDS = 100
 LIGHTGBM = {
@@ -36,7 +37,8 @@ LIGHTGBM = {
     "num_threads": 1,
 }  # fmt: skip
 XGBOOST = {"max_depth": 5, "eta": 0.05, "tree_method": "hist", "seed": 0, "nthread": 1}
-_SMALL_LEAVES = 1e-4  # sum of hessians: ours are those of a measure between 0 and 1, theirs are of pairs
+_MEASURE = "nDCG(dcg='exp-log2')@10"
+_SMALL_LEAVES = 1e-4  # least sum of hessians: ours are of a measure between 0 and 1, theirs of pairs
 LOSSES: dict[str, RankingLoss] = {
     "NDCGLoss": NDCGLoss(),
     "NDCGLoss(bounding='expectation-max')": NDCGLoss(bounding="expectation-max"),
@@ -45,7 +47,7 @@ LOSSES: dict[str, RankingLoss] = {
     "LambdaLoss('nDCG', bounding='expectation-max')": LambdaLoss("nDCG", bounding="expectation-max"),
 }
 
-Scorer = Callable[[LetorData], Any]  # what training gives: scores of other data
+Scorer = Callable[[LetorData], Any]  # the trained model: scores of other data
 
 
 def in_lightgbm(data: LetorData, loss: RankingLoss | None, rounds: int = ROUNDS) -> Work:
@@ -83,30 +85,28 @@ def in_xgboost(data: LetorData, loss: RankingLoss | None, rounds: int = ROUNDS) 
     return work
 
 
-# module, how it is trained, its own objective, the least ratio to that
+# module, training function, built-in objective, bar
 LIBRARIES = (("lightgbm", in_lightgbm, "lambdarank", 0.5), ("xgboost", in_xgboost, "rank:ndcg", None))
 
 
 def quality_of(scorer: Scorer, test: LetorData) -> float:
-    """True nDCG@10 with gain 2^label - 1, queries without relevant items left out."""
-    loss = NDCGLoss(10, alpha=1e6, beta=1e6)
-    plan = loss.plan(test.lists.labels, test.lists.offsets)
-    values = -loss.value_and_gradient(np.asarray(scorer(test), dtype=np.float64), plan).values
-    return float(values[plan.active].mean())
+    """Return the mean nDCG@10 with gain 2^label - 1 over the queries with relevant items."""
+    lists = rb.Lists(test.lists.labels, test.lists.offsets, np.asarray(scorer(test), dtype=np.float64))
+    return rb.evaluate(lists, measures=[_MEASURE]).mean()[_MEASURE]
 
 
 def sets(quick: bool) -> Iterator[tuple[str, LetorData, LetorData]]:
-    """Name, training and test data."""
+    """Yield name, training data and test data."""
     queries = 20 if quick else 300
-    data = synthetic_letor(2 * queries, 46)  # one seed for both: what makes a document good is drawn with it
+    data = synthetic_letor(2 * queries, 46)  # one seed for both, because it also draws what makes a document relevant
     yield "generated", data.take(range(queries)), data.take(range(queries, 2 * queries))
-    if not quick and is_here("mq2008"):
+    if not quick and is_available("mq2008"):
         fold = load_fold("mq2008", 1)
         yield "MQ2008", fold.train, fold.test
 
 
 def run(quick: bool) -> Iterator[Finding]:
-    """Rows of each library and data set, and the growth with the queries."""
+    """Yield rows of each library and data set, then the growth with the number of queries."""
     with one_thread():
         yield from _rows(quick)
         yield from growth_of(__name__, CURVES, quick)
@@ -135,8 +135,8 @@ def _curve(library: str, train: Callable[..., Work], own: str) -> Curve:
     return Curve(
         f"20 rounds of {library}", "queries", (125, 250, 500, 1_000, 2_000), (5, 10),
         lambda size, _: synthetic_letor(size, 46),
-        {name: Way(partial(train, loss=loss, rounds=20), module=library) for name, loss in ways.items()},
+        {name: Implementation(partial(train, loss=loss, rounds=20), module=library) for name, loss in ways.items()},
     )  # fmt: skip
 
 
-CURVES = tuple(_curve(*one[:3]) for one in LIBRARIES)
+CURVES = tuple(_curve(library, train, own) for library, train, own, _ in LIBRARIES)

@@ -1,7 +1,7 @@
 """Quality of rankers of rows and images beside the bars and the published numbers: docs/results/models.csv.
 
-    python -m quality.models                 all rows
-    python -m quality.models faces CNN       those whose name has all these words; the others stay as they are
+    python -m benchmarks.quality.models                 all rows
+    python -m benchmarks.quality.models faces CNN       the rows whose name has all these words; others stay
 
 MQ2008 and OHSUMED (QueryLevelNorm): the five folds that they come with; the step of every model, and where several
 settings are tried the setting, chosen in each fold on its validation part, seed 0. A value is the mean over folds of
@@ -51,7 +51,7 @@ from rankbound.models import (
 )
 from rankbound.models.measuring import mean_measure
 
-RESULTS = Path(__file__).parents[1] / "docs" / "results" / "models.csv"
+RESULTS = Path(__file__).parents[2] / "docs" / "results" / "models.csv"
 NDCG = "nDCG(dcg='exp-log2')"
 RESAMPLES, SEED = 2000, 0
 

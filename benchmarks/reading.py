@@ -1,4 +1,4 @@
-"""Reading: LETOR files against scikit-learn, the converted cache, the memory it takes, and sampling of negatives."""
+"""Reading of LETOR files against scikit-learn, the converted cache, its memory, and sampling of negatives."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from rankbound.bench.contest import Peer, contest
-from rankbound.bench.growth import OURS, Curve, Way, growth_of
-from rankbound.bench.memory import peaks
-from rankbound.bench.records import Finding, Row
-from rankbound.bench.timing import Work
+from benchmarks.comparison import Peer, compare_with_peers
+from benchmarks.curves import OURS, Curve, Implementation, growth_of
+from benchmarks.memory import peaks
+from benchmarks.records import Finding, Row
+from benchmarks.timing import Work
 from rankbound.data.converted import converted
 from rankbound.data.letor import LetorData, read_letor
 from rankbound.data.sampling import sample_lists
@@ -34,7 +34,7 @@ ROWS, FEATURES = 200_000, 136
 
 
 def write_letor(path: Path, rows: int, features: int) -> Path:
-    """Write a file unless it is there."""
+    """Write a LETOR file unless it exists."""
     if path.exists():
         return path
     rng = np.random.default_rng(0)
@@ -52,7 +52,7 @@ def write_letor(path: Path, rows: int, features: int) -> Path:
     return path
 
 
-# ---- contestants -----------------------------------------------------------------------------------------------------
+# ---- implementations -------------------------------------------------------------------------------------------------
 
 
 def ours(path: Path) -> Work:
@@ -74,8 +74,8 @@ def _content(data: LetorData) -> Any:
     return np.column_stack((data.features, lists.labels, np.asarray(lists.qids)[lists.query_of_item]))
 
 
-def _their_content(found: Any) -> Any:
-    features, labels, queries = found
+def _their_content(result: Any) -> Any:
+    features, labels, queries = result
     return np.column_stack((features.toarray(), labels, queries))
 
 
@@ -83,20 +83,20 @@ def _their_content(found: Any) -> Any:
 
 
 def run(quick: bool) -> Iterator[Finding]:
-    """Rows of a file and its cache, of memory and of sampling, and the growth curves."""
+    """Yield rows of a file and its cache, of memory and of sampling, then the growth curves."""
     rows, features = (200, 10) if quick else (ROWS, FEATURES)
     with tempfile.TemporaryDirectory() as folder, _cache_in(folder):
         path = write_letor(Path(folder) / f"{rows}.txt", rows, features)
         for name, work, bar in (("read", ours(path), 5), ("opened from the cache", from_cache(path), 100)):
             peer = Peer("load_svmlight_file", partial(scikit_learn, path), bar, "sklearn", _their_content)
             title = f"LETOR {rows:,} x {features}, {name}"
-            yield from contest(title, work, [peer], turns=1 if quick else 2, values=_content, tolerance=0.0)
+            yield from compare_with_peers(title, work, [peer], turns=1 if quick else 2, values=_content, tolerance=0.0)
         if not quick:
-            found = peaks(__name__, _OVER_ROWS, OURS, (20_000, rows), Path(folder))
+            megabytes = peaks(__name__, _OVER_ROWS, OURS, (20_000, rows), Path(folder))
             arrays = 2 * rows * features * 4 / 2**20
-            if found is not None:
+            if megabytes is not None:
                 title = f"LETOR {rows:,} x {features}, memory"
-                yield Row(title, found[-1], "2 x the arrays", arrays, 1.0, "MB", "limit")
+                yield Row(title, megabytes[-1], "2 x the arrays", arrays, 1.0, "MB", "limit")
     yield from _sampling(50 if quick else 2_000, 1 if quick else 3)
     yield from growth_of(__name__, CURVES, quick)
 
@@ -114,36 +114,36 @@ def _cache_in(folder: str) -> Iterator[None]:
 
 
 def _sampling(users: int, turns: int) -> Iterator[Finding]:
-    """Negatives for all users at once, against choosing from what is left user by user as is usual."""
+    """Compare sampling for all users at once with the usual loop that draws from the remaining items of each user."""
     table = synthetic_interactions(users=users, items=3_000, seed=0)
     test = monte_carlo(table, repeats=1)[0]
     train, held_out = table.rows(~test), table.rows(test)
 
     def usual() -> list[Any]:
-        rng, every, offsets = np.random.default_rng(0), np.arange(len(table.item_names)), table.offsets
+        rng, all_items, offsets = np.random.default_rng(0), np.arange(len(table.item_names)), table.offsets
         lists = []
         for counts in (train.per_user, held_out.per_user):
             for user in range(len(table.user_names)):
-                mine = table.items[offsets[user] : offsets[user + 1]]
-                lists.append(rng.choice(np.setdiff1d(every, mine), counts[user], replace=False))
+                own = table.items[offsets[user] : offsets[user + 1]]
+                lists.append(rng.choice(np.setdiff1d(all_items, own), counts[user], replace=False))
         return lists
 
     peer = Peer("rng.choice user by user", lambda: usual)
     work = partial(sample_lists, train, held_out, protocol="published")
-    yield from contest(f"negatives for {users:,} users", work, [peer], turns=turns)
+    yield from compare_with_peers(f"negatives for {users:,} users", work, [peer], turns=turns)
 
 
 # ---- growth ----------------------------------------------------------------------------------------------------------
 
-_WAYS = {OURS: Way(ours), "scikit-learn": Way(scikit_learn, module="sklearn")}
+_IMPLEMENTATIONS = {OURS: Implementation(ours), "scikit-learn": Implementation(scikit_learn, module="sklearn")}
 _OVER_ROWS = f"LETOR file of {FEATURES} features"
 CURVES = (
     Curve(
         _OVER_ROWS, "rows", (5_000, 10_000, 20_000, 40_000, 80_000), (100, 200),
-        lambda size, folder: write_letor(folder / f"{size}.txt", size, FEATURES), _WAYS, turns=3,
+        lambda size, folder: write_letor(folder / f"{size}.txt", size, FEATURES), _IMPLEMENTATIONS, turns=3,
     ),
     Curve(
         "LETOR file of 10,000 rows", "features", (17, 34, 68, 136, 272), (2, 4),
-        lambda size, folder: write_letor(folder / f"x{size}.txt", 10_000, size), _WAYS, turns=3,
+        lambda size, folder: write_letor(folder / f"x{size}.txt", 10_000, size), _IMPLEMENTATIONS, turns=3,
     ),
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """One epoch of MatrixFactorization against the same model in torch, padded and flat.
 
-Real data (RANKBOUND_DATA) where they are here, otherwise generated users with as many positives and items.
+The data are real where RANKBOUND_DATA has them, otherwise generated with similar numbers of users and items.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rankbound.bench.contest import Peer, contest
-from rankbound.bench.growth import OURS, Curve, Way, growth_of
-from rankbound.bench.real_data import is_here
-from rankbound.bench.records import Finding, Row
-from rankbound.bench.timing import LONG_ENOUGH, Work, best_of
+from benchmarks.comparison import Peer, compare_with_peers
+from benchmarks.curves import OURS, Curve, Implementation, growth_of
+from benchmarks.datasets import is_available
+from benchmarks.records import Finding, Row
+from benchmarks.timing import MIN_SECONDS, Work, best_of
 from rankbound.data import Interactions, load_fold, load_set, prepare_movielens, sample_lists, user_folds
 from rankbound.losses import get_loss
 from rankbound.models.factorization import MatrixFactorization
@@ -27,7 +27,7 @@ from rankbound.models.factorization_state import Pairs, State
 __all__ = ["CURVES", "INPUTS", "run"]
 
 INPUTS = (
-    "ml-latest-small and CiteULike-a where they are here, otherwise generated users like theirs; as many negatives as "
+    "ml-latest-small and CiteULike-a where available, otherwise generated users like theirs; as many negatives as "
     "positives, 32 factors, Adam"
 )
 RATE, FACTORS = 0.001, 32
@@ -39,7 +39,7 @@ Split = tuple[str, Interactions, Interactions]  # name, training and test part
 
 
 def generated(users: int, items: int, typical: float, spread: float) -> Interactions:
-    """Users with at least 25 positives each, long-tailed in activity and in popularity."""
+    """Generate users with at least 25 positives each; activity and popularity are long-tailed."""
     rng = np.random.default_rng(0)
     counts = np.clip(rng.lognormal(np.log(typical), spread, users), 25, items // 4).astype(np.int64)
     user = np.repeat(np.arange(users), counts)
@@ -53,31 +53,31 @@ def _split(name: str, table: Interactions) -> Split:
 
 
 def movielens(quick: bool) -> Split:
-    """The users of MovieLens, or such as they are."""
+    """Return MovieLens, or generated users like those of MovieLens."""
     if quick:
         return _split("generated", generated(20, 200, 30, 0.5))
-    if is_here("ml-latest-small"):
+    if is_available("ml-latest-small"):
         return _split("ml-latest-small", prepare_movielens(load_set("ml-latest-small")))
     return _split("generated like ml-latest-small", generated(412, 9724, 70, 0.9))
 
 
 def citeulike(quick: bool) -> Split:
-    """The users of CiteULike, or such as they are."""
+    """Return CiteULike, or generated users like those of CiteULike."""
     if quick:
         return _split("generated", generated(30, 300, 30, 0.5))
-    if is_here("citeulike-a"):
+    if is_available("citeulike-a"):
         fold = load_fold("citeulike-a", 0)
         return "CiteULike-a", fold.train, fold.test
     return _split("generated like CiteULike-a", generated(2465, 16702, 50, 0.6))
 
 
 def pairs_of(train: Interactions, test: Interactions, ratio: float = 1) -> Pairs:
-    """Positives with so many negatives for each."""
+    """Return positives with ``ratio`` negatives for each."""
     lists, _ = sample_lists(train, test, train_ratio=ratio, test_ratio=1, protocol="published")
     return Pairs.of(np.repeat(lists.users, lists.lists.sizes), lists.items, lists.lists.labels)
 
 
-# ---- the contestants -------------------------------------------------------------------------------------------------
+# ---- implementations -------------------------------------------------------------------------------------------------
 
 
 class Ours:
@@ -90,31 +90,31 @@ class Ours:
         self.state = State.new(pairs, FACTORS, self.model.init, self.model._random(1))
 
     def __call__(self) -> float:
-        """One epoch; gives the loss before it."""
+        """Run one epoch; return the loss before it."""
         self.model._epoch(self.loss, self.batches, None, self.state)
         return float(self.state.history[-1]["loss"])
 
 
 class Torch:
-    """Embeddings from the same start, dense Adam, the same batches."""
+    """The same initial embeddings and batches, with dense Adam."""
 
     def __init__(self, ours: Ours) -> None:
         vectors = (ours.state.users.values, ours.state.items.values)
-        tables = [torch.nn.Embedding.from_pretrained(torch.tensor(one), freeze=False) for one in vectors]
+        tables = [torch.nn.Embedding.from_pretrained(torch.tensor(table), freeze=False) for table in vectors]
         self.users, self.items = tables
         self.optimizer = torch.optim.Adam([table.weight for table in tables], lr=RATE)
         self.batches = [self.prepared(batch) for batch in ours.batches]
 
     def prepared(self, batch: Batch) -> Any:
-        """What of a batch does not change from epoch to epoch."""
+        """Prepare the parts of a batch that do not change from epoch to epoch."""
         raise NotImplementedError
 
     def cost(self, batch: Any) -> Any:
-        """The summed loss of a batch."""
+        """Return the summed loss of a batch."""
         raise NotImplementedError
 
     def __call__(self) -> float:
-        """One epoch; gives the loss before it, if there is one batch."""
+        """Run one epoch; return the loss before it, if there is one batch."""
         total = 0.0
         for batch in self.batches:
             self.optimizer.zero_grad()
@@ -126,28 +126,28 @@ class Torch:
 
 
 class Flat(Torch):
-    """Embeddings looked up row by row; rankbound's fused loss on the flat scores."""
+    """Embeddings looked up row by row; rankbound's loss on the flat scores."""
 
     def __init__(self, ours: Ours) -> None:
         self.loss = get_loss(ours.model.loss, reduction="sum")
         super().__init__(ours)
 
     def prepared(self, batch: Batch) -> Any:
-        """Codes of users and items of each row, labels, offsets."""
+        """Return codes of users and items of each row, labels and offsets."""
         codes = (torch.as_tensor(rows.astype(np.int64)) for rows in (batch.row_users, batch.row_items))
         return (*codes, batch.plan.labels, batch.plan.offsets)
 
     def cost(self, batch: Any) -> Any:
-        """Scores as dot products of rows."""
+        """Compute scores as dot products of rows, then the loss."""
         users, items, labels, offsets = batch
         return self.loss((self.users(users) * self.items(items)).sum(1), labels, offsets)
 
 
 class Padded(Torch):
-    """Users x longest list of the batch; smooth nDCG by all differences of scores, as papers' code has it."""
+    """Users x longest list of the batch; smooth nDCG from all score differences, as in the code of papers."""
 
     def prepared(self, batch: Batch) -> Any:
-        """Tables of items and labels, where they hold something, and the ideal DCG."""
+        """Return tables of items and labels, the mask of the padding, and the ideal DCG."""
         sizes = np.diff(batch.starts)
         mask = np.arange(sizes.max()) < sizes[:, None]
 
@@ -162,11 +162,11 @@ class Padded(Torch):
         return torch.as_tensor(batch.users.astype(np.int64)), items, labels, torch.as_tensor(mask), ideal
 
     def cost(self, batch: Any) -> Any:
-        """Smooth nDCG of the padded table."""
+        """Compute smooth nDCG of the padded table."""
         users, items, labels, mask, ideal = batch
         scores = (self.users(users)[:, None, :] * self.items(items)).sum(2)
         above = torch.sigmoid(scores[:, None, :] - scores[:, :, None]) * mask[:, None, :]
-        ranks = above.sum(2) + 0.5  # an item stands half above itself
+        ranks = above.sum(2) + 0.5  # an item is half above itself
         return -((labels / torch.log2(1 + ranks)).sum(1) / ideal).sum()
 
 
@@ -174,7 +174,7 @@ class Padded(Torch):
 
 
 def run(quick: bool) -> Iterator[Finding]:
-    """Rows of two data sets, of four times the pairs, and the growth with the users."""
+    """Yield rows of two data sets and of four times the pairs, then the growth with the number of users."""
     turns = 1 if quick else 5
     name, train, test = movielens(quick)
     batched = Ours(pairs_of(train, test), "nDCG", 32)
@@ -190,22 +190,24 @@ def run(quick: bool) -> Iterator[Finding]:
 def _against(
     name: str, ours: Ours, theirs: Callable[[Ours], Work], peer: str, bar: float, turns: int
 ) -> Iterator[Finding]:
-    """Epochs of both from the same vectors, which must see the same loss first.
+    """Compare epochs from the same initial vectors, whose first losses must agree.
 
-    With several batches the order differs, and Adam carries other vectors along: nothing to compare then.
+    With several batches the order differs and Adam updates other vectors, so that values are not compared.
     """
     if len(ours.batches) > 1:
-        yield from contest(name, ours, [Peer(peer, partial(theirs, ours), bar)], turns=turns)
+        yield from compare_with_peers(name, ours, [Peer(peer, partial(theirs, ours), bar)], turns=turns)
     else:
         per_user = len(ours.batches[0].users)
         peers = [Peer(peer, partial(theirs, ours), bar, values=lambda loss: loss / per_user)]
-        yield from contest(name, ours, peers, turns=turns, values=lambda loss: loss / per_user, tolerance=1e-4)
+        yield from compare_with_peers(
+            name, ours, peers, turns=turns, values=lambda loss: loss / per_user, tolerance=1e-4
+        )
 
 
 def _four_times(name: str, train: Interactions, test: Interactions, turns: int) -> Row:
-    """Four times the negatives are four times the pairs of the nRBP loss; a tenth more time than that is allowed."""
+    """Time four times the negatives, which are four times the pairs of the nRBP loss; 10 % more time is allowed."""
     works = {ratio: Ours(pairs_of(train, test, ratio), "nRBP", None) for ratio in (1, 4)}
-    times = best_of(works, turns, at_least=LONG_ENOUGH)
+    times = best_of(works, turns, min_seconds=MIN_SECONDS)
     title, peer = f"MF epoch, {name}, nRBP, 4 x the pairs", "4.4 x the pairs once"
     return Row(title, times[4], peer, 4.4 * times[1], 1.0, against="ourselves")
 
@@ -220,10 +222,12 @@ def _made(users: int, loss: str, batch_size: int | None) -> Ours:
 CURVES = (
     Curve(
         "MF epoch, nDCG, about 100 pairs each, batches of 32", "users", (32, 64, 128, 256, 512), (4, 8),
-        lambda size, _: _made(size, "nDCG", 32), {OURS: Way(lambda made: made), "torch padded": Way(Padded)},
+        lambda size, _: _made(size, "nDCG", 32),
+        {OURS: Implementation(lambda made: made), "torch padded": Implementation(Padded)},
     ),
     Curve(
         "MF epoch, nRBP, about 100 pairs each, one batch", "users", (128, 256, 512, 1_024, 2_048), (4, 8),
-        lambda size, _: _made(size, "nRBP", None), {OURS: Way(lambda made: made), "torch flat": Way(Flat)},
+        lambda size, _: _made(size, "nRBP", None),
+        {OURS: Implementation(lambda made: made), "torch flat": Implementation(Flat)},
     ),
 )  # fmt: skip

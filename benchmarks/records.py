@@ -1,4 +1,4 @@
-"""What a benchmark finds: a row against a peer, a growth curve, or a peer that is not there."""
+"""Findings of a benchmark: a row against a peer, a growth curve, or a peer that is not installed."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ __all__ = ["Finding", "Growth", "Missing", "Row", "fit_exponent"]
 
 @dataclass(frozen=True)
 class Row:
-    """Ours against a peer's on the same input, in seconds or megabytes.
+    """Our time (or memory) and that of a peer on the same input, in seconds or megabytes.
 
-    ``against`` says what the peer is: a "peer", another way of "ourselves", or a "limit" that was set. ``bar`` is the
-    least ratio that is asked for. ``difference`` is that of the values both computed, at most ``tolerance``.
+    ``against`` says what the peer is: another library ("peer"), another path through rankbound ("ourselves") or a
+    fixed "limit". ``bar`` is the smallest ratio that counts as success. ``difference`` is the largest difference
+    between the values that both computed; it must not exceed ``tolerance``.
     """
 
     name: str
@@ -32,17 +33,17 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """How many times more the peer takes."""
+        """The peer's amount divided by ours."""
         return self.theirs / self.ours
 
     @property
     def differs(self) -> bool:
-        """Whether the two did not compute the same."""
+        """Whether the two computed different values."""
         return self.difference is not None and not self.difference <= self.tolerance
 
     @property
     def missed(self) -> bool:
-        """Whether less was reached than asked for."""
+        """Whether the ratio is below the bar."""
         return self.bar is not None and not self.ratio >= self.bar
 
     @property
@@ -51,14 +52,14 @@ class Row:
         return self.against == "peer" and self.ratio < 1
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return found | {"ratio": self.ratio, "missed": self.missed, "lost": self.lost, "differs": self.differs}
+        """Return the fields and the derived values, for JSON."""
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return fields | {"ratio": self.ratio, "missed": self.missed, "lost": self.lost, "differs": self.differs}
 
 
 @dataclass(frozen=True)
 class Growth:
-    """Time and memory of one contestant over growing sizes; ``megabytes`` is None where they cannot be measured."""
+    """Time and memory of one implementation over growing sizes; ``megabytes`` is None where memory is not measured."""
 
     curve: str
     over: str
@@ -74,35 +75,35 @@ class Growth:
 
     @property
     def memory_exponent(self) -> float | None:
-        """The b of megabytes = a size^b; None where memory is too little to say."""
+        """The b of megabytes = a size^b; None where the amounts are too small to fit."""
         return None if self.megabytes is None else fit_exponent(self.sizes, self.megabytes, least=_LEAST_MEGABYTES)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return found | {"time_exponent": self.time_exponent, "memory_exponent": self.memory_exponent}
+        """Return the fields and the exponents, for JSON."""
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return fields | {"time_exponent": self.time_exponent, "memory_exponent": self.memory_exponent}
 
 
 @dataclass(frozen=True)
 class Missing:
-    """A peer that is not installed, and how to get it."""
+    """A peer that is not installed, and how to install it."""
 
     peer: str
     install: str
 
     def __str__(self) -> str:
-        return f"{self.peer} not installed: pip install {self.install}"
+        return f"{self.peer} is not installed: pip install {self.install}"
 
 
 Finding = Row | Growth | Missing
 
-_LEAST_MEGABYTES = 0.5  # less is lost among the pages of the interpreter
+_LEAST_MEGABYTES = 0.5  # smaller amounts cannot be told from the interpreter's own pages
 
 
 def fit_exponent(sizes: Sequence[float], amounts: Sequence[float], least: float = 0.0) -> float | None:
-    """The b of amount = a size^b by least squares on logarithms, over the upper half of the sizes.
+    """Return the b of amount = a size^b, by least squares on logarithms over the upper half of the sizes.
 
-    None where fewer than two amounts there are above ``least``.
+    The result is None where fewer than two of these amounts exceed ``least``.
 
     >>> fit_exponent([1, 10, 100, 1000], [9.0, 3.0, 30.0, 300.0])
     1.0

@@ -1,4 +1,4 @@
-"""Distributions of measures against 300,000 sampled orders."""
+"""Exact distributions of measures against 300,000 sampled rankings."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 import rankbound as rb
-from rankbound.bench.contest import Peer, contest
-from rankbound.bench.growth import OURS, Curve, Way, growth_of
-from rankbound.bench.records import Finding
-from rankbound.bench.timing import Work
+from benchmarks.comparison import Peer, compare_with_peers
+from benchmarks.curves import OURS, Curve, Implementation, growth_of
+from benchmarks.records import Finding
+from benchmarks.timing import Work
 
 __all__ = ["CURVES", "INPUTS", "run"]
 
-INPUTS = "queries of n items, some of them relevant; the distribution from nothing, without its cache"
+INPUTS = "queries of n items, some of them relevant; the distribution computed anew, without its cache"
 SAMPLES = 300_000
 MEASURES = ("nDCG", "AP", "RBP")
 _CHUNK = 8_192
-_NEAR = 5.0  # standard errors of the sampled mean
+_TOLERANCE = 5.0  # standard errors of the sampled mean
 
 
 class Case(NamedTuple):
-    """A measure of a query."""
+    """A measure of a query with binary labels."""
 
     measure: str
     n: int
@@ -34,7 +34,7 @@ class Case(NamedTuple):
 
 
 def weights(case: Case) -> tuple[NDArray[np.float64], float]:
-    """What a relevant item adds at each rank (for AP, times its number), and the divisor."""
+    """Return the gain of a relevant item at each rank (for AP, to be multiplied by its number) and the divisor."""
     rank = np.arange(1.0, case.n + 1)
     weight = {"nDCG": 1 / np.log2(rank + 1), "AP": 1 / rank, "RBP": 0.2 * 0.8 ** (rank - 1)}[case.measure]
     return weight, {"nDCG": float(weight[: case.relevant].sum()), "AP": case.relevant, "RBP": 1.0}[case.measure]
@@ -45,7 +45,7 @@ def distribution(case: Case) -> Work:
 
 
 def permutations(case: Case) -> Work:
-    """Random permutations; of each only the ranks of the relevant items are looked at, which argpartition finds."""
+    """Sample random permutations; argpartition yields the ranks of the relevant items, which is all that is needed."""
 
     def draw(rng: np.random.Generator, size: int, weight: NDArray[np.float64]) -> NDArray[np.float64]:
         keys = rng.random((size, case.n), dtype=np.float32)
@@ -59,9 +59,9 @@ def permutations(case: Case) -> Work:
 
 
 def rank_by_rank(case: Case) -> Work:
-    """The fastest sampler we know, which draws no permutation: is the item at this rank relevant, given the past?
+    """Sample whether the item at each rank is relevant, given the ranks above it: the fastest sampler we know.
 
-    All that is kept per order is two numbers, which stay in the processor's cache.
+    It draws no permutation and holds two numbers per ranking, which stay in the processor's cache.
     """
 
     def draw(rng: np.random.Generator, size: int, weight: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -77,20 +77,20 @@ def rank_by_rank(case: Case) -> Work:
 
 
 def _sampled(case: Case, draw: Callable[..., NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Values of random orders, drawn by chunks."""
+    """Return the values of random rankings, drawn in chunks."""
     rng = np.random.default_rng(0)
     weight, divisor = weights(case)
     starts = range(0, case.samples, _CHUNK)
     return np.concatenate([draw(rng, min(_CHUNK, case.samples - start), weight) for start in starts]) / divisor
 
 
-def mean(found: Any) -> float:
-    """Of a distribution, or of values that were drawn."""
-    return float(found.mean()) if isinstance(found, np.ndarray) else float(found.mean)
+def mean(result: Any) -> float:
+    """Return the mean of a distribution or of sampled values."""
+    return float(result.mean()) if isinstance(result, np.ndarray) else float(result.mean)
 
 
 def run(quick: bool) -> Iterator[Finding]:
-    """Rows of three measures and two queries, and the growth curves."""
+    """Yield rows of three measures and two queries, then the growth curves."""
     samples = 3_000 if quick else SAMPLES
     for n, relevant, bar in ((12, 3, None),) if quick else ((100, 25, 20.0), (400, 100, 10.0)):
         for measure in MEASURES:
@@ -103,18 +103,20 @@ def run(quick: bool) -> Iterator[Finding]:
             ]
             name = f"distribution of {measure} ({n}, {relevant})"
             turns = 1 if quick else 7
-            yield from contest(name, distribution(case), peers, turns=turns, values=mean, tolerance=_NEAR * error)
+            yield from compare_with_peers(
+                name, distribution(case), peers, turns=turns, values=mean, tolerance=_TOLERANCE * error
+            )
     yield from growth_of(__name__, CURVES, quick)
 
 
-_WAYS = {OURS: Way(distribution), "permutations": Way(permutations)}
+_IMPLEMENTATIONS = {OURS: Implementation(distribution), "permutations": Implementation(permutations)}
 CURVES = (
     Curve(
         "distribution of nDCG, a quarter relevant", "items", (25, 50, 100, 200, 400), (8, 16, 32),
-        lambda size, _: Case("nDCG", size, size // 4), _WAYS,
+        lambda size, _: Case("nDCG", size, size // 4), _IMPLEMENTATIONS,
     ),
     Curve(
         "distribution of nDCG, 100 items", "relevant items", (3, 6, 12, 25, 50), (1, 3),
-        lambda size, _: Case("nDCG", 100, size), _WAYS,
+        lambda size, _: Case("nDCG", 100, size), _IMPLEMENTATIONS,
     ),
 )  # fmt: skip

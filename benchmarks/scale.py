@@ -1,4 +1,4 @@
-"""Scale: a large parquet file evaluated chunk by chunk, and a smooth loss of one list of a million items."""
+"""A large parquet file evaluated chunk by chunk, and a smooth loss of one list of a million items."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ import polars as pl
 from numpy.typing import NDArray
 
 import rankbound as rb
-from rankbound.bench import evaluation, losses
-from rankbound.bench.growth import OURS, Curve, Way, growth_of
-from rankbound.bench.memory import peaks
-from rankbound.bench.records import Finding, Growth, Row
-from rankbound.bench.timing import Work, best_of
+from benchmarks import evaluation, losses
+from benchmarks.curves import OURS, Curve, Implementation, growth_of
+from benchmarks.memory import peaks
+from benchmarks.records import Finding, Growth, Row
+from benchmarks.timing import Work, best_of
 from rankbound.losses.long_lists import Boxes
 
 __all__ = ["CURVES", "INPUTS", "run"]
 
 INPUTS = (
-    "a parquet file of qid, label and score, queries of 100 items, made of copies of one block under other qids, so "
-    "that the means must be those of the block; a list of a million items with normal scores, half of them relevant"
+    "a parquet file of qid, label and score, queries of 100 items, which repeats one block under new qids, so "
+    "that its means equal those of the block; a list of a million items with normal scores, half of them relevant"
 )
 _ITEMS, _BLOCK, _SMALL_BLOCK = 100, 250_000, 2_500
-_AT_ONCE = 20_000_000  # rows that need no chunks
-_SAMPLE = 200  # items whose sums are done directly
+_AT_ONCE = 20_000_000  # rows that fit into memory as one table
+_SAMPLE = 200  # items whose sums are computed directly
 
 
 # ---- a large file ----------------------------------------------------------------------------------------------------
 
 
 def sizes_up_to(rows: int) -> tuple[int, ...]:
-    """An eighth, a quarter, a half and all of the rows, rounded up to whole blocks."""
+    """Return an eighth, a quarter, a half and all of the rows, rounded up to whole blocks."""
     block = _BLOCK if rows >= 8 * _BLOCK else _SMALL_BLOCK
     unit = -(-rows // (8 * block)) * block
     return unit, 2 * unit, 4 * unit, 8 * unit
 
 
 def block_of(size: int) -> pl.DataFrame:
-    """What a file of this size repeats."""
+    """Return the block that a file of this size repeats."""
     rows = _BLOCK if size % _BLOCK == 0 else _SMALL_BLOCK
     labels, scores = evaluation.arrays(rows // _ITEMS, _ITEMS)
     qid = np.repeat(np.arange(rows // _ITEMS), _ITEMS)
@@ -50,13 +50,14 @@ def block_of(size: int) -> pl.DataFrame:
 
 
 def write_copies(size: int, folder: Path) -> Path:
-    """A file of so many rows, written as a stream, unless it is there."""
-    path, one = folder / f"{size}.parquet", folder / "block.parquet"
+    """Write a file of ``size`` rows as a stream, unless it exists."""
+    path, block_path = folder / f"{size}.parquet", folder / "block.parquet"
     if not path.exists():
         block = block_of(size)
-        block.write_parquet(one)
+        block.write_parquet(block_path)
         queries = len(block) // _ITEMS
-        copies = [pl.scan_parquet(one).with_columns(pl.col("qid") + i * queries) for i in range(size // len(block))]
+        scan = pl.scan_parquet(block_path)
+        copies = [scan.with_columns(pl.col("qid") + i * queries) for i in range(size // len(block))]
         pl.concat(copies).sink_parquet(path)
     return path
 
@@ -73,24 +74,26 @@ _FILE = "evaluate a parquet file"
 CURVES = (
     Curve(
         _FILE, "rows", sizes_up_to(10_000_000), sizes_up_to(20_000),
-        write_copies, {OURS: Way(in_chunks), f"{OURS}, whole table at once": Way(at_once, largest=_AT_ONCE)}, turns=2,
+        write_copies,
+        {OURS: Implementation(in_chunks), f"{OURS}, whole table at once": Implementation(at_once, largest=_AT_ONCE)},
+        turns=2,
     ),
 )  # fmt: skip
 
 
 def run(quick: bool, rows: int = 10_000_000) -> Iterator[Finding]:
-    """The file, then the list."""
+    """Yield the rows and the curve of the file, then the rows of the list."""
     sizes = sizes_up_to(rows)
     yield _same_means(max(size for size in sizes if size <= max(_AT_ONCE, sizes[0])), quick)
-    for found in growth_of(__name__, [replace(CURVES[0], sizes=sizes, quick=sizes)], quick):
-        yield found
-        if isinstance(found, Growth) and found.way == OURS:
-            yield from _file_rows(found)
+    for finding in growth_of(__name__, [replace(CURVES[0], sizes=sizes, quick=sizes)], quick):
+        yield finding
+        if isinstance(finding, Growth) and finding.way == OURS:
+            yield from _file_rows(finding)
     yield from _long_list(quick)
 
 
 def _same_means(size: int, quick: bool) -> Row:
-    """In chunks and at once, the same means."""
+    """Compare evaluation in chunks with that of the whole table; both must give the same means."""
     with tempfile.TemporaryDirectory() as folder:
         path = write_copies(size, Path(folder))
         chunks, whole = in_chunks(path), at_once(path)
@@ -103,21 +106,21 @@ def _same_means(size: int, quick: bool) -> Row:
     )
 
 
-def _file_rows(found: Growth) -> Iterator[Row]:
-    rows, seconds = found.sizes[-1], found.seconds[-1]
+def _file_rows(growth: Growth) -> Iterator[Row]:
+    rows, seconds = growth.sizes[-1], growth.seconds[-1]
     yield Row(
         f"evaluate {rows:,} rows of a parquet file", seconds, "1 second per million", rows / 1e6, 1.0, "s", "limit"
     )
-    if found.megabytes is not None:
+    if growth.megabytes is not None:
         name = f"evaluate {rows:,} rows of a parquet file, memory"
-        yield Row(name, found.megabytes[-1], "1 GB", 1024.0, 1.0, "MB", "limit")
+        yield Row(name, growth.megabytes[-1], "1 GB", 1024.0, 1.0, "MB", "limit")
 
 
 # ---- a long list -----------------------------------------------------------------------------------------------------
 
 
 def _long_list(quick: bool) -> Iterator[Finding]:
-    """Smooth nDCG of 10^6 items: 5e11 pairs by series; ranks and gradient of some items against direct sums."""
+    """Time smooth nDCG of 10^6 items (5e11 pairs, by series); check ranks and gradient of some against direct sums."""
     items = 10_000 if quick else 1_000_000
     made = losses.equal_lists(1, items, items // 2)
     with losses.one_thread():
@@ -130,33 +133,33 @@ def _long_list(quick: bool) -> Iterator[Finding]:
     if quick:
         return
     with tempfile.TemporaryDirectory() as folder:
-        found = peaks(losses.__name__, losses.HALF, OURS, (1_000, items), Path(folder))
-    if found is not None:
-        yield Row(f"{name}, memory", found[-1], "256 MB", 256.0, 1.0, "MB", "limit")
+        megabytes = peaks(losses.__name__, losses.HALF, OURS, (1_000, items), Path(folder))
+    if megabytes is not None:
+        yield Row(f"{name}, memory", megabytes[-1], "256 MB", 256.0, 1.0, "MB", "limit")
 
 
 def _error(made: losses.Lists) -> float:
-    """Largest relative error of smooth ranks, and of the gradient relative to its largest entry, among some items."""
+    """Return the larger of two errors: of smooth ranks (relative), and of the gradient (relative to its maximum)."""
     scores = made.scores.detach().numpy().astype(np.float64)
     relevant = np.flatnonzero(made.labels.numpy())
-    everything = slice(None)
-    ranks = Boxes(scores).sums(np.ones(len(scores)), everything, everything, slope=False)[0][relevant]
+    all_items = slice(None)
+    ranks = Boxes(scores).sums(np.ones(len(scores)), all_items, all_items, slope=False)[0][relevant]
     sample = np.random.default_rng(0).choice(len(relevant), min(_SAMPLE, len(relevant)), replace=False)
     direct = np.array([_logistic(scores - scores[relevant[i]]).sum() for i in sample])
     rank_error = float(np.abs(ranks[sample] / direct - 1).max())
-    # loss = -sum of 1 / log2(1 + R) over the relevant, by the ideal; R = 1/2 + the sum with an item itself in it
+    # loss = -(sum of 1 / log2(1 + R) over relevant items) / ideal; R = 1/2 + the sum, which includes the item itself
     ideal = (1 / np.log2(np.arange(2, len(relevant) + 2))).sum()
-    pull = np.log(2) / ((1.5 + ranks) * np.log(1.5 + ranks) ** 2) / ideal
+    slopes = np.log(2) / ((1.5 + ranks) * np.log(1.5 + ranks) ** 2) / ideal
     gradient = made.scores.grad.numpy()
-    wanted = np.array([_direct_gradient(scores, relevant, pull, i) for i in sample])
-    gradient_error = float(np.abs(gradient[relevant[sample]] - wanted).max() / np.abs(wanted).max())
+    expected = np.array([_direct_gradient(scores, relevant, slopes, i) for i in sample])
+    gradient_error = float(np.abs(gradient[relevant[sample]] - expected).max() / np.abs(expected).max())
     return max(rank_error, gradient_error)
 
 
-def _direct_gradient(scores: NDArray[Any], relevant: NDArray[Any], pull: NDArray[Any], place: int) -> float:
-    """Of one relevant item: the ranks of others that it pushes down, less its own rank that falls."""
-    own = scores[relevant[place]]
-    return float(pull @ _slope(own - scores[relevant]) - pull[place] * _slope(scores - own).sum())
+def _direct_gradient(scores: NDArray[Any], relevant: NDArray[Any], slopes: NDArray[Any], index: int) -> float:
+    """Sum the effects of one relevant item's score on the ranks of the others and on its own rank."""
+    own = scores[relevant[index]]
+    return float(slopes @ _slope(own - scores[relevant]) - slopes[index] * _slope(scores - own).sum())
 
 
 def _logistic(x: NDArray[Any]) -> NDArray[Any]:
