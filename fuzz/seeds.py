@@ -11,13 +11,15 @@ import tempfile
 import zipfile
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
 from fuzz.mutations import SEPARATOR
+
+if TYPE_CHECKING:
+    from rankbound.experiments.trial_spec import TrialSlot
 
 __all__ = [
     "BEIR",
@@ -37,6 +39,7 @@ __all__ = [
     "faces",
     "models",
     "parquet",
+    "slots",
     "stores",
     "trials",
 ]  # fmt: skip
@@ -296,34 +299,41 @@ def checkpoints() -> list[bytes]:
     return [SEPARATOR.join((json.dumps(record).encode(), save(arrays)))]
 
 
+def slots() -> list[TrialSlot]:
+    """Two trials of a study that differ in their bounding."""
+    from rankbound.experiments.sources import Source
+    from rankbound.experiments.trial_spec import FORMAT, SelectionRule, Trial, TrialSlot, TrialSpec
+
+    rule = SelectionRule("validation", "nDCG", "one", ("nDCG",), (("bounding", "none"),))
+    made = []
+    for bounding in ("none", "min-max"):
+        spec = TrialSpec(
+            format=FORMAT, kind="letor", data="x", split="given", folds=0, fold=0, model="AdaRank", bounding=bounding,
+            seed=0, selection="validation", select_by="nDCG", measures=("nDCG",),
+        )  # fmt: skip
+        setting = {"table": "t", "data": "x", "model": "AdaRank", "bounding": bounding}
+        made.append(TrialSlot(Trial(spec, Source("letor", "x", True), "d"), setting, f"AdaRank {bounding}", "", rule))
+    return made
+
+
 @cache
 def stores() -> list[bytes]:
     """The database of a store, and scores and history of its trials."""
-    from rankbound.experiments.store import Placed, Rule, open_store
+    from rankbound.experiments.store import open_store
+    from rankbound.experiments.trial import Outcome
 
     scores = pl.DataFrame({"qid": ["a", "b"], "items": [4, 5], "relevant": [1, 2], "nDCG": [0.5, 0.75]})
     history = pl.DataFrame({"epoch": [1, 2], "quantity": ["loss", "loss"], "value": [0.5, 0.25]})
-    rule = Rule("validation", "nDCG", "one", ("nDCG",), (("bounding", "none"),))
-    with tempfile.TemporaryDirectory() as folder:
-        with open_store(folder, create=True) as store:
-            placed = []
-            for bounding in ("none", "min-max"):
-                spec = {"family": "rows", "model": "AdaRank"}
-                trial: Any = SimpleNamespace(id=bounding, spec=spec, source=SimpleNamespace(name="x"), digest="d")
-                store.put(
-                    trial,
-                    SimpleNamespace(
-                        scores=scores, history=history, metadata={"eval_score": 0.5}, seconds=1.0, examples=None
-                    ),
-                )  # type: ignore[arg-type]
-                setting = {"table": "t", "data": "x", "model": "AdaRank", "bounding": bounding}
-                placed.append(Placed(bounding, 0, 0, setting, f"AdaRank {bounding}", "", rule))
-            store.register("study", placed)
+    with tempfile.TemporaryDirectory() as name:
+        with open_store(name, create=True) as store:
+            for slot in slots():
+                store.put(slot.trial, Outcome(scores, history, {"eval_score": 0.5}, 1.0))
+            store.register("study", slots())
             store._connection.execute("PRAGMA journal_mode = DELETE")
             store._connection.execute("PRAGMA page_size = 512")
             store._connection.execute("VACUUM")
-        place = Path(folder)
-        files = [place / "trials.sqlite", place / "scores" / "none.parquet", place / "history" / "none.parquet"]
+        folder, file = Path(name), f"{slots()[0].id}.parquet"
+        files = [folder / "trials.sqlite", folder / "scores" / file, folder / "history" / file]
         return [SEPARATOR.join(file.read_bytes() for file in files)]
 
 

@@ -282,9 +282,10 @@ def checkpoints(data: bytes, folder: Path) -> list[Any]:
 
 def store(data: bytes, folder: Path) -> list[Any]:
     """Damage to any file of a store."""
-    _, scores, history = _files(data, folder, "trials.sqlite", "scores/none.parquet", "history/none.parquet")
-    shutil.copy(scores, scores.with_name("min-max.parquet"))
-    shutil.copy(history, history.with_name("min-max.parquet"))
+    first, second = (f"{slot.id}.parquet" for slot in seeds.slots())
+    _, scores, history = _files(data, folder, "trials.sqlite", f"scores/{first}", f"history/{first}")
+    shutil.copy(scores, scores.with_name(second))
+    shutil.copy(history, history.with_name(second))
     return _read_store(folder)
 
 
@@ -294,15 +295,16 @@ def trials(data: bytes, folder: Path) -> list[Any]:
 
     *tables, metadata = _files(data, folder, "scores.csv", "history.csv", "metadata.json")
     digests = {}
+    first, second = (f"{slot.id}.parquet" for slot in seeds.slots())
     for table in tables:
         frame = attempt(read_frame, table)
         if frame is None:
             return [None]
         part = folder / table.stem
         part.mkdir()
-        frame.write_parquet(part / "none.parquet")
-        shutil.copy(part / "none.parquet", part / "min-max.parquet")
-        digests[part.name] = hashlib.sha256((part / "none.parquet").read_bytes()).hexdigest()
+        frame.write_parquet(part / first)
+        shutil.copy(part / first, part / second)
+        digests[part.name] = hashlib.sha256((part / first).read_bytes()).hexdigest()
     database = folder / "trials.sqlite"
     database.write_bytes(seeds.stores()[0].split(SEPARATOR)[0])
     with contextlib.closing(sqlite3.connect(database, isolation_level=None)) as connection:

@@ -13,7 +13,7 @@ import rankbound as rb
 
 PUBLIC = """ArgumentError Bounding Bounds Comparison DataError Distribution Evaluation FileFormatError Lists Measure
 MeasureError RankboundError __version__ bounds compare difficulty_weights distribution evaluate get_bounding losses
-models parse_measure query_types""".split()
+models parse_measure query_types run_study""".split()
 
 
 def test_the_public_list_is_exactly_what_was_meant():

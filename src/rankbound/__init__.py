@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rankbound.difficulty.queries import difficulty_weights, query_types
     from rankbound.errors import ArgumentError, DataError, FileFormatError, MeasureError, RankboundError
     from rankbound.evaluation import Evaluation, evaluate
+    from rankbound.experiments.study import run_study
     from rankbound.lists import Lists
     from rankbound.measures.names import Measure, parse_measure
 
@@ -52,6 +53,7 @@ _HOME = {
     "models": "models",
     "parse_measure": "measures.names",
     "query_types": "difficulty.queries",
+    "run_study": "experiments.study",
 }
 
 __all__ = [
@@ -78,6 +80,7 @@ __all__ = [
     "models",
     "parse_measure",
     "query_types",
+    "run_study",
 ]
 
 __getattr__, __dir__ = front_door(__name__, _HOME, __all__)

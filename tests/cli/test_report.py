@@ -99,7 +99,7 @@ BAD = [
     ("report qrels run -o .html.d/../", "a page is an .html file"),
     ("report qrels -o page.html", "qrels: is no folder of results"),
     ("report nowhere -o page.html", "nowhere: is no folder of results"),
-    ("report empty -o page.html", "empty: holds no results"),
+    ("report empty -o page.html", "empty: contains no results"),
     ("report qrels nowhere -o page.html", "nowhere"),
     ("report qrels run -m nDGC -o page.html", "nDGC"),
     ("report qrels run --baseline other -o page.html", "baseline must be one of run, got 'other'"),
@@ -139,7 +139,7 @@ class FakeStore:
     def studies(self):
         return list(self._names)
 
-    def placed(self, study):
+    def slots(self, study):
         return []
 
     def score_table(self, study=None):

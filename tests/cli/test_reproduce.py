@@ -1,4 +1,4 @@
-"""rankbound reproduce: lists, estimates, runs, writes, and says what is wrong."""
+"""rankbound reproduce: lists, estimates, runs, writes, and reports errors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_rows_have_the_fixed_form_and_are_kept(cli, folder):
+def test_rows_have_the_documented_form_and_are_kept(cli, folder):
     first = cli("reproduce", "mine.toml", "--json", "--jobs", 1, "--results", "kept").json
     assert first["trials"] == {"total": 2, "before": 0, "ran": 2, "failed": 0}
     assert [(row["model"], row["measure"]) for row in first["rows"]] == [
@@ -78,8 +78,8 @@ def test_rows_have_the_fixed_form_and_are_kept(cli, folder):
 
 
 def test_a_dry_run_counts_and_a_quick_run_is_small(cli, folder):
-    told = cli("reproduce", "mine.toml", "--dry-run", "--json", "--jobs", 2).json
-    assert (told["trials"], told["waiting"], told["settings"], told["seconds"]) == (2, 2, 2, 10)
+    plan = cli("reproduce", "mine.toml", "--dry-run", "--json", "--jobs", 2).json
+    assert (plan["trials"], plan["waiting"], plan["settings"], plan["seconds"]) == (2, 2, 2, 10)
     assert not (folder / "rankbound-results").exists()
     quick = cli("reproduce", "mine.toml", "--quick", "--no-page", "--json", "--jobs", 1).json
     assert quick["study"] == "mine-quick"
@@ -89,18 +89,18 @@ def test_a_dry_run_counts_and_a_quick_run_is_small(cli, folder):
     assert "0 of 1 trials" in cli("reproduce", "mine.toml", "--quick", "--dry-run").out
 
 
-def test_a_run_that_is_stopped_says_what_is_kept(cli, folder, monkeypatch):
+def test_an_interrupted_run_reports_what_is_kept(cli, folder, monkeypatch):
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rankbound.experiments.runner.run_trials", stopped)
+    monkeypatch.setattr("rankbound.experiments.study.run_trials", stopped)
     answer = cli("reproduce", "mine.toml", "--no-page")
     assert answer.code != 0
-    assert "stopped; 0 finished trials are in rankbound-results/mine, the same command goes on" in answer.err
+    assert "interrupted; 0 finished trials are in rankbound-results/mine; running the study again" in answer.err
 
 
-def test_too_little_for_a_page_is_said(cli, folder, monkeypatch):
-    monkeypatch.setattr("rankbound.experiments.runner.run_trials", lambda planned, store, **_: tally_of(planned, store))
+def test_a_page_without_results_is_reported(cli, folder, monkeypatch):
+    monkeypatch.setattr("rankbound.experiments.study.run_trials", lambda slots, store, **_: tally_of(slots, store))
     answer = cli("reproduce", "mine.toml", "--json")
     assert answer.json["page"] is None
     assert "no page was written: there is nothing to report" in answer.err
@@ -110,9 +110,9 @@ def test_a_dry_run_over_a_damaged_store_counts_everything(cli, folder):
     store = folder / "rankbound-results" / "mine"
     store.mkdir(parents=True)
     (store / "trials.sqlite").write_bytes(b"no database" * 99)
-    told = cli("reproduce", "mine.toml", "--dry-run", "--jobs", 1)
-    assert "note: rankbound-results/mine/trials.sqlite: is damaged" in told.out
-    assert "2 of 2 trials" in told.out
+    plan = cli("reproduce", "mine.toml", "--dry-run", "--jobs", 1)
+    assert "note: rankbound-results/mine/trials.sqlite: is damaged" in plan.err
+    assert "2 of 2 trials" in plan.out
 
 
 def test_what_is_done_can_be_shown_without_running_more(cli, folder):
@@ -135,15 +135,15 @@ def test_the_list_names_all_studies(cli):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "name a study"),
+        ((), "a study is required"),
         (("thesis",), "unknown study 'thesis': did you mean"),
         (("mine.toml", "--only", "model"), "--only must be KEY=VALUE"),
         (("mine.toml", "--only", "modell=ada"), "unknown key 'modell'; this study has"),
-        (("mine.toml", "--only", "model=adam"), "model is one of RegressionRanker, ada, got adam"),
-        (("mine.toml", "--data", "nowhere"), "--data: nowhere is not a folder"),
-        (("mine.toml", "--jobs", 0), "jobs must be a positive number"),
-        (("mine.toml", "--cluster", "local:x"), "--cluster local:N needs a number of workers"),
-        (("mine.toml", "--cluster", "host"), "--cluster must be local:N or the address of a scheduler"),
+        (("mine.toml", "--only", "model=adam"), "model must be one of RegressionRanker, ada, got adam"),
+        (("mine.toml", "--data", "nowhere"), "data: nowhere is not a folder"),
+        (("mine.toml", "--jobs", -1), "jobs must be a positive integer, 0 or None, got -1"),
+        (("mine.toml", "--cluster", "local:x"), "cluster local:N needs a number of workers"),
+        (("mine.toml", "--cluster", "host"), "cluster must be local:N or the address of a scheduler"),
         (("mine.toml", "--store", "mine.toml"), "mine.toml: is a file, expected the folder of a store"),
     ],
 )

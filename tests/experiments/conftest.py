@@ -1,16 +1,16 @@
-"""Small data of one's own and studies on them; nothing here needs torch unless a test says so."""
+"""Small data sets and studies on them; nothing here needs torch unless a test says so."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from rankbound.data.synthetic import synthetic_interactions, synthetic_letor
-from rankbound.experiments.expansion import Planned, expand
+from rankbound.experiments.expansion import expand
 from rankbound.experiments.spec import load_study
+from rankbound.experiments.trial_spec import TrialSlot
 
 
 def letor_text(data) -> str:
@@ -77,9 +77,9 @@ def study(folder: Path):
 
 @pytest.fixture
 def plan(study):
-    """Write a study and give its trials, with ids."""
+    """Write a study and return its slots, with ids."""
 
-    def make(text: str, name: str = "mine") -> list[Planned]:
-        return [replace(one, trial=one.trial.identified()) for one in expand(study(text, name))]
+    def make(text: str, name: str = "mine") -> list[TrialSlot]:
+        return [slot.identified() for slot in expand(study(text, name))]
 
     return make

@@ -1,15 +1,15 @@
-"""For tests of the studies that come with the package: run a part of one here, on small data in the real format."""
+"""For tests of the studies that come with the package: run a part of one on small data in the real format."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from rankbound.data.synthetic import synthetic_letor
-from rankbound.experiments.expansion import Planned, expand, select
+from rankbound.experiments.expansion import expand, select
 from rankbound.experiments.spec import Study
 from rankbound.experiments.store import Store
 from rankbound.experiments.trial import run_trial
+from rankbound.experiments.trial_spec import TrialSlot
 
 from .conftest import letor_text
 
@@ -27,19 +27,19 @@ def write_folds(
             (target / f"{name}.txt").write_text(letor_text(data.take(range(first, last))))
 
 
-def run_here(study: Study, only: dict, store: Store) -> list[Planned]:
-    """The trials asked for, run in this process and put into the store."""
-    planned = [replace(one, trial=one.trial.identified()) for one in select(expand(study), only)]
-    store.register(study.name, [one.placed for one in planned])
-    for one in planned:
-        store.put(one.trial, run_trial(one.trial))
-    return planned
+def run_here(study: Study, only: dict, store: Store) -> list[TrialSlot]:
+    """Run the selected trials in this process and put them into the store."""
+    slots = [slot.identified() for slot in select(expand(study), only)]
+    store.register(study.name, slots)
+    for slot in slots:
+        store.put(slot.trial, run_trial(slot.trial))
+    return slots
 
 
-def published_without_a_place(study: Study, published) -> list[dict]:
+def published_without_a_setting(study: Study, published) -> list[dict]:
     """Rows of published numbers that no setting of the study has."""
     settings = [
-        (dict(one.setting), set(one.rule.report)) for table in study.tables for one in expand_table(study, table)
+        (dict(slot.setting), set(slot.rule.report)) for table in study.tables for slot in expand_table(study, table)
     ]
     keys = [name for name in published.columns if name not in ("measure", "published", "note")]
     return [
@@ -52,6 +52,6 @@ def published_without_a_place(study: Study, published) -> list[dict]:
     ]
 
 
-def expand_table(study: Study, table) -> list[Planned]:
-    """Trials of one table, its data here or not."""
+def expand_table(study: Study, table) -> list[TrialSlot]:
+    """The slots of one table, whether its data are present or not."""
     return expand(study.model_copy(update={"tables": [table.model_copy(update={"optional": False})]}), fetch=False)

@@ -40,7 +40,7 @@ def planned(plan, folder):
 
 def run_all(planned, folder, jobs):
     with open_store(folder, create=True) as store, store.locked():
-        store.register("mine", [one.placed for one in planned])
+        store.register("mine", planned)
         assert run_trials(planned, store, jobs=jobs).failed == 0
     return folder
 
@@ -75,7 +75,7 @@ def test_only_trials_that_keep_examples_have_another_name(plan, planned):
 def test_a_store_without_examples_gives_none(plan, planned, tmp_path):
     (one, *_) = plan(FACES.replace("examples = 2\n", ""))
     with open_store(tmp_path / "store", create=True) as store:
-        store.register("mine", [one.placed])
+        store.register("mine", [one])
         store.put(one.trial, run_trial(one.trial))
         (tmp_path / "store" / "examples").rmdir()  # as older versions left it
     with open_store(tmp_path / "store") as store:
@@ -86,7 +86,7 @@ def test_report_draws_the_pairs_of_a_store(planned, tmp_path, capsys):
     pytest.importorskip("altair", reason="figures need altair")
     (one, *_) = planned
     with open_store(tmp_path / "store", create=True) as store:
-        store.register("mine", [one.placed])
+        store.register("mine", [one])
         store.put(one.trial, run_trial(one.trial))
     page, figures = tmp_path / "page.html", tmp_path / "figures"
     assert run(["report", str(tmp_path / "store"), "-o", str(page), "--figures", str(figures)]) == 0
@@ -99,7 +99,7 @@ def test_damaged_examples_are_told(planned, tmp_path):
     (one, *_) = planned
     file = tmp_path / "store" / "examples" / f"{one.trial.id}.parquet"
     with open_store(tmp_path / "store", create=True) as store:
-        store.register("mine", [one.placed])
+        store.register("mine", [one])
         outcome = run_trial(one.trial)
         whole = outcome.examples
         store.put(one.trial, replace(outcome, examples=whole.with_columns(pl.lit("<script>").alias("kind"))))
@@ -109,13 +109,13 @@ def test_damaged_examples_are_told(planned, tmp_path):
         with pytest.raises(DataError, match=r"parquet: is damaged: pairs of images need a column pixels"):
             store.examples_table("mine")
         whole.write_parquet(file)
-        with pytest.raises(DataError, match=r"parquet: is damaged: it is not what was written"):
+        with pytest.raises(DataError, match=r"parquet: is damaged: its SHA-256 is not the one recorded"):
             store.examples_table("mine")
         file.unlink()
-        with pytest.raises(DataError, match=r"parquet: is missing, yet its trial is noted as done"):
+        with pytest.raises(DataError, match=r"parquet: is missing, although its trial is recorded as done"):
             store.examples_table("mine")
 
 
 def test_examples_are_for_images_only(study, folder):
-    with pytest.raises(ArgumentError, match=r"tables\[0\].examples: is for images only, not for letor data"):
+    with pytest.raises(ArgumentError, match=r"tables\[0\].examples: applies to images only, not to letor data"):
         study("title = 'x'\n[[tables]]\ndata = { letor = 'letor' }\nmodel = 'AdaRank'\nmeasures = 'AP'\nexamples = 1\n")

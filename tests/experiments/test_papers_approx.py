@@ -17,7 +17,7 @@ from rankbound.experiments.spec import load_study
 from rankbound.experiments.store import open_store
 from rankbound.experiments.trial import run_trial
 
-from .papers import published_without_a_place, run_here, write_folds
+from .papers import published_without_a_setting, run_here, write_folds
 
 NDCG = "nDCG(dcg='exp-log2')"
 
@@ -51,7 +51,7 @@ def test_every_published_number_has_a_place():
     study = load_study("approx-tables")
     published = read_published(study.published_path, ["table", "data", "model"])
     assert published.height == 12
-    assert published_without_a_place(study, published) == []
+    assert published_without_a_setting(study, published) == []
 
 
 def test_the_grids_are_the_papers():
@@ -67,7 +67,7 @@ def test_the_grids_are_the_papers():
 def test_tables_whose_data_are_absent_are_left_out_and_said_once(tmp_path, monkeypatch):
     monkeypatch.setenv("RANKBOUND_DATA", str(tmp_path))
     study, told = load_study("approx-tables"), []
-    there = expand(study, fetch=False, tell=told.append)
+    there = expand(study, fetch=False, on_result=told.append)
     assert {one.setting["data"] for one in there} == {"ohsumed"}
     assert [text.split(":")[0] for text in told] == ["left out"] * 2
     assert "TD2003: td2003 is not here" in told[0]
@@ -83,7 +83,7 @@ def test_td2003_runs_on_files_of_its_format(td2003):
     with open_store(td2003 / "store", create=True) as store:
         planned = run_here(study, {"fold": [1, 2]}, store)
         published = read_published(study.published_path, ["table", "data", "model"])
-        found = results_table(store, [one.placed for one in planned], published).filter(pl.col("measure") == "AP")
+        found = results_table(store, planned, published).filter(pl.col("measure") == "AP")
     assert dict(found.select("model", "published").iter_rows()) == {
         "ApproxAP": 0.233, "ApproxNDCG": 0.238, "AdaRank.MAP": 0.137, "SVMmap": 0.198,
     }  # fmt: skip
@@ -148,7 +148,7 @@ def test_error_along_training_is_the_difference_by_hand(plan, folder):
 def test_errors_make_a_table(study, folder):
     with open_store(folder / "store", create=True) as store:
         planned = run_here(study(STUDY), {}, store)
-        table = error_along_training(store, [one.placed for one in planned], pl.DataFrame())
+        table = error_along_training(store, planned, pl.DataFrame())
     assert table.columns == ["table", "data", "system", "fold", "epoch", "train", "test"]
     assert table.height == 40
     assert re.fullmatch(r"nDCG.*loss\.alpha 0\.5", table["system"][0])
@@ -160,6 +160,6 @@ def test_a_trial_on_ohsumed(data_dir, tmp_path):
     study = load_study("approx-tables")
     with open_store(tmp_path, create=True) as store:
         planned = run_here(study, {"model": "AdaRank.NDCG", "fold": 1}, store)
-        found = results_table(store, [one.placed for one in planned])
+        found = results_table(store, planned)
     assert found.filter(pl.col("measure") == NDCG)["ours"].item() > 0.55
     assert len(select(expand(study), {"table": "OHSUMED"})) == 155

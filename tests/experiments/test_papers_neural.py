@@ -15,14 +15,14 @@ from rankbound.experiments.spec import load_study
 from rankbound.experiments.store import open_store
 from rankbound.experiments.trial import run_trial
 
-from .papers import expand_table, published_without_a_place, run_here
+from .papers import expand_table, published_without_a_setting, run_here
 
 
 def test_every_published_number_has_a_place():
     study = load_study("neural-tables")
     published = read_published(study.published_path, ["table", "data", "model"])
     assert published.height == 31
-    assert published_without_a_place(study, published) == []
+    assert published_without_a_setting(study, published) == []
 
 
 def test_which_models_classify():
@@ -75,7 +75,7 @@ def test_classifiers_learn_which_of_two_is_older(plan, faces, monkeypatch):
         fit = ranker.fit
 
         def noted(X, y, **others):
-            taught[spec["model"]] = np.unique(y)
+            taught[spec.model] = np.unique(y)
             return fit(X, y, **others)
 
         ranker.fit = noted
@@ -100,7 +100,7 @@ def test_rankers_learn_from_a_networks_features(plan, study, faces, folder):
     text = FACES.replace("optional", "prepare = { backbone = 'net.pt2' }\noptional")
     told = []
     (folder / "other.toml").write_text(FACES.split("[[")[0] + FACES[FACES.index("[[") :] + text[text.index("[[") :])
-    assert len(expand(load_study("other.toml"), tell=told.append)) == 3
+    assert len(expand(load_study("other.toml"), on_result=told.append)) == 3
     assert "the network net.pt2 is not here" in told[0]
     example = torch.zeros(2, 3, 224, 224)
     batch = {0: torch.export.Dim("batch")}
@@ -127,7 +127,7 @@ def test_a_trial_on_the_sample(data_dir, tmp_path):
         only = {"table": "1: web pages", "data": "mslr-sample", "model": "Class Boost", "seed": 0}
         planned = run_here(study, only, store)
         published = read_published(study.published_path, ["table", "data", "model"])
-        found = results_table(store, [one.placed for one in planned], published)
+        found = results_table(store, planned, published)
     row = found.row(0, named=True)
     assert (row["measure"], row["published"]) == ("nDCG@10", 0.4543)
     assert "MSLR-WEB10K" in row["note"]

@@ -16,7 +16,7 @@ from rankbound.experiments.spec import load_study
 from rankbound.experiments.store import open_store
 
 from .conftest import letor_text
-from .papers import published_without_a_place, run_here
+from .papers import published_without_a_setting, run_here
 
 CUTOFFS = (5, 10, 15, 20, 30)
 NDCG = "nDCG(dcg='exp-log2')@{}"
@@ -35,16 +35,16 @@ def sample(tmp_path_factory):
     only = {"model": ["ARank", "RBoost", "RF", "CA"]}
     with pytest.MonkeyPatch.context() as patch, open_store(folder / "store", create=True) as store:
         patch.setenv("RANKBOUND_DATA", str(folder))
-        placed = [one.placed for one in run_here(study, only, store)]
-        results = results_table(store, placed, read_published(study.published_path, ["data", "model"]))
-        return score_table(store, placed), meta_tables(store, placed, results), results
+        slots = run_here(study, only, store)
+        results = results_table(store, slots, read_published(study.published_path, ["data", "model"]))
+        return score_table(store, slots), meta_tables(store, slots, results), results
 
 
 def test_every_published_number_has_a_place():
     study = load_study("ul-tables")
     published = read_published(study.published_path, ["data", "model"])
     assert published.height == 480
-    assert published_without_a_place(study, published) == []
+    assert published_without_a_setting(study, published) == []
 
 
 def test_rows_say_what_stands_in(sample):
@@ -118,5 +118,5 @@ def test_one_ranker_cannot_be_told_apart(tmp_path):
 def test_a_trial_on_the_sample(data_dir, tmp_path):
     with open_store(tmp_path, create=True) as store:
         planned = run_here(load_study("ul-tables"), {"table": "MSLR sample", "model": "ARank"}, store)
-        found = results_table(store, [one.placed for one in planned])
+        found = results_table(store, planned)
     assert found.filter(pl.col("measure") == NDCG.format(10))["ours"].item() > 0.2

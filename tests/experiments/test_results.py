@@ -61,7 +61,7 @@ def made(plan, tmp_path):
     planned = plan(USERS)
     with open_store(tmp_path / "store", create=True) as store:
         for one in planned:
-            fold, rate, loss = one.trial.spec["fold"], one.trial.spec["params"]["learning_rate"], one.trial.spec["loss"]
+            fold, rate, loss = one.trial.spec.fold, one.trial.spec.params["learning_rate"], one.trial.spec.loss
             base = 0.5 + 0.1 * (rate == 0.1) + 0.01 * fold + 0.001 * (one.setting["bounding"] == "min-max")
             names = [f"u{at}" for at in range(4)]
             scores = pl.DataFrame({"qid": names, "items": 2, "relevant": 1, "nDCG": [base, base, base + 0.2, None],
@@ -72,7 +72,7 @@ def made(plan, tmp_path):
             else:
                 store.put(one.trial, Outcome(scores, pl.DataFrame(), {"eval_score": float(won)}, 1.0))
             assert loss in ("nDCG", "AP")
-        store.register("mine", [one.placed for one in planned])
+        store.register("mine", planned)
         yield store, planned
 
 
@@ -97,24 +97,24 @@ def test_rows_have_the_chosen_trial_of_each_fold(made):
 
 def test_published_numbers_stand_beside(made, tmp_path):
     store, _ = made
-    placed = store.placed("mine")
-    keys = {key for one in placed for key in one.setting}
+    slots = store.slots("mine")
+    keys = {key for one in slots for key in one.setting}
     path = tmp_path / "p.csv"
     path.write_text("loss,bounding,fold,measure,published\nnDCG,none,0,nDCG,0.5\nnDCG,none,1,nDCG,0.7\nAP,,,AP,0.25\n")
-    table = results_table(store, placed, read_published(path, keys))
+    table = results_table(store, slots, read_published(path, keys))
     row = table.row(0, named=True)
     assert row["published"] == pytest.approx(0.6)
     assert row["difference"] == pytest.approx(row["ours"] - 0.6)
     assert table.filter(loss="AP", measure="AP")["published"].to_list() == [0.25, 0.25]  # an empty cell fits all
     assert table.filter(loss="AP", measure="nDCG")["published"].null_count() == 2
-    one_fold = [one for one in placed if one.fold == 1]
+    one_fold = [one for one in slots if one.fold == 1]
     assert results_table(store, one_fold, read_published(path, keys))["published"][0] == pytest.approx(0.7)
     path.write_text("losses,measure,published\nnDCG,nDCG,0.5\n")
     with pytest.raises(DataError, match=r"p.csv: columns must be measure, published and settings of the study"):
         read_published(path, keys)
     path.write_text("loss,measure,published\nnDCG,nDCG,0.5\nnDCG,nDCG,0.6\n")
     with pytest.raises(DataError, match="2 rows fit the setting"):
-        results_table(store, placed, read_published(path, keys))
+        results_table(store, slots, read_published(path, keys))
 
 
 def test_each_measure_can_have_its_own_grid_point(plan, tmp_path):
@@ -122,11 +122,11 @@ def test_each_measure_can_have_its_own_grid_point(plan, tmp_path):
     planned = plan(text)
     with open_store(tmp_path / "store", create=True) as store:
         for one in planned:
-            high = one.trial.spec["params"]["learning_rate"] == 0.1
+            high = one.trial.spec.params["learning_rate"] == 0.1
             scores = pl.DataFrame({"qid": ["a", "b"], "items": 2, "relevant": 1, "nDCG": 0.9 if high else 0.8,
                                    "AP": 0.3 if high else 0.4})  # fmt: skip
             store.put(one.trial, Outcome(scores, pl.DataFrame(), {"eval_score": 0.9 if high else 0.8}, 1.0))
-        store.register("mine", [one.placed for one in planned])
+        store.register("mine", planned)
         table = store.results("mine").filter(loss="nDCG", bounding="none")
         assert table["ours"].to_list() == pytest.approx([0.9, 0.4])
         assert table["chosen"].to_list() == ["learning_rate=0.1 x2", "learning_rate=0.01 x2"]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rankbound.experiments.runner import run_trials, waiting
+from rankbound.experiments.runner import run_trials, unfinished
 from rankbound.experiments.sources import load_whole, moved_files, source_of
 from rankbound.experiments.store import open_store
 from rankbound.experiments.trial import run_trial
@@ -92,20 +92,20 @@ def test_the_same_with_any_workers_and_whatever_others_do(plan, tmp_path):
         assert run_trials(planned, store, jobs=1).ran == 0  # nothing is run twice
     failing, deadly = plan(ROWS.replace("[0, 1, 2, 3, 4, 5, 6, 7]", "[-7, 8]"))
     assert deadly.trial.id
-    deadly.trial.spec["params"]["random_state"] = Deadly("8")
+    deadly.trial.spec.params["random_state"] = Deadly("8")  # a frozen spec can hold it all the same
     told = []
     with open_store(tmp_path / "beside", create=True) as store, store.locked():
         together = [failing, deadly, *planned]
-        tally = run_trials(together, store, jobs=2, tell=lambda one, result: told.append(one.trial.id))
+        tally = run_trials(together, store, jobs=2, on_result=lambda one, result: told.append(one.trial.id))
         assert (tally.ran, tally.failed) == (8, 2)
         assert sorted(told) == sorted(one.trial.id for one in together)
         errors = store.failures()
         assert "random_state" in errors[failing.trial.id] or "seed" in errors[failing.trial.id]
-        assert "worker process died while it ran this trial" in errors[deadly.trial.id]
+        assert "worker process died twice while it ran this trial" in errors[deadly.trial.id]
         for name, scores in wanted.items():
             assert store.scores(name).equals(scores)
-        assert waiting(together, store) == []
-        assert waiting(together, store, retry_failed=True) == [failing, deadly]
+        assert unfinished(together, store) == []
+        assert unfinished(together, store, retry_failed=True) == [failing, deadly]
 
 
 def test_a_runner_that_is_killed_goes_on_where_it_was(plan, folder):
@@ -154,7 +154,7 @@ def test_a_dask_worker_that_is_killed_costs_its_trial_only(plan, tmp_path):
             os.kill(workers[-1], signal.SIGKILL)
 
     with open_store(tmp_path / "store", create=True) as store, store.locked():
-        tally = run_trials(planned, store, cluster="local:2", tell=kill_one)
+        tally = run_trials(planned, store, cluster="local:2", on_result=kill_one)
         assert killed
         assert (tally.ran, tally.failed) == (8, 0)
         check(store, planned, wanted)
@@ -173,7 +173,7 @@ def test_data_travel_to_workers_that_lack_them(plan, folder, monkeypatch):
 
     one = plan(ROWS)[0]
     wanted = run_trial(one.trial).scores
-    parcel, empty = cluster.pack(one.trial.source), cluster.pack(one.trial.source, room=10)
+    parcel, empty = cluster.pack(one.trial.source), cluster.pack(one.trial.source, limit=10)
     cluster._received.cache_clear()
     try:
         assert cluster.receive(empty)  # the files are here, under the same path

@@ -1,4 +1,4 @@
-"""A study's file: what is read, and what is said about mistakes."""
+"""The file of a study: what is read, and how mistakes are reported."""
 
 from __future__ import annotations
 
@@ -24,27 +24,30 @@ from .conftest import ROWS, USERS
         (('measures = ["nDCG", "AP"]', 'measures = ["nDCG", "Map10"]'), r"tables\[0\].measures\[1\]: .*Map10"),
         (("min-max", "minmax"), r"tables\[0\].bounding\[1\]: bounding must be one of none, .* got 'minmax'"),
         (
-            ("MatrixFactorization", "MatrixFactorization"),
-            r"tables\[0\].model: .*MatrixFactorization.* got 'MatrixFacto",
+            ("MatrixFactorization", "MatrixFactorizer"),
+            r"tables\[0\].model: .*MatrixFactorization.* got 'MatrixFactorizer'",
         ),
-        (("MatrixFactorization", "MLPRanker"), r"tables\[0\].model: MatrixFactorization is the model of users' lists"),
+        (
+            ("MatrixFactorization", "MLPRanker"),
+            r"tables\[0\].model: MatrixFactorization is the model for the lists",
+        ),
         (("factors = 4", "factor = 4"), r"tables\[0\].model: MatrixFactorization has no parameter 'factor'"),
-        (("nsr = 1\n", ""), r"tables\[0\].nsr: users' lists need negatives"),
+        (("nsr = 1\n", ""), r"tables\[0\].nsr: the lists of users need negative items"),
         (("nsr = 1\n", "nsr = 'one'\n"), r"tables\[0\].nsr\[0\]: .*number.* got 'one'"),
         (("versus =", "choose = 'each'\nversus ="), r'tables\[0\]: choose = "each" goes with selection = "test"'),
         (("versus =", "select_by = { nDCG = 'nDCG' }\nversus ="), r"tables\[0\].select_by: has no measure for .*'AP'"),
         (("versus =", "select_by = 'RR'\nversus ="), r"tables\[0\].select_by: must be one of the measures .* got 'RR'"),
         (("versus =", "report = ['RR']\nversus ="), r"tables\[0\].report\[0\]: must be one of the measures"),
         (
-            ("versus =", "prepare = { binarize = 1 }\nversus ="),
-            r"tables\[0\].prepare.binarize: .*did you mean binarize",
+            ("versus =", "prepare = { binarized = 1 }\nversus ="),
+            r"tables\[0\].prepare.binarized: .*did you mean binarize",
         ),
         (("versus =", "record = ['x']\nversus ="), r"tables\[0\].record\[0\]: must be one of the registered recorders"),
         (("data = {", "data = { letor = 'letor',"), r"tables\[0\].data: data must name one of letor, ratings, faces"),
         (("[[tables]]", "derived = ['x']\n[[tables]]"), r"derived\[0\]: must be one of"),
     ],
 )
-def test_mistakes_are_told_with_file_and_key(study, change, message):
+def test_mistakes_are_reported_with_file_and_key(study, change, message):
     text = USERS.replace(*change)
     assert text != USERS
     with pytest.raises(ArgumentError, match=message):
@@ -70,9 +73,9 @@ def test_every_combination_becomes_a_trial(plan):
     assert {one.variant for one in planned} == {"NSR 1"}
     rates = select(planned, {"learning_rate": "0.1", "loss": ["nDCG"]})
     assert [one.metadata["fold"] for one in rates] == ["0", "1", "0", "1"]
-    with pytest.raises(ArgumentError, match=r"--only: unknown key 'los'; this study has .*loss"):
+    with pytest.raises(ArgumentError, match=r"only: unknown key 'los'; this study has .*loss"):
         select(planned, {"los": "AP"})
-    with pytest.raises(ArgumentError, match=r"--only: loss is one of AP, nDCG, got RR"):
+    with pytest.raises(ArgumentError, match=r"only: loss must be one of AP, nDCG, got RR"):
         select(planned, {"loss": "RR"})
 
 
@@ -99,10 +102,10 @@ def test_losses_boundings_and_ratios_have_options(plan):
     found = {(one.system, one.variant) for one in plan(text)}
     assert ("steep · log-distribution, ranker_strength 0.7", "NSR 2, tested at 1") in found
     specs = [one.trial.spec for one in plan(text)]
-    assert {spec["loss_options"]["alpha"] for spec in specs} == {10}
-    assert {spec["loss_options"]["beta"] for spec in specs} == {2.0}
-    assert {spec["loss_options"].get("ranker_strength") for spec in specs} == {None, 0.7}
-    assert {(spec["nsr"], spec["test_nsr"]) for spec in specs} == {(1, 1), (2, 1)}
+    assert {spec.loss_options["alpha"] for spec in specs} == {10}
+    assert {spec.loss_options["beta"] for spec in specs} == {2.0}
+    assert {spec.loss_options.get("ranker_strength") for spec in specs} == {None, 0.7}
+    assert {(spec.users.nsr, spec.users.test_nsr) for spec in specs} == {(1, 1), (2, 1)}
 
 
 def test_defaults_are_shared_and_tables_have_their_own(study):
@@ -120,8 +123,8 @@ def test_a_quick_study_is_small_and_has_a_name_of_its_own(study):
     assert (quick.name, quick.store_name) == ("mine-quick", "mine-quick")
     specs = [one.trial.spec for one in select(expand(quick), study(text).quick.only)]
     assert len(specs) == 4
-    assert {spec["params"]["epochs"] for spec in specs} == {1}
-    assert {spec["prepare"]["first"] for spec in specs} == {10}
+    assert {spec.params["epochs"] for spec in specs} == {1}
+    assert {spec.prepare.first for spec in specs} == {10}
 
 
 def test_a_study_can_report_the_trials_of_another(study, plan, folder):
@@ -129,23 +132,21 @@ def test_a_study_can_report_the_trials_of_another(study, plan, folder):
     study("title = 'x'\ntrials_of = 'first'\nreport = ['AP']\n", "second")
     second = load_study("second.toml")
     assert second.store_name == "first"
-    assert {one.trial.identified().id for one in expand(second)} == {one.trial.id for one in plan(USERS, "first")}
+    assert {slot.identified().id for slot in expand(second)} == {one.trial.id for one in plan(USERS, "first")}
     assert {one.rule.report for one in expand(second)} == {("AP",)}
 
 
 def test_folders_and_files_of_queries(plan, folder):
-    assert {one.trial.spec["fold"] for one in plan(ROWS)} == {1}
+    assert {one.trial.spec.fold for one in plan(ROWS)} == {1}
     for number in (1, 2):
         (folder / "folds" / f"Fold{number}").mkdir(parents=True)
         for file in (folder / "letor").iterdir():
             (folder / "folds" / f"Fold{number}" / file.name).write_bytes(file.read_bytes())
-    assert {one.trial.spec["fold"] for one in plan(ROWS.replace('"letor" }', '"folds" }'))} == {1, 2}
+    assert {one.trial.spec.fold for one in plan(ROWS.replace('"letor" }', '"folds" }'))} == {1, 2}
     files = '["letor/train.txt", "letor/vali.txt", "letor/test.txt"]'
-    assert {one.trial.spec["fold"] for one in plan(ROWS.replace('"letor" }', f"{files} }}"))} == {1, 2, 3}
+    assert {one.trial.spec.fold for one in plan(ROWS.replace('"letor" }', f"{files} }}"))} == {1, 2, 3}
     single = plan(ROWS.replace('"letor" }', '"letor/train.txt" }\nfolds = 3'))
-    assert {(one.trial.spec["split"], one.trial.spec["fold"]) for one in single} == {
-        ("query-folds", n) for n in range(3)
-    }
+    assert {(one.trial.spec.split, one.trial.spec.fold) for one in single} == {("query-folds", n) for n in range(3)}
     with pytest.raises(DataError, match=r"nowhere: no such file or folder"):
         plan(ROWS.replace('"letor" }', '"nowhere" }'))
     (folder / "empty").mkdir()
@@ -177,7 +178,7 @@ def test_the_thesis_has_sixty_settings_and_numbers(study):
     planned = expand(load_study("thesis-5.1"), fetch=False)
     main = [one for one in planned if "highest" not in one.setting["table"]]
     assert len({tuple(one.setting.items()) for one in main}) == 60
-    assert {one.trial.spec["selection"] for one in planned} == {"validation"}
+    assert {one.trial.spec.selection for one in planned} == {"validation"}
 
 
 def test_the_examples_of_the_guide_can_be_read(study, folder):

@@ -1,4 +1,4 @@
-"""The store: whole, locked, and never mended in silence."""
+"""The store: complete, locked, and never repaired silently."""
 
 from __future__ import annotations
 
@@ -34,13 +34,14 @@ def planned(plan):
 
 def test_what_is_put_comes_back(planned, tmp_path):
     with open_store(tmp_path / "store", create=True) as store, store.locked():
-        store.register("mine", [one.placed for one in planned])
+        store.register("mine", planned)
         store.put(planned[0].trial, outcome())
         store.put_failure(planned[1].trial, "too bad\nsomewhere")
     with open_store(tmp_path / "store") as store:
         assert store.states() == {planned[0].trial.id: "done", planned[1].trial.id: "failed"}
         assert store.studies() == ["mine"]
-        assert store.placed("mine") == [one.placed for one in planned]
+        assert [slot.to_json() for slot in store.slots("mine")] == [slot.to_json() for slot in planned]
+        assert [slot.id for slot in store.slots()] == [slot.id for slot in planned]
         assert store.metadata()[planned[0].trial.id]["mean"] == {"nDCG": 0.5, "AP": 0.25}
         assert store.failures() == {planned[1].trial.id: "too bad\nsomewhere"}
         assert store.scores(planned[0].trial.id).equals(outcome().scores)
@@ -58,19 +59,19 @@ def test_what_is_put_comes_back(planned, tmp_path):
             "quantity",
             "value",
         ]
-        with pytest.raises(ArgumentError, match="holds no study 'other'; it has mine"):
-            store.placed("other")
+        with pytest.raises(ArgumentError, match="contains no study 'other'; it has mine"):
+            store.slots("other")
 
 
 def test_places_that_hold_no_store(tmp_path):
-    with pytest.raises(ArgumentError, match="holds no results"):
+    with pytest.raises(ArgumentError, match="contains no results"):
         open_store(tmp_path / "absent")
     (tmp_path / "file").write_text("x")
     with pytest.raises(ArgumentError, match="is a file, expected the folder"):
         open_store(tmp_path / "file", create=True)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("x")
-    with pytest.raises(ArgumentError, match="holds other files and no store"):
+    with pytest.raises(ArgumentError, match="contains other files and no store"):
         open_store(tmp_path / "other", create=True)
 
 
@@ -94,8 +95,8 @@ def cut(file):
     [
         (cut, "trials.sqlite: is damaged"),
         (lambda file: file.write_bytes(b"not a database at all" * 100), "trials.sqlite: is damaged or cannot be used"),
-        (lambda file: file.write_bytes(b""), "is missing or empty, yet there are scores beside it"),
-        (lambda file: file.unlink(), "is missing or empty, yet there are scores beside it"),
+        (lambda file: file.write_bytes(b""), "is missing or empty, although the folder has scores"),
+        (lambda file: file.unlink(), "is missing or empty, although the folder has scores"),
     ],
 )
 def test_a_damaged_store_is_told_and_left_as_it_is(filled, damage, message):
@@ -112,14 +113,17 @@ def test_other_schemas_and_databases_are_refused(filled, tmp_path):
     connection.execute("UPDATE about SET value = '99'")
     connection.commit()
     connection.close()
-    with pytest.raises(DataError, match="has schema 99, this version of rankbound reads 2"):
+    with pytest.raises(
+        DataError,
+        match=r"has schema 99, but this version of rankbound reads schema 3 only.*by another version",
+    ):
         open_store(filled)
     other = tmp_path / "other"
     other.mkdir()
     connection = sqlite3.connect(other / "trials.sqlite")
     connection.execute("CREATE TABLE songs (name TEXT)")
     connection.close()
-    with pytest.raises(DataError, match="is a database, but not one of rankbound"):
+    with pytest.raises(DataError, match="is a database, but not a store of rankbound"):
         open_store(other, create=True)
 
 
@@ -131,7 +135,7 @@ def test_damaged_or_missing_scores_are_told(filled, planned):
         with pytest.raises(DataError, match=r"parquet: is damaged"):
             store.scores(planned[0].trial.id)
         file.unlink()
-        with pytest.raises(DataError, match=r"parquet: is missing, yet its trial is noted as done"):
+        with pytest.raises(DataError, match=r"parquet: is missing, although its trial is recorded as done"):
             store.scores(planned[0].trial.id)
 
 
@@ -144,7 +148,7 @@ def test_files_with_any_bit_flipped_are_told(filled, planned):
             whole = file.read_bytes()
             for place in range(len(whole)):
                 file.write_bytes(whole[:place] + bytes([whole[place] ^ 0x40]) + whole[place + 1 :])
-                with pytest.raises(DataError, match=r"parquet: is damaged: it is not what was written"):
+                with pytest.raises(DataError, match=r"parquet: is damaged: its SHA-256 is not the one recorded"):
                     read(trial)
             file.write_bytes(whole)
             assert read(trial).equals(getattr(outcome(), part))
@@ -165,7 +169,7 @@ def test_a_second_runner_is_refused_and_a_killed_one_leaves_no_lock(filled):
     )
     with holder, open_store(filled) as store:
         assert holder.stdout.readline() == "held\n"
-        told = rf"another process \({holder.pid} on .*\) is writing to this store"
+        told = rf"another process \({holder.pid} on .*\) is writing to the store"
         with pytest.raises(DataError, match=told), store.locked():
             pass
         os.kill(holder.pid, signal.SIGKILL)
@@ -182,9 +186,7 @@ def test_a_full_disk_is_told_and_loses_nothing(filled, planned):
     with open_store(filled) as store:
         try:
             resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
-            with pytest.raises(
-                DataError, match="there is no space left to write; the trials that were finished are kept"
-            ):
+            with pytest.raises(DataError, match="there is no space left to write; finished trials are kept"):
                 store.put(planned[1].trial, outcome(rows=5000))
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)

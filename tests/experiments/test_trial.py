@@ -48,7 +48,7 @@ def test_preparation_of_rows(plan):
 
 def test_users_choose_within_the_training_folds_and_are_trained_again(plan, folder):
     one = plan(USERS.replace("folds = 2", "folds = 3"))[0]
-    assert (one.trial.spec["loss"], one.trial.spec["params"]["learning_rate"], one.trial.spec["fold"]) == (
+    assert (one.trial.spec.loss, one.trial.spec.params["learning_rate"], one.trial.spec.fold) == (
         "nDCG",
         0.01,
         0,
@@ -77,7 +77,7 @@ def test_other_ways_to_choose_and_to_split(plan):
     found = run_trial(plan(tested)[0].trial)
     assert found.scores["nDCG"].mean() == pytest.approx(found.metadata["eval_score"], abs=1e-12)
     last = USERS.replace(
-        "grid = { learning_rate = [0.01, 0.1] }", "selection = 'last'\nsplit = 'monte-carlo'\ntest_share = 0.3"
+        "grid = { learning_rate = [0.01, 0.1] }", "selection = 'last'\nsplit = 'monte-carlo'\ntest_fraction = 0.3"
     )
     found = run_trial(plan(last)[0].trial)
     assert found.metadata["kept_epoch"] == 4
@@ -97,7 +97,7 @@ def test_graded_queries_keep_their_bounds(plan, folder):
     for part in ("worst", "expected", "best"):
         assert found[f"{part} nDCG"].to_numpy() == pytest.approx(np.asarray(getattr(truth, part)))
     with open_store(folder / "store", create=True) as store:
-        store.register("mine", [one.placed])
+        store.register("mine", [one])
         store.put(one.trial, run_trial(one.trial))
         assert set(store.metadata()[one.trial.id]["mean"]) == {"AP", "UL2(nDCG)", "nDCG"}
         table = store.score_table("mine")
@@ -147,7 +147,7 @@ def test_data_that_changed_meanwhile_are_refused(plan, folder):
     one = plan(ROWS)[0]
     with (folder / "letor" / "test.txt").open("a") as stream:
         stream.write("1 qid:99 1:0.5\n0 qid:99 1:0.25\n")
-    with pytest.raises(DataError, match="letor: its files here are not those that the study was started with"):
+    with pytest.raises(DataError, match="letor: its files on this machine are not those that the study"):
         run_trial(one.trial)
 
 

@@ -94,18 +94,16 @@ measures = ["AP"]
 
 def test_a_store_when_the_clock_jumps(letor, tmp_path, monkeypatch):
     """Trials are known by what they are, not by when they ran: none is lost or run twice, none takes negative time."""
-    from dataclasses import replace
-
     from rankbound.experiments import store as store_module
     from rankbound.experiments.expansion import expand
-    from rankbound.experiments.runner import waiting
+    from rankbound.experiments.runner import unfinished
     from rankbound.experiments.spec import load_study
     from rankbound.experiments.store import open_store
     from rankbound.experiments.worker import attempt
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.toml").write_text(TRIALS)
-    planned = [replace(one, trial=one.trial.identified()) for one in expand(load_study("mine.toml"))]
+    planned = [slot.identified() for slot in expand(load_study("mine.toml"))]
     assert len(planned) == 3
     clock = [datetime(2030, 1, 1, tzinfo=UTC)]
 
@@ -120,7 +118,7 @@ def test_a_store_when_the_clock_jumps(letor, tmp_path, monkeypatch):
     with open_store(tmp_path / "store", create=True) as store, store.locked():
         for one in planned:
             store.put(one.trial, attempt(one.trial))
-        assert waiting(planned, store) == []
+        assert unfinished(planned, store) == []
     with open_store(tmp_path / "store") as store:
         found = store.trials()
         assert found.height == 3

@@ -67,7 +67,7 @@ import os, sys
 from rankbound.experiments.store import open_store
 store = open_store(sys.argv[1], create=True)
 with store._transaction():
-    store._connection.execute("INSERT INTO plans VALUES ('mine', 0, 'a', 0, 0, '{}', '', '', '{}', '{}')")
+    store._connection.execute("INSERT INTO slots VALUES ('mine', 0, 'a', '{}')")
 store.close() if sys.argv[2] == "closed" else os._exit(0)
 """
     python(code, tmp_path / "store", left)

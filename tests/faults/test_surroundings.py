@@ -171,9 +171,9 @@ def test_a_store_that_is_taken_away(tmp_path):
 
     with open_store(tmp_path / "store", create=True) as store, store.locked():
         shutil.rmtree(tmp_path / "store")
-        with pytest.raises(DataError, match=r"trials\.sqlite: was taken away while trials were running"):
+        with pytest.raises(DataError, match=r"trials\.sqlite: was removed while trials were running"):
             store.put_failure(Trial(), "no reason")
-        with pytest.raises(DataError, match=r"trials\.sqlite: was taken away while trials were running"):
+        with pytest.raises(DataError, match=r"trials\.sqlite: was removed while trials were running"):
             store.put(Trial(), None)
     assert not (tmp_path / "store").exists()
 

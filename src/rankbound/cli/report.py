@@ -150,7 +150,7 @@ def _published(store: Store, study: str) -> pl.DataFrame | None:
         path = load_study(study.removesuffix("-quick")).published_path
     except ArgumentError:
         return None
-    return read_published(path, {key for one in store.placed(study) for key in one.setting})
+    return read_published(path, {key for slot in store.slots(study) for key in slot.setting})
 
 
 def _only(scores: pl.DataFrame, measures: list[str]) -> pl.DataFrame:

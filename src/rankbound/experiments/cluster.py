@@ -1,9 +1,9 @@
-"""Runs trials on Dask: workers of this machine (``local:4``) or of a scheduler on any (``tcp://host:8786``).
+"""Runs trials on Dask: workers of this machine (``local:4``) or of any scheduler (``tcp://host:8786``).
 
-Data travel once per worker. A worker of ``local:N`` reads the runner's own files. To the workers of a scheduler the
-files of the study are sent when they join, by a plugin that the scheduler keeps for those who come later; a worker
-that finds the same content in its own RANKBOUND_DATA or cache, or under the same path, uses that. What is larger than
-`MOST_BYTES` is not sent: workers must have it then. A worker that dies costs the trial at hand, which another runs.
+The data travel once per worker. A worker of ``local:N`` reads the runner's own files. To the workers of a scheduler a
+plugin sends the files of the study when they join; the scheduler keeps the plugin for workers that join later. A worker
+that has files with the same content in its own RANKBOUND_DATA or cache, or under the same path, uses these. Data sets
+larger than `MOST_BYTES` are not sent, and workers must have them. When a worker dies, another runs its trial.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from rankbound.data.catalog import find_entry, set_folders
 from rankbound.errors import ArgumentError, DataError
+from rankbound.experiments.modules import import_modules
 from rankbound.experiments.sources import Source, digest_of, moved_files
-from rankbound.experiments.trial import FORMAT, Outcome, Trial
+from rankbound.experiments.trial import Outcome
+from rankbound.experiments.trial_spec import FORMAT, Trial
 from rankbound.experiments.worker import THREADS, Failure, attempt
 
 if TYPE_CHECKING:
@@ -31,36 +33,54 @@ if TYPE_CHECKING:
 __all__ = ["MOST_BYTES", "Parcel", "on_cluster", "pack", "receive"]
 
 MOST_BYTES = 256 << 20
-_FAILURES_ALLOWED = 3  # deaths of workers that one trial may cause before it counts as failed
+_FAILURES_ALLOWED = 3  # workers that may die while they run a trial before it counts as failed
 
 
 def on_cluster(trials: list[Trial], address: str) -> Iterator[tuple[Trial, Outcome | Failure]]:
-    """Results as they come."""
+    """Results as they arrive."""
     with _client(address) as (client, local):
         from distributed import as_completed
         from distributed.scheduler import KilledWorker
 
         if not local:
             _send(client, trials)
-        futures = {client.submit(_attempt, trial, FORMAT, pure=False): trial for trial in trials}
+        _check_modules(client, trials)
+        futures = {client.submit(_attempt, trial, pure=False): trial for trial in trials}
         for future in as_completed(list(futures)):  # type: ignore[no-untyped-call]
             trial = futures.pop(future)
             error = future.exception()
             if error is None:
                 yield trial, future.result()
             elif isinstance(error, KilledWorker):
-                yield trial, Failure("workers died while they ran this trial; was there enough memory?")
+                yield trial, Failure("workers died while they ran this trial; it may have run out of memory")
             else:
                 yield trial, Failure(f"{type(error).__name__}: {error}")
             future.release()
 
 
-def _attempt(trial: Trial, expected_format: int) -> Outcome | Failure:
-    if expected_format != FORMAT:
+def _attempt(trial: Trial) -> Outcome | Failure:
+    if trial.spec.format != FORMAT:
         raise DataError(
-            f"this worker has another version of rankbound: format {FORMAT}, the runner has {expected_format}"
+            f"this worker has another version of rankbound: trials of format {FORMAT}, the runner has "
+            f"{trial.spec.format}"
         )
     return attempt(trial)
+
+
+def _check_modules(client: Client, trials: list[Trial]) -> None:
+    """Refuse to start when a worker lacks a module; workers that join later are checked before each trial."""
+    modules = {name: digest for trial in trials for name, digest in trial.spec.modules.items()}
+    for worker, problem in client.run(_module_problem, modules).items() if modules else ():
+        if problem:
+            raise DataError(f"worker {worker}: {problem}")
+
+
+def _module_problem(modules: dict[str, str]) -> str:
+    try:
+        import_modules(modules)
+    except DataError as error:
+        return str(error)
+    return ""
 
 
 @contextlib.contextmanager
@@ -69,14 +89,14 @@ def _client(address: str) -> Iterator[tuple[Client, bool]]:
         import dask
         from distributed import Client, LocalCluster
     except ImportError as error:
-        raise ArgumentError(f"--cluster needs {error.name}; install rankbound[cluster]") from error
+        raise ArgumentError(f"cluster needs {error.name}; install rankbound[cluster]") from error
 
     settings = {"distributed.scheduler.allowed-failures": _FAILURES_ALLOWED, "distributed.comm.timeouts.connect": "10s"}
     kind, _, rest = address.partition(":")
     with dask.config.set(settings):
         if kind == "local":
             if not rest.isdecimal() or int(rest) < 1:
-                raise ArgumentError(f"--cluster local:N needs a number of workers, got {address!r}")
+                raise ArgumentError(f"cluster local:N needs a number of workers, got {address!r}")
             with (
                 LocalCluster(  # type: ignore[no-untyped-call]
                     n_workers=int(rest), threads_per_worker=1, dashboard_address=None, env=THREADS, silence_logs=50
@@ -87,7 +107,7 @@ def _client(address: str) -> Iterator[tuple[Client, bool]]:
             return
         if kind not in ("tcp", "tls", "ucx"):
             raise ArgumentError(
-                f"--cluster must be local:N or the address of a scheduler, tcp://host:8786; got {address!r}"
+                f"cluster must be local:N or the address of a scheduler, as tcp://host:8786, got {address!r}"
             )
         try:
             client = Client(address)  # type: ignore[no-untyped-call]
@@ -102,42 +122,42 @@ def _client(address: str) -> Iterator[tuple[Client, bool]]:
 
 @dataclass(frozen=True)
 class Parcel:
-    """A source, the digest of its content, where its files lie in the set's folder, and their bytes if not too many."""
+    """A source, the digest of its content, the relative paths of its files, and their bytes if these are few enough."""
 
     source: Source
     digest: str
-    places: tuple[str, ...]
+    paths: tuple[str, ...]
     content: tuple[bytes, ...] = field(repr=False, default=())
 
 
-def pack(source: Source, room: int = MOST_BYTES) -> Parcel:
-    """What a worker needs to have the data of a source."""
-    places = tuple(_place(source, file) for file in source.files)
+def pack(source: Source, limit: int = MOST_BYTES) -> Parcel:
+    """The data of a source, to send to a worker; without content if it has more than ``limit`` bytes."""
+    paths = tuple(_relative_path(source, file) for file in source.files)
     size = sum(Path(file).stat().st_size for file in source.files)
-    content = tuple(Path(file).read_bytes() for file in source.files) if size <= room else ()
-    return Parcel(source, digest_of(source), places, content)
+    content = tuple(Path(file).read_bytes() for file in source.files) if size <= limit else ()
+    return Parcel(source, digest_of(source), paths, content)
 
 
 def receive(parcel: Parcel) -> bool:
-    """Use the data of a parcel in this process from now on; False if they are neither here nor in the parcel.
+    """Make this process use the data of a parcel; False if they are neither on this machine nor in the parcel.
 
-    What is here is linked to, what is not is written, into one folder of this process, which then is where known data
-    sets are looked for.
+    Files that this machine has are linked, others are written, in a temporary folder of this process, in which the data
+    sets of the catalog are looked up from then on.
     """
     source, files = parcel.source, parcel.source.files
-    own = [tuple(str(folder / place) for place in parcel.places) for folder in _own_folders(source)]
-    there = next((found for found in (*own, files) if _is_content(found, parcel)), None)
-    if there is None and not parcel.content:
+    own = [tuple(str(folder / path) for path in parcel.paths) for folder in _own_folders(source)]
+    present = next((candidate for candidate in (*own, files) if _is_content(candidate, parcel)), None)
+    if present is None and not parcel.content:
         return False
     folder = _received() / (find_entry(source.name).folder if source.known else parcel.digest)
-    for at, (file, place) in enumerate(zip(files, parcel.places, strict=True)):
-        target = folder / place
+    for at, (file, path) in enumerate(zip(files, parcel.paths, strict=True)):
+        target = folder / path
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
-            if there is None:
+            if present is None:
                 target.write_bytes(parcel.content[at])
             else:
-                target.symlink_to(there[at])
+                target.symlink_to(present[at])
         moved_files[file] = str(target)
     if source.known:
         os.environ["RANKBOUND_DATA"] = str(_received())
@@ -152,7 +172,7 @@ def _is_content(files: tuple[str, ...], parcel: Parcel) -> bool:
 
 @cache
 def _received() -> Path:
-    """The folder of this process for the data of studies; it goes with the process."""
+    """The folder of this process for the data of studies; it is removed when the process exits."""
     folder = tempfile.mkdtemp(prefix="rankbound-data-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
@@ -162,8 +182,8 @@ def _own_folders(source: Source) -> list[Path]:
     return set_folders(find_entry(source.name)) if source.known else []
 
 
-def _place(source: Source, file: str) -> str:
-    """Where a file lies in its set's folder; files of one's own get a number and keep their name."""
+def _relative_path(source: Source, file: str) -> str:
+    """The path of a file within the folder of its data set; files outside the catalog get a number and their name."""
     if not source.known:
         return f"{source.files.index(file)}-{Path(file).name}"
     folders = [folder for folder in _own_folders(source) if Path(file).is_relative_to(folder)]
@@ -176,7 +196,7 @@ def _send(client: Client, trials: list[Trial]) -> None:
     parcels = [pack(source) for source in dict.fromkeys(trial.source for trial in trials)]
 
     class Unpack(WorkerPlugin):
-        """Takes the study's data when a worker joins."""
+        """Receives the data of the study when a worker joins."""
 
         name = "rankbound-data"
 
@@ -187,18 +207,18 @@ def _send(client: Client, trials: list[Trial]) -> None:
     client.register_plugin(Unpack())
     if not client.scheduler_info()["workers"]:
         raise DataError("the scheduler has no workers yet; start some with: dask worker ADDRESS --nthreads 1")
-    sources = [Parcel(parcel.source, parcel.digest, parcel.places) for parcel in parcels]
-    for where, lacking in client.run(_lacking, sources).items():
-        if lacking:
+    sources = [Parcel(parcel.source, parcel.digest, parcel.paths) for parcel in parcels]
+    for worker, missing in client.run(_missing, sources).items():
+        if missing:
             raise DataError(
-                f"the worker {where} has not the data set {lacking[0]}, which is too large to send "
-                f"(over {MOST_BYTES >> 20} MB): put it into the RANKBOUND_DATA of that worker"
+                f"worker {worker} does not have the data set {missing[0]}, which is too large to send (over "
+                f"{MOST_BYTES >> 20} MB): put it into the RANKBOUND_DATA of that worker"
             )
 
 
-def _lacking(parcels: list[Parcel]) -> list[str]:
-    """Which data this worker has neither by itself nor from the plugin."""
-    return [one.source.name for one in parcels if not _has(one)]
+def _missing(parcels: list[Parcel]) -> list[str]:
+    """Names of the data sets that this worker neither has nor received."""
+    return [parcel.source.name for parcel in parcels if not _has(parcel)]
 
 
 def _has(parcel: Parcel) -> bool:

@@ -1,4 +1,4 @@
-"""What a linear model of images has learned: one weight per pixel, which can be looked at (neural ranking paper)."""
+"""The weights of a linear model of images, one per pixel, which can be drawn as an image."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def coefficients(fitted: Fitted) -> Iterator[tuple[int, str, float]]:
     """The weights of a linear model of square gray images after training, as "coefficient ROW,COLUMN"."""
     weights = getattr(fitted.model, "coef_", None)
     if weights is None:
-        raise ArgumentError(f"{type(fitted.model).__name__} has no coefficients to record; linear models have")
+        raise ArgumentError(f"{type(fitted.model).__name__} has no coefficients to record; only linear models have")
     weights = np.ravel(weights)
     side = isqrt(len(weights))
     if side * side != len(weights):
-        raise ArgumentError(f"coefficients are recorded of square gray images, got {len(weights)} of them")
+        raise ArgumentError(f"coefficients are recorded for square gray images only, got {len(weights)} coefficients")
     epoch = int(getattr(fitted.model, "kept_epoch_", 0))
-    for place, weight in enumerate(weights.tolist()):
-        yield epoch, f"{COEFFICIENT}{place // side},{place % side}", weight
+    for index, weight in enumerate(weights.tolist()):
+        yield epoch, f"{COEFFICIENT}{index // side},{index % side}", weight

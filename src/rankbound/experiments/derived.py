@@ -1,4 +1,4 @@
-"""Tables of a study's own, beside its results: functions that a study names under ``derived``."""
+"""Tables that a study has in addition to its results: functions that it names under ``derived``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import polars as pl
 
-    from rankbound.experiments.store import Placed, Store
+    from rankbound.experiments.store import Store
+    from rankbound.experiments.trial_spec import TrialSlot
 
 __all__ = ["DERIVED", "derived_table"]
 
@@ -17,11 +18,11 @@ DERIVED: dict[str, str] = {
     "approximation-error": "rankbound.experiments.approximation:error_along_training",
     "meta-evaluation": "rankbound.experiments.meta_tables:meta_tables",
 }
-"""Name -> "module:function" of (store, places of the study's trials, its results table) that gives a table."""
+"""Name -> "module:function" of (store, slots of the study, its results table) that returns a table."""
 
 
-def derived_table(name: str, store: Store, placed: Sequence[Placed], results: pl.DataFrame) -> pl.DataFrame:
-    """Make one of the tables."""
+def derived_table(name: str, store: Store, slots: Sequence[TrialSlot], results: pl.DataFrame) -> pl.DataFrame:
+    """Compute one of these tables."""
     module, _, function = DERIVED[name].partition(":")
-    table: pl.DataFrame = getattr(importlib.import_module(module), function)(store, placed, results)
+    table: pl.DataFrame = getattr(importlib.import_module(module), function)(store, slots, results)
     return table

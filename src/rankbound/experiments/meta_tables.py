@@ -1,4 +1,4 @@
-"""Which measure tells rankers apart: tables 6 to 11 and 16 to 21 of the upper & lower bound paper."""
+"""Which measures distinguish rankers best: tables 6 to 11 and 16 to 21 of the paper behind ``ul-tables``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankbound.experiments.store import Placed, Store
+from rankbound.experiments.store import Store
+from rankbound.experiments.trial_spec import TrialSlot
 
 if TYPE_CHECKING:
     import polars as pl
@@ -16,22 +17,22 @@ __all__ = ["meta_tables"]
 _PUBLISHED = Path(__file__).with_name("papers") / "ul-tables.meta-evaluation.csv"
 _CUTOFFS = (5, 10, 15, 20, 30)
 _NDCG = "nDCG(dcg='exp-log2')"
-# The first of each group is what the others are compared with.
+# The first measure of each group is the one that the others are compared with.
 _FAMILIES = (
     {"nDCG@k": f"{_NDCG}@{{}}", "UL1(nDCG@k)": f"UL1({_NDCG}@{{}})", "UL2(nDCG@k)": f"UL2({_NDCG}@{{}})"},
     {"AP@k": "AP(div='min')@{}", "UL1(SP@k)": "UL1(SP@{})", "UL2(SP@k)": "UL2(SP@{})"},
 )
-_SHARE = {"mq2007-agg": 0.5}  # of the queries are uninformative, and as many ideal: 500 of 1,000 in the paper
-_USUAL_SHARE = 0.25
+_FRACTION = {"mq2007-agg": 0.5}  # of the queries are uninformative, and as many ideal: 500 of 1,000 in the paper
+_DEFAULT_FRACTION = 0.25
 _NOT_PUBLISHED = ("conflict share", "significant share")
 _KEYS = ("quantity", "measure", "versus", "data", "set")
 _STANDS_IN = "published number is of MSLR-WEB30K or MQ2007, for which these data stand in"
 
 
-def meta_tables(store: Store, placed: Sequence[Placed], results: pl.DataFrame) -> pl.DataFrame:
+def meta_tables(store: Store, slots: Sequence[TrialSlot], results: pl.DataFrame) -> pl.DataFrame:
     """Quantity, measure, versus, data, set; table and number of the paper where it has one; ours and the difference.
 
-    Nothing can be said about fewer than two rankers: the table is then empty.
+    The table is empty where fewer than two rankers have been run.
     """
     import polars as pl
 
@@ -41,16 +42,16 @@ def meta_tables(store: Store, placed: Sequence[Placed], results: pl.DataFrame) -
     published = pl.read_csv(_PUBLISHED, schema_overrides={"table": pl.String}).with_columns(
         pl.col("versus").fill_null("")
     )
-    scores = _complete(score_table(store, placed))
-    parts = []
+    scores = _complete(score_table(store, slots))
+    tables = []
     for group in _FAMILIES if not scores.is_empty() else ():
         families = {family: [name.format(k) for k in _CUTOFFS] for family, name in group.items()}
-        share = {data: _SHARE.get(data, _USUAL_SHARE) for data in scores["data"].unique()}
-        parts.append(meta_evaluation(scores, families, share=share))
-    if not parts:
+        fraction = {data: _FRACTION.get(data, _DEFAULT_FRACTION) for data in scores["data"].unique()}
+        tables.append(meta_evaluation(scores, families, share=fraction))
+    if not tables:
         return published.clear()
     return (
-        pl.concat(parts)
+        pl.concat(tables)
         .filter(~pl.col("quantity").is_in(_NOT_PUBLISHED))
         .with_columns(pl.col("versus").fill_null(""))
         .join(published, on=list(_KEYS), how="left", maintain_order="left")
@@ -66,7 +67,7 @@ def meta_tables(store: Store, placed: Sequence[Placed], results: pl.DataFrame) -
 
 
 def _complete(scores: pl.DataFrame) -> pl.DataFrame:
-    """The data sets on which all rankers of the study were run, if these are two or more."""
+    """The scores of the data sets on which all rankers of the study were run, if there are at least two rankers."""
     import polars as pl
 
     if scores.is_empty():

@@ -21,7 +21,8 @@ from rankbound.analysis.query_sets import is_bound_column
 from rankbound.data.frames import polars_explained
 from rankbound.errors import DataError
 from rankbound.experiments.spec import PAIRWISE_ACCURACY
-from rankbound.experiments.store import Placed, Store
+from rankbound.experiments.store import Store
+from rankbound.experiments.trial_spec import TrialSlot
 
 __all__ = [
     "Estimate",
@@ -45,13 +46,15 @@ Part = tuple[int, int]  # fold, seed
 # ---- choice ----------------------------------------------------------------------------------------------------------
 
 
-def chosen(placed: Iterable[Placed], metadata: Mapping[str, Mapping[str, Any]], measure: str) -> dict[Part, Placed]:
+def chosen(
+    slots: Iterable[TrialSlot], metadata: Mapping[str, Mapping[str, Any]], measure: str
+) -> dict[Part, TrialSlot]:
     """The trial of each fold and seed among the grid points of one setting, by the setting's rule.
 
     ``metadata`` are those of the trials that are done; the others cannot be chosen.
     """
-    best: dict[Part, tuple[float, Placed]] = {}
-    for one in placed:
+    best: dict[Part, tuple[float, TrialSlot]] = {}
+    for one in slots:
         if one.id not in metadata:
             continue
         known = metadata[one.id]
@@ -63,9 +66,9 @@ def chosen(placed: Iterable[Placed], metadata: Mapping[str, Mapping[str, Any]], 
     return {part: one for part, (_, one) in sorted(best.items())}
 
 
-def _by_setting(placed: Iterable[Placed]) -> dict[tuple[tuple[str, str], ...], list[Placed]]:
-    grouped: dict[tuple[tuple[str, str], ...], list[Placed]] = {}
-    for one in placed:
+def _by_setting(slots: Iterable[TrialSlot]) -> dict[tuple[tuple[str, str], ...], list[TrialSlot]]:
+    grouped: dict[tuple[tuple[str, str], ...], list[TrialSlot]] = {}
+    for one in slots:
         grouped.setdefault(tuple(one.setting.items()), []).append(one)
     return grouped
 
@@ -122,10 +125,10 @@ def _sums(names: Any, values: Any) -> Any:
 # ---- tables ----------------------------------------------------------------------------------------------------------
 
 
-def results_table(store: Store, placed: Sequence[Placed], published: pl.DataFrame | None = None) -> pl.DataFrame:
+def results_table(store: Store, slots: Sequence[TrialSlot], published: pl.DataFrame | None = None) -> pl.DataFrame:
     """A row per setting x measure: published, ours, difference, interval, and the test against another setting."""
     metadata, failures, reader = store.metadata(), store.failures(), _Reader(store)
-    grouped = _by_setting(placed)
+    grouped = _by_setting(slots)
     columns = [*_SETTING, *dict.fromkeys(name for key in grouped for name, _ in key if name not in _SETTING)]
     rows = []
     for setting, group in grouped.items():
@@ -158,14 +161,14 @@ def results_table(store: Store, placed: Sequence[Placed], published: pl.DataFram
     return table.select(name for name in table.columns if name in ("measure", *numbers) or (table[name] != "").any())
 
 
-def score_table(store: Store, placed: Sequence[Placed]) -> pl.DataFrame:
+def score_table(store: Store, slots: Sequence[TrialSlot]) -> pl.DataFrame:
     """A row per chosen trial x query: data, variant, system, fold, seed, qid, items, relevant, settings, measures.
 
     Bounds of measures that the trials have kept stand behind these.
     """
     metadata, reader = store.metadata(), _Reader(store)
     frames = []
-    for setting, group in _by_setting(placed).items():
+    for setting, group in _by_setting(slots).items():
         measures = list(next((metadata[one.id]["mean"] for one in group if one.id in metadata), {}))
         picked = {measure: chosen(group, metadata, measure) for measure in measures}
         for part, one in picked[measures[0]].items() if measures else ():
@@ -180,21 +183,21 @@ def score_table(store: Store, placed: Sequence[Placed]) -> pl.DataFrame:
     return pl.concat(frames, how="diagonal") if frames else pl.DataFrame()
 
 
-def history_table(store: Store, placed: Sequence[Placed]) -> pl.DataFrame:
+def history_table(store: Store, slots: Sequence[TrialSlot]) -> pl.DataFrame:
     """A row per chosen trial x epoch x quantity."""
     metadata = store.metadata()
     frames = []
-    for group in _by_setting(placed).values():
+    for group in _by_setting(slots).values():
         picked = chosen(group, metadata, group[0].rule.select_by)
         frames += [store.history(one.id).select(*_labels(one), "epoch", "quantity", "value") for one in picked.values()]
     return pl.concat(frames) if frames else pl.DataFrame()
 
 
-def examples_table(store: Store, placed: Sequence[Placed]) -> pl.DataFrame:
+def examples_table(store: Store, slots: Sequence[TrialSlot]) -> pl.DataFrame:
     """Pairs of images of each setting's first chosen trial that kept some: labels, table, and a row per image."""
     metadata = store.metadata()
     frames = []
-    for setting, group in _by_setting(placed).items():
+    for setting, group in _by_setting(slots).items():
         picked = chosen(group, metadata, group[0].rule.select_by)
         one = next((one for one in picked.values() if metadata[one.id].get("examples")), None)
         if one is not None:
@@ -203,7 +206,7 @@ def examples_table(store: Store, placed: Sequence[Placed]) -> pl.DataFrame:
     return pl.concat(frames) if frames else pl.DataFrame()
 
 
-def _labels(one: Placed) -> list[pl.Expr]:
+def _labels(one: TrialSlot) -> list[pl.Expr]:
     words = {"data": one.setting["data"], "variant": one.variant, "system": one.system}
     numbers = {"fold": one.fold, "seed": one.seed}
     labels = [pl.lit(value).alias(name) for name, value in words.items()]
@@ -225,7 +228,7 @@ class _Reader:
         return self.scores(trial).select("qid", pl.col(measure).alias("value")).drop_nulls()
 
 
-def _estimate(reader: _Reader, picked: Mapping[Part, Placed], measure: str) -> Estimate:
+def _estimate(reader: _Reader, picked: Mapping[Part, TrialSlot], measure: str) -> Estimate:
     frames = [reader.values(one.id, measure) for one in picked.values()]
     return _of_frames(frames, measure)
 
@@ -236,8 +239,8 @@ def _of_frames(frames: Sequence[pl.DataFrame], measure: str) -> Estimate:
 
 
 def _versus(
-    reader: _Reader, grouped: Mapping[Any, list[Placed]], setting: tuple[tuple[str, str], ...],
-    picked: Mapping[Part, Placed], metadata: Mapping[str, Any], measure: str,
+    reader: _Reader, grouped: Mapping[Any, list[TrialSlot]], setting: tuple[tuple[str, str], ...],
+    picked: Mapping[Part, TrialSlot], metadata: Mapping[str, Any], measure: str,
 ) -> dict[str, Any]:  # fmt: skip
     """The mean paired difference from the setting that this one is tested against, with interval and p-value."""
     empty: dict[str, Any] = {"versus": "", "versus_difference": None, "versus_low": None, "versus_high": None}
@@ -262,7 +265,7 @@ def _versus(
             "p_value": ahead.p_value}  # fmt: skip
 
 
-def _points(picked: Mapping[Part, Placed]) -> str:
+def _points(picked: Mapping[Part, TrialSlot]) -> str:
     """Which grid points were chosen, how often."""
     counted = Counter(" ".join(f"{k.split('.')[-1]}={v}" for k, v in one.point.items()) for one in picked.values())
     return "; ".join(
@@ -271,7 +274,7 @@ def _points(picked: Mapping[Part, Placed]) -> str:
 
 
 def _note(
-    group: list[Placed], metadata: Mapping[str, Any], picked: Mapping[Part, Any], wanted: set[Part],
+    group: list[TrialSlot], metadata: Mapping[str, Any], picked: Mapping[Part, Any], wanted: set[Part],
     failures: Mapping[str, str], remark: str,
 ) -> str:  # fmt: skip
     notes = [remark] if remark else []

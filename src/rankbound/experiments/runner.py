@@ -1,4 +1,4 @@
-"""Runs the trials of a study that are not done yet, in processes of this machine or on a cluster."""
+"""Runs the unfinished trials of a study, in processes of this machine or on a cluster."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from itertools import islice
 
 from rankbound.errors import ArgumentError
-from rankbound.experiments.expansion import Planned
 from rankbound.experiments.store import Store
-from rankbound.experiments.trial import Outcome, Trial
-from rankbound.experiments.worker import THREADS, Failure, attempt, become_worker
+from rankbound.experiments.trial import Outcome
+from rankbound.experiments.trial_spec import Trial, TrialSlot
+from rankbound.experiments.worker import THREADS, Failure, attempt, become_worker, one_thread
 from rankbound.parallel import cores
 
-__all__ = ["Tally", "estimated_seconds", "run_trials", "tally_of", "waiting"]
+__all__ = ["Tally", "estimated_seconds", "run_trials", "tally_of", "unfinished", "worker_count"]
 
-Done = tuple[Trial, "Outcome | Failure"]
+Finished = tuple[Trial, "Outcome | Failure"]
 
 
 @dataclass(frozen=True)
 class Tally:
-    """What a run did: trials in all, done before it, done by it, and failed (now or before)."""
+    """Numbers of trials: in total, done before this run, done by this run, and failed (now or before)."""
 
     total: int
     before: int
@@ -30,108 +30,149 @@ class Tally:
     failed: int
 
 
-def waiting(planned: Sequence[Planned], store: Store | None, retry_failed: bool = False) -> list[Planned]:
-    """The trials that are still to be run, each once, the first fold of everything first.
+def unfinished(slots: Sequence[TrialSlot], store: Store, retry_failed: bool = False) -> list[TrialSlot]:
+    """One slot of each trial that remains to be run, ordered by seed and fold.
 
-    In this order a table is complete early, with wide intervals, and a worker's data serve many trials.
+    In this order every row of the table has its first fold early, and a worker uses the same data for many trials.
     """
-    states = {} if store is None else store.states()
-    finished = {name for name, state in states.items() if state == "done" or not retry_failed}
-    todo: dict[str, Planned] = {}
-    for one in planned:
-        if one.trial.id not in finished:
-            todo.setdefault(one.trial.id, one)
-    return sorted(todo.values(), key=lambda one: (one.trial.spec["seed"], one.trial.spec["fold"]))
+    finished = {trial for trial, state in store.states().items() if state == "done" or not retry_failed}
+    remaining: dict[str, TrialSlot] = {}
+    for slot in slots:
+        if slot.id not in finished:
+            remaining.setdefault(slot.id, slot)
+    return sorted(remaining.values(), key=lambda slot: (slot.seed, slot.fold))
 
 
-def estimated_seconds(todo: Sequence[Planned], planned: Sequence[Planned], store: Store | None, workers: int) -> float:
-    """What the trials will take: as those of their setting took, else of their table, else as the file says."""
+def estimated_seconds(
+    remaining: Sequence[TrialSlot], slots: Sequence[TrialSlot], store: Store | None, workers: int
+) -> float:
+    """Expected duration of the remaining trials.
+
+    A trial is expected to take as long as finished trials of its setting, or else of its table, or else as long as the
+    study file says.
+    """
     known = {} if store is None else store.seconds()
-    took: dict[object, list[float]] = {}
-    for one in planned:
-        if one.trial.digest and one.trial.id in known:
-            for key in (_kind(one), one.setting["table"]):
-                took.setdefault(key, []).append(known[one.trial.id])
+    durations: dict[object, list[float]] = {}
+    for slot in slots:
+        if slot.trial.digest and slot.id in known:
+            for key in (_setting(slot), slot.setting["table"]):
+                durations.setdefault(key, []).append(known[slot.id])
     seconds = 0.0
-    for one in todo:
-        like = took.get(_kind(one)) or took.get(one.setting["table"]) or [one.seconds]
-        seconds += sum(like) / len(like)
-    return seconds / max(1, min(workers, len(todo)))
+    for slot in remaining:
+        similar = durations.get(_setting(slot)) or durations.get(slot.setting["table"]) or [slot.seconds]
+        seconds += sum(similar) / len(similar)
+    return seconds / max(1, min(workers, len(remaining)))
 
 
-def _kind(one: Planned) -> tuple[tuple[str, str], ...]:
-    return tuple(one.setting.items())
+def _setting(slot: TrialSlot) -> tuple[tuple[str, str], ...]:
+    return tuple(slot.setting.items())
+
+
+def worker_count(jobs: int | None, cluster: str | None) -> int:
+    """The number of workers that ``jobs`` and ``cluster`` stand for, as far as it is known beforehand.
+
+    >>> worker_count(3, None), worker_count(None, "local:4")
+    (3, 4)
+    """
+    if jobs is not None and jobs < 0:
+        raise ArgumentError(f"jobs must be a positive integer, 0 or None, got {jobs}")
+    kind, _, number = (cluster or "").partition(":")
+    if kind == "local" and number.isdecimal():
+        return int(number)
+    return cores() if jobs is None else max(1, jobs)
 
 
 def run_trials(
-    planned: Sequence[Planned],
+    slots: Sequence[TrialSlot],
     store: Store,
     *,
     jobs: int | None = None,
     cluster: str | None = None,
     retry_failed: bool = False,
-    tell: Callable[[Planned, Outcome | Failure], None] | None = None,
+    on_result: Callable[[TrialSlot, Outcome | Failure], None] | None = None,
 ) -> Tally:
-    """Run what is not done, keep what it gives as soon as it comes, and go on when a trial fails.
+    """Run the unfinished trials and store each result as soon as it arrives; a failed trial does not stop the others.
 
-    ``jobs`` is the number of worker processes (all cores unless given), ``cluster`` the address of a Dask scheduler or
-    ``local:N``; ``tell`` is called after each trial was kept. Numbers are the same whoever runs the trials.
+    Parameters
+    ----------
+    slots:
+        The trials of the study.
+    store:
+        Where results go. The caller holds its lock.
+    jobs:
+        Worker processes; all cores if None. With 0, trials run one after another in this process, which then knows
+        measures that were registered in it.
+    cluster:
+        Address of a Dask scheduler, or ``local:N``.
+    retry_failed:
+        Run trials that failed before again.
+    on_result:
+        Called after each trial has been stored.
+
+    The numbers do not depend on where the trials run.
     """
-    if jobs is not None and jobs < 1:
-        raise ArgumentError(f"jobs must be a positive number, got {jobs}")
-    todo = waiting(planned, store, retry_failed)
-    place = {one.trial.id: one for one in todo}
+    worker_count(jobs, cluster)  # checks both
+    remaining = {slot.id: slot for slot in unfinished(slots, store, retry_failed)}
     states = store.states()
-    wanted = {one.trial.id for one in planned}
-    before = sum(states.get(name) == "done" for name in wanted)
+    ids = {slot.id for slot in slots}
+    before = sum(states.get(trial) == "done" for trial in ids)
     ran = 0
-    if todo:
-        trials = [one.trial for one in todo]
-        for trial, result in (
-            _in_processes(trials, jobs or cores()) if cluster is None else _on_cluster(trials, cluster)
-        ):
+    if remaining:
+        for trial, result in _results([slot.trial for slot in remaining.values()], jobs, cluster):
             if isinstance(result, Failure):
                 store.put_failure(trial, result.error, result.seconds)
             else:
                 store.put(trial, result)
                 ran += 1
-            if tell is not None:
-                tell(place[trial.id], result)
-    return Tally(len(wanted), before, ran, len(wanted & store.failures().keys()))
+            if on_result is not None:
+                on_result(remaining[trial.id], result)
+    return Tally(len(ids), before, ran, len(ids & store.failures().keys()))
 
 
-def tally_of(planned: Sequence[Planned], store: Store) -> Tally:
-    """How far a study is, when nothing is run."""
+def tally_of(slots: Sequence[TrialSlot], store: Store) -> Tally:
+    """The tally of a study when nothing is run."""
     states = store.states()
-    wanted = {one.trial.id for one in planned}
-    done = sum(states.get(name) == "done" for name in wanted)
-    return Tally(len(wanted), done, 0, len(wanted & store.failures().keys()))
+    ids = {slot.id for slot in slots}
+    done = sum(states.get(trial) == "done" for trial in ids)
+    return Tally(len(ids), done, 0, len(ids & store.failures().keys()))
 
 
-def _on_cluster(trials: list[Trial], address: str) -> Iterator[Done]:
-    from rankbound.experiments.cluster import on_cluster
+def _results(trials: list[Trial], jobs: int | None, cluster: str | None) -> Iterator[Finished]:
+    if cluster is not None:
+        from rankbound.experiments.cluster import on_cluster
 
-    return on_cluster(trials, address)
+        return on_cluster(trials, cluster)
+    return _in_this_process(trials) if jobs == 0 else _in_processes(trials, jobs or cores())
+
+
+def _in_this_process(trials: list[Trial]) -> Iterator[Finished]:
+    for trial in trials:
+        with one_thread():
+            result = attempt(trial)
+        yield trial, result
 
 
 # ---- processes -------------------------------------------------------------------------------------------------------
 
 
-def _in_processes(trials: list[Trial], jobs: int) -> Iterator[Done]:
-    """Results as they come. No more trials are handed out than there are workers: who dies takes few with them."""
+def _in_processes(trials: list[Trial], jobs: int) -> Iterator[Finished]:
+    """Results as they arrive. Each worker holds one trial at a time, so that a worker that dies affects few trials."""
     suspects: list[Trial] = []
     queue = iter(trials)
     while batch := list(islice(queue, 1)):
         yield from _until_one_dies([*batch], queue, min(jobs, len(trials)), suspects)
-    for trial in suspects:  # alone, so that it is known who it was
+    for trial in suspects:  # one at a time, which shows the trial that kills its worker
         again: list[Trial] = []
         yield from _until_one_dies([trial], iter(()), 1, again)
         if again:
-            yield trial, Failure("the worker process died while it ran this trial, twice; was there enough memory?")
+            yield (
+                trial,
+                Failure("the worker process died twice while it ran this trial; it may have run out of memory"),
+            )
 
 
-def _until_one_dies(first: list[Trial], queue: Iterator[Trial], jobs: int, lost: list[Trial]) -> Iterator[Done]:
-    """Run trials until none is left or a worker dies; what was being run then is ``lost``."""
+def _until_one_dies(first: list[Trial], queue: Iterator[Trial], jobs: int, lost: list[Trial]) -> Iterator[Finished]:
+    """Run trials until none is left or a worker dies; the trials that were running then are appended to ``lost``."""
     from joblib.externals.loky import (  # type: ignore[import-untyped]
         BrokenProcessPool,
         ProcessPoolExecutor,
@@ -153,7 +194,7 @@ def _until_one_dies(first: list[Trial], queue: Iterator[Trial], jobs: int, lost:
                 elif isinstance(error, BrokenProcessPool):
                     died = True
                     lost.append(trial)
-                else:  # what came back could not be sent: not the fault of the worker
+                else:  # the result could not be sent back; the worker is still alive
                     yield trial, Failure(f"{type(error).__name__}: {error}")
             if died:
                 lost.extend(running.values())

@@ -34,11 +34,13 @@ __all__ = [
     "PAIRWISE_ACCURACY",
     "Bounded",
     "Claim",
+    "Kind",
     "LossChoice",
     "ModelChoice",
     "OwnData",
     "Prepare",
     "Quick",
+    "StrictModel",
     "Study",
     "Table",
     "known_studies",
@@ -49,6 +51,8 @@ __all__ = [
 PAIRWISE_ACCURACY = "pairwise accuracy"  # of images: the share of pairs in the right order
 _OF_ANOTHER_TYPE = ("string_type", "int_type", "float_type", "literal_error", "list_type", "model_type", "dict_type")
 _PAPERS = Path(__file__).with_name("papers")
+Kind = Literal["letor", "ratings", "faces"]
+_KINDS: tuple[Kind, ...] = ("letor", "ratings", "faces")
 Value = TypeVar("Value")
 
 
@@ -66,11 +70,13 @@ FilePath = Annotated[str, AfterValidator(_path)]
 Several = Annotated[list[Value], BeforeValidator(_listed), Field(min_length=1)]
 
 
-class _Checked(BaseModel):
+class StrictModel(BaseModel):
+    """A frozen model that refuses unknown keys."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class OwnData(_Checked):
+class OwnData(StrictModel):
     """Data that are in no catalog; paths are relative to the study's file."""
 
     letor: FilePath | list[FilePath] | None = Field(
@@ -83,18 +89,18 @@ class OwnData(_Checked):
 
     @model_validator(mode="after")
     def _one_kind(self) -> OwnData:
-        given = [kind for kind in ("letor", "ratings", "faces") if getattr(self, kind) is not None]
-        if len(given) != 1:
-            raise ValueError(f"data must name one of letor, ratings, faces, got {' and '.join(given) or 'none'}")
+        named = [kind for kind in _KINDS if getattr(self, kind) is not None]
+        if len(named) != 1:
+            raise ValueError(f"data must name one of {', '.join(_KINDS)}, got {' and '.join(named) or 'none'}")
         return self
 
     @property
-    def kind(self) -> str:
-        """Letor, ratings or faces: which reader it is for."""
-        return next(kind for kind in ("letor", "ratings", "faces") if getattr(self, kind) is not None)
+    def kind(self) -> Kind:
+        """The kind of data, which determines the reader: letor, ratings or faces."""
+        return next(kind for kind in _KINDS if getattr(self, kind) is not None)
 
 
-class Prepare(_Checked):
+class Prepare(StrictModel):
     """What is done to the data before they are split."""
 
     binarize: float | Literal["highest"] | None = Field(
@@ -121,7 +127,7 @@ class Prepare(_Checked):
     )
 
 
-class LossChoice(_Checked):
+class LossChoice(StrictModel):
     """A loss, how tables call it, and options of its class."""
 
     loss: str
@@ -134,7 +140,7 @@ class LossChoice(_Checked):
         return self.name or self.loss
 
 
-class Bounded(_Checked):
+class Bounded(StrictModel):
     """A bounding, how tables call it, and the distribution that it refers to."""
 
     bounding: str
@@ -151,7 +157,7 @@ class Bounded(_Checked):
         )
 
 
-class ModelChoice(_Checked):
+class ModelChoice(StrictModel):
     """A model, how tables call it, its parameters, and what of them is to be chosen."""
 
     model: str
@@ -174,7 +180,7 @@ def _boundings(value: Any) -> Any:
     return [{"bounding": one} if isinstance(one, str) else one for one in _listed(value)]
 
 
-class Table(_Checked):
+class Table(StrictModel):
     """A group of settings that are run alike: every model x loss x bounding x NSR x varied parameter x fold x seed."""
 
     name: str = Field(default="", description="Of the table; several may share one.")
@@ -187,7 +193,7 @@ class Table(_Checked):
     folds: Annotated[int, Field(ge=1)] | list[Annotated[int, Field(ge=0)]] | None = Field(
         default=None, description="How many, or which numbers; unless said all, or 5."
     )
-    test_share: float = Field(default=0.2, gt=0, lt=1, description="Of a user's choices, for monte-carlo.")
+    test_fraction: float = Field(default=0.2, gt=0, lt=1, description="Of each user's choices, with split monte-carlo.")
 
     model: str | None = None
     params: dict[str, Any] = Field(default_factory=dict, description="Of all models; loss.X is an option of the loss.")
@@ -241,11 +247,14 @@ class Table(_Checked):
         return self
 
     @property
-    def kind(self) -> str:
-        """Letor, ratings or faces."""
+    def kind(self) -> Kind:
+        """The kind of data: letor, ratings or faces."""
         from rankbound.data.catalog import find_entry
 
-        return find_entry(self.data).kind if isinstance(self.data, str) else self.data.kind
+        if not isinstance(self.data, str):
+            return self.data.kind
+        kind = find_entry(self.data).kind
+        return next(known for known in _KINDS if known == kind)
 
     @property
     def model_choices(self) -> list[ModelChoice]:
@@ -269,7 +278,7 @@ class Table(_Checked):
         return self.select_by or ("Tau" if self.kind == "faces" else self.measures[0])
 
 
-class Quick(_Checked):
+class Quick(StrictModel):
     """What is left of the study with --quick."""
 
     only: dict[str, str | int | float | list[str | int | float]] = Field(default_factory=dict)
@@ -278,7 +287,7 @@ class Quick(_Checked):
     first: int | None = Field(default=None, ge=1, description="Only the first so many queries or users.")
 
 
-class Claim(_Checked):
+class Claim(StrictModel):
     """What a paper says about rows that are tested against another setting (``versus``)."""
 
     claim: str = Field(description="In words.")
@@ -288,7 +297,7 @@ class Claim(_Checked):
     )
 
 
-class Study(_Checked):
+class Study(StrictModel):
     """A study: its tables, and what else belongs to it."""
 
     name: str

@@ -1,13 +1,13 @@
-"""Where results are kept: a folder with trials.sqlite, and Parquet files of scores and of history for every trial.
+"""The store of a study's results: a folder with trials.sqlite, and Parquet files for every trial.
 
-A trial of images may have a third file, of examples to be looked at.
+Each trial has a file of scores and one of its training history; a trial of images may also have one of example pairs.
 
-A trial counts as done when its row is committed, and its files are on disk before that: whoever is killed at any
-moment loses the trial at hand and nothing else. One runner may write at a time, which a lock of the operating system
-sees to: it goes with the process that holds it, however that ends. Readers need no lock.
+A trial counts as done when its row has been committed, and its files are on disk before that: a process that is killed
+at any moment loses the trial in progress and nothing else. Only one runner may write at a time. It holds a lock of the
+operating system, which is released when the process ends, however it ends. Readers need no lock.
 
-The row keeps the SHA-256 of the trial's files, and a file that is not as it was written is not read: its numbers would
-be wrong, and polars ends the process over some damaged Parquet files.
+The row has the SHA-256 of each file, and `Store` refuses to read a file that has changed since it was written: its
+numbers could be wrong, and some damaged Parquet files crash polars together with the process.
 """
 
 from __future__ import annotations
@@ -20,66 +20,45 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankbound.data.frames import polars_failures
 from rankbound.errors import ArgumentError, DataError, RankboundError
+from rankbound.experiments.trial_spec import Trial, TrialSlot
 from rankbound.io import atomic_write, locked_file
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from rankbound.experiments.trial import Outcome, Trial
+    from rankbound.experiments.trial import Outcome
 
-__all__ = ["SCHEMA", "Placed", "Rule", "Store", "open_store"]
+__all__ = ["SCHEMA", "Store", "open_store"]
 
-SCHEMA = 2
-_PARTS = ("scores", "history", "examples")  # folders of a file per trial
+SCHEMA = 3
+_OLDER = ("1", "2")
+_PARTS = ("scores", "history", "examples")  # folders with a file per trial
 _TABLES = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE trials (
-    id TEXT PRIMARY KEY, status TEXT NOT NULL, family TEXT NOT NULL, model TEXT NOT NULL, data TEXT NOT NULL,
+    id TEXT PRIMARY KEY, status TEXT NOT NULL, kind TEXT NOT NULL, model TEXT NOT NULL, data TEXT NOT NULL,
     digest TEXT NOT NULL, spec TEXT NOT NULL, metadata TEXT NOT NULL, files TEXT NOT NULL, error TEXT, seconds REAL,
     finished TEXT NOT NULL, version TEXT NOT NULL
 );
-CREATE TABLE plans (
-    study TEXT NOT NULL, place INTEGER NOT NULL, trial TEXT NOT NULL, fold INTEGER NOT NULL, seed INTEGER NOT NULL,
-    setting TEXT NOT NULL, system TEXT NOT NULL, variant TEXT NOT NULL, rule TEXT NOT NULL, point TEXT NOT NULL,
-    PRIMARY KEY (study, place)
+CREATE TABLE slots (
+    study TEXT NOT NULL, position INTEGER NOT NULL, trial TEXT NOT NULL, slot TEXT NOT NULL,
+    PRIMARY KEY (study, position)
 );
 """
 
 
-@dataclass(frozen=True)
-class Rule:
-    """How one trial among the points of a grid is chosen, and which measures make rows."""
-
-    selection: str
-    select_by: str
-    choose: str
-    report: tuple[str, ...]
-    versus: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class Placed:
-    """The place of a trial in a study: ``setting`` is what makes a row of the results, ``point`` that of the grid."""
-
-    id: str
-    fold: int
-    seed: int
-    setting: Mapping[str, str]
-    system: str
-    variant: str
-    rule: Rule
-    point: Mapping[str, str] = field(default_factory=dict)
-
-
 def open_store(path: str | os.PathLike[str], *, create: bool = False) -> Store:
-    """Open the store in a folder; with ``create`` an absent one is made. What is wrong with it is told, not mended."""
+    """Open the store in a folder; with ``create``, make one if there is none.
+
+    Raises DataError if the store is damaged or was written by an incompatible version. A damaged store is neither
+    repaired nor changed.
+    """
     folder = Path(path)
     file = folder / "trials.sqlite"
     if not file.exists() or file.stat().st_size == 0:
@@ -87,12 +66,12 @@ def open_store(path: str | os.PathLike[str], *, create: bool = False) -> Store:
             raise ArgumentError(f"{folder}: is a file, expected the folder of a store")
         if any((folder / "scores").glob("*.parquet")):
             raise DataError(
-                f"{file}: is missing or empty, yet there are scores beside it; the store is damaged {_SAFE}"
+                f"{file}: is missing or empty, although the folder has scores; the store is damaged {_SAFE}"
             )
         if not create:
-            raise ArgumentError(f"{folder}: holds no results; rankbound reproduce makes such a folder")
+            raise ArgumentError(f"{folder}: contains no results; rankbound reproduce creates such a folder")
         if not file.exists() and folder.is_dir() and any(folder.iterdir()) and not _begun(folder):
-            raise ArgumentError(f"{folder}: holds other files and no store; name an empty or new folder")
+            raise ArgumentError(f"{folder}: contains other files and no store; choose an empty or new folder")
     with _explained(file):
         for part in _PARTS if create else ():
             (folder / part).mkdir(parents=True, exist_ok=True)
@@ -100,11 +79,11 @@ def open_store(path: str | os.PathLike[str], *, create: bool = False) -> Store:
         return Store(folder, _connected(file) if create or writable else _connected_to_read(file))
 
 
-_SAFE = "(nothing was changed: bring back a copy, or move the folder away to begin anew)"
+_SAFE = "(nothing was changed: restore a copy, or move the folder away and run the study again)"
 
 
 def _begun(folder: Path) -> bool:
-    """Whether a folder is what a runner leaves that was killed before its first commit."""
+    """Whether a folder looks as a runner leaves it that was killed before its first commit."""
     return {file.name for file in folder.iterdir()} <= {*_PARTS, "lock", "trials.sqlite-wal", "trials.sqlite-shm"}
 
 
@@ -113,7 +92,7 @@ def _connected(file: Path) -> sqlite3.Connection:
 
 
 def _connected_to_read(file: Path) -> sqlite3.Connection:
-    """A store in a folder that may not be written to: nothing changes there unless a runner left its log behind."""
+    """Connect to a store in a read-only folder, which cannot change unless a runner left its log there."""
     unchanging = not file.with_name(f"{file.name}-wal").exists()
     address = f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if unchanging else ''}"
     return _checked(sqlite3.connect(address, timeout=30, isolation_level=None, uri=True), file, reading=True)
@@ -130,14 +109,21 @@ def _checked(connection: sqlite3.Connection, file: Path, reading: bool = False) 
                 f"BEGIN IMMEDIATE;{_TABLES}INSERT INTO about VALUES ('schema', '{SCHEMA}');COMMIT;"  # noqa: S608
             )
             return connection
-        if not {"about", "trials", "plans"} <= names:
-            raise DataError(f"{file}: is a database, but not one of rankbound {_SAFE}")
+        if not {"about", "trials"} <= names:
+            raise DataError(f"{file}: is a database, but not a store of rankbound {_SAFE}")
         (damage,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if damage != "ok":
             raise DataError(f"{file}: is damaged: {damage} {_SAFE}")
         (schema,) = connection.execute("SELECT value FROM about WHERE key = 'schema'").fetchone() or ("none",)
         if schema != str(SCHEMA):
-            raise DataError(f"{file}: has schema {schema}, this version of rankbound reads {SCHEMA} {_SAFE}")
+            writer = "an older" if schema in _OLDER else "another"
+            raise DataError(
+                f"{file}: has schema {schema}, but this version of rankbound reads schema {SCHEMA} only. The store was "
+                f"written by {writer} version and was not changed; read it with that version, or run the study again "
+                "into another folder (--store)"
+            )
+        if "slots" not in names:
+            raise DataError(f"{file}: is damaged: it has no table of slots {_SAFE}")
     except BaseException:
         connection.close()
         raise
@@ -146,15 +132,15 @@ def _checked(connection: sqlite3.Connection, file: Path, reading: bool = False) 
 
 @contextlib.contextmanager
 def _explained(file: Path) -> Iterator[None]:
-    """Errors of the database and the disk as ours, with the file's name."""
+    """Raise errors of the database and of the disk as DataError with the name of the file."""
     try:
         yield
-    except (sqlite3.Error, UnicodeDecodeError, MemoryError) as error:  # what a damaged file claims may need any memory
+    except (sqlite3.Error, UnicodeDecodeError, MemoryError) as error:  # a damaged file may claim any size
         if "full" in str(error):
             raise _no_space(file) from error
         if "readonly" in str(error):
             raise DataError(f"{file}: cannot be written: the file or its folder is read-only") from error
-        reason = str(error) or "it asks for more memory than there is"
+        reason = str(error) or "it claims more memory than is available"
         raise DataError(f"{file}: is damaged or cannot be used: {reason} {_SAFE}") from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
@@ -164,13 +150,13 @@ def _explained(file: Path) -> Iterator[None]:
 
 def _no_space(file: Path) -> DataError:
     return DataError(
-        f"{file}: there is no space left to write; the trials that were finished are kept, and the same command goes "
-        "on from there once there is room"
+        f"{file}: there is no space left to write; finished trials are kept, and the same command resumes once there "
+        "is space"
     )
 
 
 class Store:
-    """Results of trials, and the places that trials have in studies."""
+    """Results of trials, and the slots of studies. Use `open_store`."""
 
     def __init__(self, folder: Path, connection: sqlite3.Connection) -> None:
         self.folder = folder
@@ -191,90 +177,85 @@ class Store:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Be the only writer during the block; raise DataError at once if another process writes to the store."""
-        advice = "is writing to this store; wait until it is done, or give this runner its own --store"
-        with _explained(self.folder / "lock"), locked_file(self.folder / "lock", advice):
+        conflict = f"is writing to the store {self.folder}; wait until it is done, or choose another folder (--store)"
+        with _explained(self.folder / "lock"), locked_file(self.folder / "lock", conflict):
             self._sweep()
             yield
 
     def _sweep(self) -> None:
-        """Remove what a killed writer left half-written."""
+        """Remove files that a killed writer left incomplete."""
         for part in _PARTS:
             for file in (self.folder / part).glob(".*"):
                 file.unlink()
 
-    def register(self, study: str, placed: Iterable[Placed]) -> None:
-        """Note all trials of a study and their places in it, done or not, instead of what was noted before."""
-        rows = [
-            (study, at, one.id, one.fold, one.seed, _text(one.setting), one.system, one.variant,
-             _text(vars(one.rule)), _text(one.point))
-            for at, one in enumerate(placed)
-        ]  # fmt: skip
+    def register(self, study: str, slots: Iterable[TrialSlot]) -> None:
+        """Record the slots of a study, finished or not, in place of those recorded before."""
+        rows = [(study, position, slot.id, slot.to_json()) for position, slot in enumerate(slots)]
         with self._transaction():
-            self._connection.execute("DELETE FROM plans WHERE study = ?", (study,))
-            self._connection.executemany("INSERT INTO plans VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+            self._connection.execute("DELETE FROM slots WHERE study = ?", (study,))
+            self._connection.executemany("INSERT INTO slots VALUES (?, ?, ?, ?)", rows)
 
     def put(self, trial: Trial, outcome: Outcome) -> None:
-        """Keep what a trial gave."""
+        """Record the outcome of a trial."""
         from rankbound.analysis.query_sets import is_bound_column
 
-        self._must_be_there()
+        self._check_exists()
         files = {part: self._write(part, trial.id, getattr(outcome, part)) for part in ("scores", "history")}
-        metadata_of_queries = ("qid", "items", "relevant")
-        names = [
-            name for name in outcome.scores.columns if name not in metadata_of_queries and not is_bound_column(name)
-        ]
-        means = {name: outcome.scores[name].mean() for name in names}
+        others = ("qid", "items", "relevant")
+        measures = [name for name in outcome.scores.columns if name not in others and not is_bound_column(name)]
+        means = {name: outcome.scores[name].mean() for name in measures}
         metadata = outcome.metadata | {"queries": outcome.scores.height, "mean": means}
         if outcome.examples is not None:
             files["examples"] = self._write("examples", trial.id, outcome.examples)
             metadata["examples"] = outcome.examples.height
-        self._note(trial, "done", metadata, files, None, outcome.seconds)
+        self._record(trial, "done", metadata=metadata, files=files, seconds=outcome.seconds)
 
     def put_failure(self, trial: Trial, error: str, seconds: float = 0.0) -> None:
-        """Keep why a trial failed."""
-        self._must_be_there()
-        self._note(trial, "failed", {}, {}, error, seconds)
+        """Record why a trial failed."""
+        self._check_exists()
+        self._record(trial, "failed", error=error, seconds=seconds)
 
-    def _must_be_there(self) -> None:
-        """The database would go on writing to a file that has no name any more, and all would be lost in the end."""
+    def _check_exists(self) -> None:
+        """SQLite continues to write to a file that has been deleted, and everything would be lost in the end."""
         file = self.folder / "trials.sqlite"
         if not file.exists():
-            raise DataError(f"{file}: was taken away while trials were running; what they give cannot be kept")
+            raise DataError(f"{file}: was removed while trials were running; their results cannot be kept")
 
     def _path(self, part: str, trial: str) -> Path:
         return self.folder / part / f"{trial}.parquet"
 
     def _write(self, part: str, trial: str, frame: pl.DataFrame) -> str:
-        """Write a file of a trial and give its SHA-256."""
+        """Write a file of a trial and return its SHA-256."""
         path, buffer = self._path(part, trial), io.BytesIO()
         frame.write_parquet(buffer)
-        content = buffer.getvalue()  # a view of the buffer, kept by an error's traceback, would not let go of it
+        content = buffer.getvalue()  # a view of the buffer, kept alive by an error's traceback, would keep it locked
         with _explained(path):
             try:
                 with atomic_write(path) as temporary, temporary.open("wb") as stream:
                     stream.write(content)
                     stream.flush()
-                    os.fsync(stream.fileno())  # on disk before the row says that it is there
+                    os.fsync(stream.fileno())  # on disk before the row is committed
             except DataError as error:
                 raise (error.__cause__ if isinstance(error.__cause__, OSError) else error) from error
         return hashlib.sha256(content).hexdigest()
 
-    def _note(
+    def _record(
         self,
         trial: Trial,
         status: str,
-        metadata: dict[str, Any],
-        files: dict[str, str],
-        error: str | None,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        files: Mapping[str, str] | None = None,
+        error: str | None = None,
         seconds: float,
     ) -> None:
         from rankbound import __version__
 
         spec = trial.spec
         row = (
-            trial.id, status, spec["family"], spec["model"], trial.source.name, trial.digest, _text(spec),
-            _text(metadata),
-            _text(files), error, seconds, datetime.now(UTC).isoformat(timespec="seconds"), __version__,
+            trial.id, status, spec.kind, spec.model, trial.source.name, trial.digest, spec.to_json(),
+            _text(metadata or {}), _text(files or {}), error, seconds, datetime.now(UTC).isoformat(timespec="seconds"),
+            __version__,
         )  # fmt: skip
         with self._transaction():
             self._connection.execute(
@@ -296,32 +277,33 @@ class Store:
     # ---- reading -----------------------------------------------------------------------------------------------------
 
     def states(self) -> dict[str, str]:
-        """Id of every trial that was run -> done or failed."""
+        """Id -> "done" or "failed", of every trial that was run."""
         return dict(self._rows("SELECT id, status FROM trials"))
 
     def studies(self) -> list[str]:
-        """Names of the studies that have trials here."""
-        return [name for (name,) in self._rows("SELECT DISTINCT study FROM plans ORDER BY study")]
+        """Names of the studies in this store."""
+        return [name for (name,) in self._rows("SELECT DISTINCT study FROM slots ORDER BY study")]
 
-    def placed(self, study: str | None = None) -> list[Placed]:
-        """The trials of a study in its order, done or not; of all studies if none is named."""
-        columns = "trial, fold, seed, setting, system, variant, rule, point"
-        query = f"SELECT {columns} FROM plans WHERE study = ? OR ? IS NULL ORDER BY study, place"  # noqa: S608 - ours
+    def slots(self, study: str | None = None) -> list[TrialSlot]:
+        """The slots of a study in its order, finished or not; without ``study``, those of all studies."""
+        query = "SELECT trial, slot FROM slots WHERE study = ? OR ? IS NULL ORDER BY study, position"
+        slots = []
         with self._sound():
-            found = [
-                Placed(
-                    trial, fold, seed, json.loads(setting), system, variant, _rule(json.loads(rule)), json.loads(point)
-                )
-                for trial, fold, seed, setting, system, variant, rule, point in self._rows(query, (study, study))
-            ]
-        if not found and study is not None:
-            raise ArgumentError(
-                f"{self.folder}: holds no study {study!r}; it has {', '.join(self.studies()) or 'none'}"
-            )
-        return found
+            for trial, text in self._rows(query, (study, study)):
+                slot = TrialSlot.from_json(text)
+                if slot.id != trial:
+                    raise DataError(
+                        f"{self.folder / 'trials.sqlite'}: is damaged: the slot of trial {trial} describes the trial "
+                        f"{slot.id} {_SAFE}"
+                    )
+                slots.append(slot)
+        if not slots and study is not None:
+            known = ", ".join(self.studies()) or "none"
+            raise ArgumentError(f"{self.folder}: contains no study {study!r}; it has {known}")
+        return slots
 
     def metadata(self) -> dict[str, dict[str, Any]]:
-        """Metadata of every trial that is done: eval_score, mean of each measure, kept_epoch, ..."""
+        """Id -> metadata of every finished trial: eval_score, mean of each measure, kept_epoch, ..."""
         rows = self._rows("SELECT id, metadata FROM trials WHERE status='done'")
         with self._sound():
             return {name: json.loads(metadata) for name, metadata in rows}
@@ -331,69 +313,69 @@ class Store:
         return dict(self._rows("SELECT id, error FROM trials WHERE status='failed'"))
 
     def seconds(self) -> dict[str, float]:
-        """Id -> what the trial took, of those that are done."""
+        """Id -> duration, of every finished trial."""
         return dict(self._rows("SELECT id, seconds FROM trials WHERE status='done'"))
 
     def scores(self, trial: str) -> pl.DataFrame:
-        """Scores per query of a trial."""
+        """Scores of a trial, a row per query."""
         return self._read("scores", trial)
 
     def history(self, trial: str) -> pl.DataFrame:
-        """How the training of a trial went."""
+        """Training history of a trial: epoch, quantity, value."""
         return self._read("history", trial)
 
     def examples(self, trial: str) -> pl.DataFrame:
-        """Pairs of images of a trial whose metadata have ``examples``."""
+        """Example pairs of images of a trial whose metadata have ``examples``."""
         from rankbound.analysis.image_pairs import check_examples
 
-        found = self._read("examples", trial)
+        examples = self._read("examples", trial)
         try:
-            check_examples(found)
+            check_examples(examples)
         except DataError as error:
             raise DataError(f"{self._path('examples', trial)}: is damaged: {error} {_SAFE}") from error
-        return found
+        return examples
 
     def trials(self) -> pl.DataFrame:
-        """A row per trial that was run: id, status, model, data, seconds, error, finished, version."""
+        """A row per trial that was run: id, status, kind, model, data, digest, seconds, error, finished, version."""
         import polars as pl
 
-        names = ("id", "status", "family", "model", "data", "digest", "seconds", "error", "finished", "version")
-        rows = self._rows(f"SELECT {', '.join(names)} FROM trials ORDER BY finished, id")  # noqa: S608 - our own names
+        names = ("id", "status", "kind", "model", "data", "digest", "seconds", "error", "finished", "version")
+        rows = self._rows(f"SELECT {', '.join(names)} FROM trials ORDER BY finished, rowid")  # noqa: S608 - our own names
         types = {name: pl.Float64 if name == "seconds" else pl.String for name in names}
         with self._sound():
             return pl.DataFrame(rows, schema=types, orient="row")
 
     def score_table(self, study: str | None = None) -> pl.DataFrame:
-        """The score table of a study: a row per chosen trial x query, see `rankbound.experiments.results`."""
+        """The score table of a study: a row per selected trial x query, see `rankbound.experiments.results`."""
         from rankbound.experiments.results import score_table
 
         with self._sound():
-            return score_table(self, self.placed(study))
+            return score_table(self, self.slots(study))
 
     def history_table(self, study: str | None = None) -> pl.DataFrame:
-        """The history table of a study's chosen trials."""
+        """The training history of the selected trials of a study."""
         from rankbound.experiments.results import history_table
 
         with self._sound():
-            return history_table(self, self.placed(study))
+            return history_table(self, self.slots(study))
 
     def examples_table(self, study: str | None = None) -> pl.DataFrame:
-        """Pairs of images that trials of a study kept; no rows if none did."""
+        """Example pairs of images of the trials of a study; empty if they kept none."""
         from rankbound.experiments.results import examples_table
 
         with self._sound():
-            return examples_table(self, self.placed(study))
+            return examples_table(self, self.slots(study))
 
     def results(self, study: str, published: pl.DataFrame | None = None) -> pl.DataFrame:
-        """The results table of a study, beside published numbers if they are given."""
+        """The results table of a study, with published numbers if there are any."""
         from rankbound.experiments.results import results_table
 
         with self._sound():
-            return results_table(self, self.placed(study), published)
+            return results_table(self, self.slots(study), published)
 
     @contextlib.contextmanager
     def _sound(self) -> Iterator[None]:
-        """Refuse rows and files that are not as we wrote them, whatever goes wrong when they are brought together."""
+        """Report rows and files that are not as `Store` wrote them as damage, whatever error they lead to."""
         import polars as pl
 
         try:
@@ -414,17 +396,17 @@ class Store:
         try:
             content = path.read_bytes()
             if hashlib.sha256(content).hexdigest() != self._written(part, trial):
-                raise DataError(f"{path}: is damaged: it is not what was written, by its SHA-256 {_SAFE}")
+                raise DataError(f"{path}: is damaged: its SHA-256 is not the one recorded when it was written {_SAFE}")
             return pl.read_parquet(content)
         except FileNotFoundError:
             raise DataError(
-                f"{path}: is missing, yet its trial is noted as done; the store is damaged {_SAFE}"
+                f"{path}: is missing, although its trial is recorded as done; the store is damaged {_SAFE}"
             ) from None
         except polars_failures() as error:
             raise DataError(f"{path}: is damaged: {error} {_SAFE}") from error
 
     def _written(self, part: str, trial: str) -> str | None:
-        """SHA-256 of a trial's file when it was written."""
+        """SHA-256 of a trial's file, as recorded when it was written."""
         rows = self._rows("SELECT files FROM trials WHERE id = ?", (trial,))
         with self._sound():
             return json.loads(rows[0][0]).get(part) if rows else None
@@ -432,8 +414,3 @@ class Store:
 
 def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
-
-
-def _rule(found: dict[str, Any]) -> Rule:
-    versus = tuple((key, value) for key, value in found["versus"])
-    return Rule(found["selection"], found["select_by"], found["choose"], tuple(found["report"]), versus)

@@ -1,25 +1,24 @@
-"""A trial: a pure function of its spec and its data, which gives scores per query and how training went.
+"""Running a trial: a pure function of a spec and its data that returns scores per query and the training history.
 
-Whoever adds a kind of trial (`FAMILIES`), something to record beside the scores (`RECORDERS`) or a table of a study's
-own (`rankbound.experiments.derived.DERIVED`) writes a function and puts its place into the table of names: worker
-processes import it from there.
+To add a kind of trial (`KINDS`), something to record besides the scores (`RECORDERS`) or a table for one study
+(`rankbound.experiments.derived.DERIVED`), write a function and enter its import path in the registry; worker processes
+import it from there.
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rankbound.errors import DataError
-from rankbound.experiments.sources import Source, digest_of
+from rankbound.experiments.modules import import_modules
+from rankbound.experiments.sources import digest_of
+from rankbound.experiments.trial_spec import Trial, TrialSpec
 from rankbound.models.by_name import make_ranker
 
 if TYPE_CHECKING:
@@ -27,54 +26,31 @@ if TYPE_CHECKING:
 
     from rankbound.lists import Lists
 
-__all__ = ["FAMILIES", "FORMAT", "RECORDERS", "Fitted", "Outcome", "Trial", "history_frame", "ranker_of", "run_trial",
+__all__ = ["KINDS", "RECORDERS", "Fitted", "Outcome", "history_frame", "ranker_of", "recorded_by", "run_trial",
            "score_frame"]  # fmt: skip
 
-FORMAT = 1  # raise it when the same spec would give other numbers: old trials are then run again
-
-FAMILIES: dict[str, str] = {
-    "rows": "rankbound.experiments.trial_rows:run",
-    "users": "rankbound.experiments.trial_users:run",
+KINDS: dict[str, str] = {
+    "letor": "rankbound.experiments.trial_rows:run",
+    "ratings": "rankbound.experiments.trial_users:run",
     "faces": "rankbound.experiments.trial_faces:run",
 }
-"""Name of a kind of trial -> function of (spec, source) that gives an `Outcome`."""
+"""Kind of a trial -> "module:function" of (spec, source) that returns an `Outcome`."""
 
 RECORDERS: dict[str, str] = {
     "approximation-error": "rankbound.experiments.approximation:approximation_error",
     "coefficients": "rankbound.experiments.coefficients:coefficients",
 }
-"""Name -> function of a `Fitted` that gives rows of the history: (epoch, quantity, value)."""
-
-
-@dataclass(frozen=True)
-class Trial:
-    """What is run, on which data; ``digest`` names the content of the data once it is known."""
-
-    spec: Mapping[str, Any]
-    source: Source
-    digest: str = ""
-
-    def identified(self) -> Trial:
-        """The trial with the checksum of its data, so that it has an ``id``."""
-        return replace(self, digest=digest_of(self.source))
-
-    @cached_property
-    def id(self) -> str:
-        """A name for spec and data: equal trials have equal names, on every machine."""
-        if not self.digest:
-            raise AssertionError("a trial has an id once its data are known")
-        text = json.dumps([FORMAT, self.spec, self.digest], sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+"""Name -> "module:function" of a `Fitted` that returns rows of the history: (epoch, quantity, value)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a trial gives.
+    """The result of a trial.
 
-    ``scores``: a row per query with qid, items, relevant and a column per measure, null where the query is empty for
-    it; bounds of measures may stand behind. ``history``: epoch, quantity, value. ``metadata``: plain values about the
-    trial, ``eval_score`` among them where something was held out to choose by. ``examples``: pairs of images, see
-    `rankbound.analysis.image_pairs`.
+    ``scores`` has a row per query with qid, items, relevant and a column per measure, null where the measure is not
+    defined for the query; columns of bounds may follow. ``history`` has the columns epoch, quantity and value.
+    ``metadata`` are plain values about the trial, among them ``eval_score`` where held-out data selected the epoch.
+    ``examples`` are pairs of images, see `rankbound.analysis.image_pairs`.
     """
 
     scores: pl.DataFrame
@@ -86,31 +62,32 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """What a recorder sees: the spec, the fitted model, the parts of the data, and how to make the model anew."""
+    """The argument of a recorder: the spec, the fitted model, the parts of the data, and a factory for the model."""
 
-    spec: Mapping[str, Any]
+    spec: TrialSpec
     model: Any
     parts: Mapping[str, Any]
     make: Callable[..., Any]
 
 
 def run_trial(trial: Trial) -> Outcome:
-    """Run a trial in this process."""
+    """Run a trial in this process, after importing the modules that its spec names."""
     began = time.perf_counter()
+    import_modules(trial.spec.modules)
     if trial.digest and digest_of(trial.source) != trial.digest:
-        raise DataError(f"{trial.source.name}: its files here are not those that the study was started with")
-    outcome: Outcome = _resolve(FAMILIES[trial.spec["family"]])(trial.spec, trial.source)
+        raise DataError(f"{trial.source.name}: its files on this machine are not those that the study was started with")
+    outcome: Outcome = _resolve(KINDS[trial.spec.kind])(trial.spec, trial.source)
     return replace(outcome, seconds=time.perf_counter() - began)
 
 
-# ---- for families ----------------------------------------------------------------------------------------------------
+# ---- for the kinds of trials -----------------------------------------------------------------------------------------
 
 
-def ranker_of(spec: Mapping[str, Any], **changes: Any) -> Any:
-    """The model of a spec; ``changes`` replace parameters of it."""
+def ranker_of(spec: TrialSpec, **changes: Any) -> Any:
+    """The model of a spec, not yet fitted; ``changes`` replace some of its parameters."""
     return make_ranker(
-        spec["model"], {**spec["params"], **changes}, loss=spec["loss"], bounding=spec["bounding"],
-        loss_options=spec["loss_options"], seed=spec["seed"], measure=spec["select_by"], verbose=False, n_jobs=1,
+        spec.model, {**spec.params, **changes}, loss=spec.loss, bounding=spec.bounding,
+        loss_options=spec.loss_options, seed=spec.seed, measure=spec.select_by, verbose=False, n_jobs=1,
     )  # fmt: skip
 
 
@@ -129,7 +106,10 @@ def score_frame(lists: Lists, values: Mapping[str, Any]) -> pl.DataFrame:
 
 
 def _graded_bounds(lists: Lists, measures: Iterable[str]) -> dict[str, Any]:
-    """Worst, expected and best of plain measures; of binary labels, items and relevant ones tell them well enough."""
+    """Worst, expected and best value of measures without a bounding, where the labels are graded.
+
+    With binary labels the bounds follow from the numbers of items and of relevant items, which the table has.
+    """
     from rankbound.analysis.query_sets import BOUNDS, bound_column
     from rankbound.difficulty import bounds_of
     from rankbound.measures import LabelCounts, parse_measure
@@ -138,12 +118,12 @@ def _graded_bounds(lists: Lists, measures: Iterable[str]) -> dict[str, Any]:
         return {}
     counts = LabelCounts.from_labels(lists.labels, lists.offsets)
     plain = {name: measure for name in measures if (measure := parse_measure(name)).bounding == "none"}
-    found = {name: bounds_of(measure, counts) for name, measure in plain.items()}
-    return {bound_column(part, name): getattr(bounds, part) for name, bounds in found.items() for part in BOUNDS}
+    bounds = {name: bounds_of(measure, counts) for name, measure in plain.items()}
+    return {bound_column(bound, name): getattr(values, bound) for name, values in bounds.items() for bound in BOUNDS}
 
 
 def history_frame(history: list[dict[str, float]], held_out: str, recorded: Any = ()) -> pl.DataFrame:
-    """Epoch, quantity, value: from a model's history, whose measures are those of a held-out part, and recorders."""
+    """Epoch, quantity and value, from the history of a model (measured on the part ``held_out``) and from recorders."""
     import polars as pl
 
     rows = [
@@ -157,10 +137,10 @@ def history_frame(history: list[dict[str, float]], held_out: str, recorded: Any 
 
 
 def recorded_by(fitted: Fitted) -> list[tuple[int, str, float]]:
-    """What the recorders that a spec names have to add to the history."""
-    return [row for name in fitted.spec["record"] for row in _resolve(RECORDERS[name])(fitted)]
+    """The rows that the recorders of a spec add to the history."""
+    return [row for name in fitted.spec.record for row in _resolve(RECORDERS[name])(fitted)]
 
 
-def _resolve(place: str) -> Any:
-    module, _, name = place.partition(":")
+def _resolve(path: str) -> Any:
+    module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)

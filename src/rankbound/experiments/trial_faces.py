@@ -1,8 +1,10 @@
-"""Trials of images with ages: who of two is the older? Ranking, regression and classification, as in the paper."""
+"""Trials of images with ages: which of two persons is older?
+
+Ranking, regression and classification, as in "Neural networks in ranking" (see ``rankbound reproduce neural-tables``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -16,47 +18,48 @@ from rankbound.data.splits import deal
 from rankbound.experiments.sources import Source, digest_of, here, load_whole
 from rankbound.experiments.spec import PAIRWISE_ACCURACY
 from rankbound.experiments.trial import Fitted, Outcome, history_frame, ranker_of, recorded_by
+from rankbound.experiments.trial_spec import TrialSpec
 
 __all__ = ["run"]
 
 _BACKBONE_SIZE = 224
-_SHARES = (0.7, 0.1, 0.2)  # to learn from, to choose the epoch by, to test on; no person is in two of them
+_FRACTIONS = (0.7, 0.1, 0.2)  # training, validation and test; no person is in two of them
 
-_PAIRS = ("RankNet", "DirectRanker")  # learn from pairs, those too that are near in age unless told otherwise
+_PAIRWISE = ("RankNet", "DirectRanker")  # they learn from pairs, and from pairs of similar age unless min_gap is set
 
 
-def run(spec: Mapping[str, Any], source: Source) -> Outcome:
-    """Learn from 70 % of the persons, choose the epoch by Kendall's tau on 10 %, test on pairs of the others.
+def run(spec: TrialSpec, source: Source) -> Outcome:
+    """Train on 70 % of the persons, select the epoch by Kendall's tau on 10 %, and test on pairs of the others.
 
-    Classification learns, as in the paper, from which face of a pair was the older; all others from the ages. Mirrored
-    faces are learned from too, unless a network made features of them; a convolution mirrors by itself. A row of the
-    scores is a pair of the test part: its qid names both faces, its value is 1 in the right order, 1/2 for a tie, 0 in
-    the wrong one.
+    As in the paper, classification learns which face of a pair is older; all other models learn from the ages. The
+    training data are extended by mirrored faces, except for features of a network, and for a convolutional network,
+    which mirrors the images itself. Each row of the scores is a pair of test images: its qid names both, and its value
+    is 1 for the right order, 1/2 for a tie and 0 for the wrong order.
     """
     import polars as pl
 
     faces: Faces = load_whole(source)
-    if spec["prepare"].get("first"):
-        first = spec["prepare"]["first"]
+    if spec.prepare.first:
+        first = spec.prepare.first
         faces = Faces(faces.images[:first], faces.ages[:first], faces.ids[:first])
     ages = faces.ages.astype(np.int64)
-    part = deal(faces.ids, _SHARES, seed=spec["fold"])
-    train, valid, test = (np.flatnonzero(part == number) for number in range(len(_SHARES)))
-    gap = spec["min_gap"] + 1
+    part_of_face = deal(faces.ids, _FRACTIONS, seed=spec.fold)
+    train, valid, test = (np.flatnonzero(part_of_face == number) for number in range(len(_FRACTIONS)))
+    gap = spec.images.min_gap + 1
     images = _inputs(source, spec, faces)
-    learns_pairs = spec["loss"] in _PAIRS or (spec["loss"] is None and spec["model"] in (*_PAIRS, "RankCNN"))
-    ranker = ranker_of(spec, **({"min_gap": float(spec["min_gap"])} if learns_pairs else {}))
+    learns_pairs = spec.loss in _PAIRWISE or (spec.loss is None and spec.model in (*_PAIRWISE, "RankCNN"))
+    ranker = ranker_of(spec, **({"min_gap": float(spec.images.min_gap)} if learns_pairs else {}))
     rows: NDArray[Any] = train
     labels: NDArray[Any] = ages[train]
     if _classifies(spec):
-        pairs, older = age_pairs(ages[train], train, len(train) // 2, min_gap=gap, seed=spec["fold"])
+        pairs, older = age_pairs(ages[train], train, len(train) // 2, min_gap=gap, seed=spec.fold)
         rows, labels = train[pairs.ravel()], np.stack((older, 1 - older), axis=1).ravel()
     X, y = images[rows], labels
-    if spec["model"] != "RankCNN" and "backbone" not in spec["prepare"]:
+    if spec.model != "RankCNN" and spec.prepare.backbone is None:
         mirrored = _flat(faces.images[:, :, ::-1])[rows]
         X, y = np.concatenate((X, mirrored)), np.concatenate((y, y))
     ranker.fit(X, y, eval_set=(images[valid], ages[valid]))
-    pairs, older = age_pairs(ages[test], faces.ids[test], spec["pairs"], min_gap=gap, seed=spec["fold"])
+    pairs, older = age_pairs(ages[test], faces.ids[test], spec.images.pairs, min_gap=gap, seed=spec.fold)
     scores = ranker.predict(images[test])
     ahead = np.sign(scores[pairs[:, 0]] - scores[pairs[:, 1]])
     names = faces.ids[test]
@@ -74,14 +77,14 @@ def run(spec: Mapping[str, Any], source: Source) -> Outcome:
     metadata: dict[str, Any] = {"eval_score": float(ranker.eval_score_), "faces": len(train)}
     metadata |= {"kept_epoch": int(ranker.kept_epoch_)} if hasattr(ranker, "kept_epoch_") else {}
     examples = None
-    if spec.get("examples"):
-        examples = example_pairs(faces.images[test], ages[test], scores, pairs, spec["examples"])
+    if spec.images.examples:
+        examples = example_pairs(faces.images[test], ages[test], scores, pairs, spec.images.examples)
     return Outcome(table, history, metadata, examples=examples)
 
 
-def _inputs(source: Source, spec: Mapping[str, Any], faces: Faces) -> NDArray[np.float32]:
-    """A row per face: its pixels, or what a network makes of them."""
-    if "backbone" not in spec["prepare"]:
+def _inputs(source: Source, spec: TrialSpec, faces: Faces) -> NDArray[np.float32]:
+    """A row per face: its pixels, or the features that a network computes from them."""
+    if spec.prepare.backbone is None:
         return _flat(faces.images)
     return _features(here(source.files[-1]), digest_of(source), len(faces.ages), source)
 
@@ -93,10 +96,9 @@ def _features(backbone: str, _digest: str, first: int, source: Source) -> NDArra
     return backbone_features(load_whole(source).images[:first], backbone, size=_BACKBONE_SIZE)
 
 
-def _classifies(spec: Mapping[str, Any]) -> bool:
-    """Whether a model learns classes: by its loss, its task, or because it does nothing else."""
-    said = (spec["loss"], spec["params"].get("task"))
-    return "classification" in said or spec["model"] == "LogisticRanker"
+def _classifies(spec: TrialSpec) -> bool:
+    """Whether a model learns classes: by its loss, by its task, or because it is a classifier."""
+    return "classification" in (spec.loss, spec.params.get("task")) or spec.model == "LogisticRanker"
 
 
 def _flat(images: NDArray[np.uint8]) -> NDArray[np.float32]:

@@ -1,13 +1,13 @@
-"""Trials of queries with a vector of features per document: any ranker of rows."""
+"""Trials of queries with a vector of features per document, for any ranker of rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rankbound.evaluation import evaluate_lists
 from rankbound.experiments.sources import Source, letor_fold
 from rankbound.experiments.trial import Fitted, Outcome, history_frame, ranker_of, recorded_by, score_frame
+from rankbound.experiments.trial_spec import TrialSpec
 
 if TYPE_CHECKING:
     from rankbound.data.letor import LetorData
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
-def run(spec: Mapping[str, Any], source: Source) -> Outcome:
-    """Fit on the training part, keep the step that is best on the part to choose by, measure the test part."""
+def run(spec: TrialSpec, source: Source) -> Outcome:
+    """Fit on the training part, keep the epoch that is best on the held-out part, and measure on the test part."""
     fold = letor_fold(source, spec)
-    held_out = {"validation": fold.validation, "test": fold.test, "last": None}[spec["selection"]]
-    last = spec["selection"] == "last"
+    held_out = {"validation": fold.validation, "test": fold.test, "last": None}[spec.selection]
+    last = spec.selection == "last"
     ranker = ranker_of(spec)
     if last and hasattr(ranker, "selection"):
         ranker.selection = "last"
     X, y, qid = _columns(fold.train)
     ranker.fit(X, y, qid=qid, eval_set=None if held_out is None else _columns(held_out))
     scored = fold.test.lists.with_scores(ranker.predict(fold.test.features))
-    values = evaluate_lists(scored, spec["measures"]).values
+    values = evaluate_lists(scored, spec.measures).values
     metadata: dict[str, Any] = {"queries": len(fold.train.lists)}
     metadata |= {} if held_out is None else {"eval_score": float(ranker.eval_score_)}
     metadata |= {"kept_epoch": int(ranker.kept_epoch_)} if hasattr(ranker, "kept_epoch_") else {}
     parts = {"train": fold.train, "validation": fold.validation, "test": fold.test}
     recorded = recorded_by(Fitted(spec, ranker, parts, lambda **changes: ranker_of(spec, **changes)))
-    history = history_frame(list(getattr(ranker, "history_", [])), spec["selection"], recorded)
+    history = history_frame(list(getattr(ranker, "history_", [])), spec.selection, recorded)
     return Outcome(score_frame(fold.test.lists, values), history, metadata)
 
 
