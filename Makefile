@@ -1,25 +1,40 @@
-# What one can do here. Each target makes the environment it needs.
+# Each target creates the environment that it needs.
 PYTHON ?= python3
 VENV ?= .venv
 BENCH_VENV ?= .venv-bench
 WHEEL_VENV ?= .venv-wheel
+SMOKE_VENV ?= .venv-smoke
 BIN = $(VENV)/bin
 FUZZ_SECONDS ?= 600
-.PHONY: demo test coverage wheel-test lint bench models-report docs fuzz clean
+.PHONY: setup demo test coverage wheel wheel-smoke wheel-test lint bench models-report docs fuzz clean
 
-demo: $(VENV)/.ready  ## train rankers with a plain and a bounded loss on generated data; writes demo-output/report.html
+setup: $(VENV)/.ready-test  ## the environment for development
+
+demo: $(VENV)/.ready  ## train rankers with a plain and a bounded loss on generated data; write demo-output/report.html
 	$(BIN)/rankbound demo -o demo-output
 
-test: $(VENV)/.ready-test lint  ## everything CI checks
+test: $(VENV)/.ready-test lint  ## linters and all tests
 	$(BIN)/pytest -n 2
 
-coverage: $(VENV)/.ready-test  ## the same tests, and which branches of src they take; fails below 92 %
+coverage: $(VENV)/.ready-test  ## the same tests with branch coverage of src; fails below 92 %
 	$(BIN)/pytest -n 2 --cov
 
-wheel-test: $(WHEEL_VENV)/.ready-test  ## the tests against the built and installed wheel, as users have it
+wheel:  ## build the wheel into dist/
+	rm -rf dist
+	$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+wheel-smoke: wheel  ## install the wheel without extras in an environment of its own and evaluate with it
+	rm -rf $(SMOKE_VENV)
+	$(PYTHON) -m venv $(SMOKE_VENV)
+	$(SMOKE_VENV)/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	cd $(SMOKE_VENV) && bin/rankbound bounds AP --n 2 --relevant 1
+	cd $(SMOKE_VENV) && bin/python -c 'import rankbound; assert rankbound.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, ["nDCG"]).mean() == {"nDCG": 1.0}'
+	! $(SMOKE_VENV)/bin/python -m zipfile --list dist/*.whl | grep -E '^(benchmarks|fuzz|tests)/'
+
+wheel-test: $(WHEEL_VENV)/.ready-test  ## the tests against the built and installed wheel
 	$(WHEEL_VENV)/bin/pytest -n 2 tests --pyargs rankbound
 
-lint: $(VENV)/.ready-test
+lint: $(VENV)/.ready-test  ## ruff, mypy and import-linter
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 
 bench: $(BENCH_VENV)/.ready  ## time and memory compared with other libraries; writes bench-results/
@@ -29,10 +44,10 @@ models-report: $(VENV)/.ready-test  ## quality of the rankers on real data (RANK
 	$(BIN)/python -m benchmarks.quality.models
 	$(BIN)/python -m benchmarks.quality.factorization
 
-fuzz: $(VENV)/.ready-fuzz  ## every reader and parser against damaged input, 10 minutes each (FUZZ_SECONDS for less)
+fuzz: $(VENV)/.ready-fuzz  ## every reader and parser on damaged input, FUZZ_SECONDS each (default: 600)
 	$(BIN)/python -m fuzz --seconds $(FUZZ_SECONDS) $(FUZZ)
 
-docs: $(VENV)/.ready-docs
+docs: $(VENV)/.ready-docs  ## the documentation site; fails on warnings such as broken links
 	$(BIN)/mkdocs build --strict
 
 $(VENV)/.ready: pyproject.toml constraints.txt
@@ -45,7 +60,7 @@ $(VENV)/.ready-test: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet -c constraints.txt --group test --group lint
 	touch $@
 
-# the peers have an environment of their own: what they pin must not decide what we are tested with
+# peers have an environment of their own, so that the versions they pin do not constrain the tests
 $(BENCH_VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(BENCH_VENV)
 	$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
@@ -56,7 +71,7 @@ $(VENV)/.ready-fuzz: $(VENV)/.ready-test
 	$(BIN)/python -m pip install --quiet -c constraints.txt --group fuzz
 	touch $@
 
-$(WHEEL_VENV)/.ready-test: pyproject.toml constraints.txt $(shell git ls-files src)
+$(WHEEL_VENV)/.ready-test: pyproject.toml constraints.txt $(shell find src -type f -not -path "*__pycache__*")
 	rm -rf $(WHEEL_VENV) dist
 	$(PYTHON) -m venv $(WHEEL_VENV)
 	$(WHEEL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
@@ -69,4 +84,4 @@ $(VENV)/.ready-docs: $(VENV)/.ready
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(WHEEL_VENV) demo-output bench-results site build dist
+	rm -rf $(VENV) $(BENCH_VENV) $(WHEEL_VENV) $(SMOKE_VENV) demo-output bench-results site build dist

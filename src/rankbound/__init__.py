@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from rankbound.lazy import front_door
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from rankbound import losses as losses

@@ -32,7 +32,7 @@ THEIRS = Growth("evaluate", "items", "peer", SIZES[:3], tuple(2e-4 * n for n in 
 @pytest.fixture
 def outcome():
     machine = {"python": "3.11", "processor": "x86_64", "system": "Linux", "cores": 2}
-    versions = {"rankbound": "0.1.0", "ranx": "0.3"}
+    versions = {"rankbound": "0.2.0", "ranx": "0.3"}
     growth, missing = {"distributions": [OURS, THEIRS]}, [Missing("rax", "rax jax")]
     return Outcome(machine, versions, False, {"distributions": "queries"}, {"distributions": ROWS}, growth, missing)
 
@@ -87,7 +87,7 @@ def test_files(outcome, tmp_path):
     assert written["growth"][0]["time_exponent"] == pytest.approx(2.0)
     assert written["missing"] == [{"peer": "rax", "install": "rax jax"}]
     text = files[1].read_text()
-    assert "rankbound 0.1.0, ranx 0.3" in text
+    assert "rankbound 0.2.0, ranx 0.3" in text
     assert "- distributions: slow: other is 2.00 times as fast" in text
     assert "rax is not installed: pip install rax jax" in text
     picture = files[2].read_text()
