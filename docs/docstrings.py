@@ -1,4 +1,4 @@
-"""How docstrings become Markdown: their examples are code, wherever they stand."""
+"""Renders the examples in docstrings as code blocks, wherever they occur."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ EXAMPLE = re.compile(r"^>>> .*(?:\n(?!\s*$).*)*", re.MULTILINE)
 
 
 class ExamplesAsCode(griffe.Extension):
-    """Fence the examples of docstrings, which Markdown would take for quotations."""
+    """Put fences around examples, which Markdown would otherwise take for quotations."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Change a docstring when its object has been read."""
+        """Edit the docstring of each object after it has been loaded."""
         if obj.docstring is not None:
             obj.docstring.value = EXAMPLE.sub(r"```pycon\n\g<0>\n```", obj.docstring.value)

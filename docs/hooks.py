@@ -1,6 +1,6 @@
-"""What mkdocs does besides Markdown: figures drawn at build time, tables of results, formulas as MathML.
+"""Extensions of the mkdocs build: figures drawn at build time, tables of results, and formulas as MathML.
 
-Nothing of it needs the network, neither here nor for the reader.
+Neither the build nor the finished site needs network access.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
 
-RESULTS_PAGE, RESULTS_PLACE = "results/index.md", "<!-- results -->"
+RESULTS_PAGE, RESULTS_MARKER = "results/index.md", "<!-- results -->"
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
-OPEN_ROWS = 40  # longer tables are folded away
-NOT_SHOWN = ("seconds", "chosen", "epochs")  # columns of results that stay in the CSV file
+OPEN_ROWS = 40  # longer tables are collapsed
+NOT_SHOWN = ("seconds", "chosen", "epochs")  # columns that are only in the CSV file
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the figures that need no data, as figures/NAME.svg."""
+    """Add the figures that depend on no data as figures/NAME.svg."""
     with tempfile.TemporaryDirectory() as folder:
         for name, outcome in all_figures(pl.DataFrame()).items():
             if outcome.chart is not None:
@@ -40,15 +40,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, **_: Any) -> str:
-    """Put a table for every CSV file of results where the page of results asks for them."""
+    """Replace the marker on the results page by a table for each CSV file of results."""
     if page.file.src_uri != RESULTS_PAGE:
         return markdown
     folder = Path(config.docs_dir) / "results"
-    return markdown.replace(RESULTS_PLACE, "\n\n".join(result_section(path) for path in sorted(folder.glob("*.csv"))))
+    return markdown.replace(RESULTS_MARKER, "\n\n".join(result_section(path) for path in sorted(folder.glob("*.csv"))))
 
 
 def on_page_content(content: str, **_: Any) -> str:
-    """Turn formulas into MathML, which browsers draw themselves."""
+    """Convert formulas to MathML, which browsers render themselves."""
     return FORMULA.sub(_mathml, content)
 
 
@@ -60,14 +60,14 @@ def _mathml(match: re.Match[str]) -> str:
 
 
 def result_section(path: Path) -> str:
-    """A heading, where to find more, and the rows."""
+    """Return a heading, links to details and to the file, and the rows of a table."""
     table = pl.read_csv(path, infer_schema_length=None)
     shown = [name for name in table.columns if name not in NOT_SHOWN]
-    about = f"[How these numbers came about]({path.stem}.md). " if path.with_suffix(".md").is_file() else ""
-    lines = [f"## {path.stem}", "", f"{about}{table.height} rows; [as a CSV file]({path.name}).", ""]
+    about = f"[How these numbers were obtained]({path.stem}.md). " if path.with_suffix(".md").is_file() else ""
+    lines = [f"## {path.stem}", "", f"{about}{table.height} rows; [CSV file]({path.name}).", ""]
     rows = [_row(name.replace("_", " ") for name in shown), _row(_align(table[name]) for name in shown)]
     rows += [_row(_cell(value) for value in row) for row in table.select(shown).rows()]
-    if table.height > OPEN_ROWS:  # folded away, as pymdownx.details has it
+    if table.height > OPEN_ROWS:  # collapsed, in the syntax of pymdownx.details
         rows = [f'??? note "All {table.height} rows"', "", *(f"    {row}" for row in rows)]
     return "\n".join([*lines, *rows])
 
