@@ -1,4 +1,4 @@
-"""Which commands there are. A command's module is imported when the command is called, so that --help costs little."""
+"""The table of commands. A command's module is imported when the command runs, so that --help is fast."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["COMMANDS", "Command", "CommandsOnDemand"]
 
 
 class Command(NamedTuple):
-    """Where a command lives, a function or a Typer app of further commands, and what the overview says of it."""
+    """The module and attribute of a command (a function, or a Typer app of further commands) and its summary."""
 
     module: str
     attribute: str
@@ -27,34 +27,38 @@ class Command(NamedTuple):
 
 COMMANDS: Mapping[str, Command] = MappingProxyType(
     {
-        "evaluate": Command("rankbound.cli.evaluate", "evaluate", "Measures of runs, plain and bounded by difficulty."),
+        "evaluate": Command(
+            "rankbound.cli.evaluate", "evaluate", "Measure runs, with and without normalization by difficulty."
+        ),
         "compare": Command(
-            "rankbound.cli.compare", "compare", "Is one run better, on which queries, and is it probability?"
+            "rankbound.cli.compare", "compare", "Test whether runs differ, and show on which queries they do."
         ),
-        "bounds": Command("rankbound.cli.bounds", "bounds", "Worst, expected and best value of a measure."),
+        "bounds": Command("rankbound.cli.bounds", "bounds", "Compute the worst, expected and best value of a measure."),
         "distribution": Command(
-            "rankbound.cli.distribution", "distribution", "Distribution of a measure under a random ranking."
+            "rankbound.cli.distribution", "distribution", "Compute the distribution of a measure under random ranking."
         ),
-        "weights": Command("rankbound.cli.weights", "weights", "Difficulty weights for the trainer you already have."),
-        "train": Command("rankbound.cli.train", "train", "Fit a ranker, with any loss and bounding, and save it."),
-        "rank": Command("rankbound.cli.rank", "rank", "Scores of a saved ranker, as a TREC run or a table."),
-        "data": Command("rankbound.cli.data", "app", "Data sets: list, get, describe, verify."),
-        "reproduce": Command("rankbound.cli.reproduce", "reproduce", "Studies of papers: their numbers beside ours."),
-        "report": Command("rankbound.cli.report", "report", "One page: words, tables, figures, every query."),
-        "demo": Command("rankbound.cli.demo", "demo", "Two rankers on generated data: what difficulty shows."),
+        "weights": Command("rankbound.cli.weights", "weights", "Compute difficulty weights for any trainer."),
+        "train": Command("rankbound.cli.train", "train", "Train a ranker with any loss and bounding, and save it."),
+        "rank": Command("rankbound.cli.rank", "rank", "Score documents with a saved ranker."),
+        "data": Command("rankbound.cli.data", "app", "List, download, describe and verify data sets."),
+        "reproduce": Command("rankbound.cli.reproduce", "reproduce", "Run a study of a paper, or a study of your own."),
+        "report": Command(
+            "rankbound.cli.report", "report", "Write a page with findings, tables, figures and every query."
+        ),
+        "demo": Command("rankbound.cli.demo", "demo", "Train and compare two rankers on generated data."),
     }
 )
 
 
 class CommandsOnDemand(TyperGroup):
-    """A group that knows its commands from the table above and loads one when it is asked for it."""
+    """A group that takes its commands from the table above and imports each one when it is used."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
-        """Names, in the order of the table."""
+        """Return the names in the order of the table."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
-        """The command, imported now."""
+        """Import and return the command."""
         if cmd_name in COMMANDS:
             return load_command(cmd_name)
         near = difflib.get_close_matches(cmd_name, COMMANDS, n=1) or list(COMMANDS)
