@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import subprocess
 import sys
 import tomllib
@@ -10,10 +12,12 @@ from pathlib import Path
 import pytest
 
 import rankbound as rb
+from rankbound import models
 
 PUBLIC = """ArgumentError Bounding Bounds Comparison DataError Distribution Evaluation FileFormatError Lists Measure
-MeasureError RankboundError __version__ bounds compare difficulty_weights distribution evaluate get_bounding losses
-models parse_measure query_types run_study""".split()
+MeasureError RankboundError __version__ bounds compare data difficulty_weights distribution evaluate get_bounding losses
+measures models parse_measure query_types run_study set_threads threads""".split()
+STUBS = sorted(Path(rb.__file__).parent.rglob("__init__.pyi"))
 
 
 def test_the_public_list_is_exactly_what_was_meant():
@@ -25,6 +29,33 @@ def test_the_public_list_is_exactly_what_was_meant():
         rb.evalute  # noqa: B018
 
 
+@pytest.mark.parametrize("stub", STUBS, ids=lambda stub: stub.parent.name)
+def test_the_stub_of_a_lazy_package_lists_names_that_exist(stub):
+    """A stub is read by type checkers and at run time: both must find the same names."""
+    package = importlib.import_module(".".join(("rankbound", *stub.parent.relative_to(STUBS[0].parent).parts)))
+    seen = set()
+    for node in ast.parse(stub.read_text()).body:
+        if isinstance(node, ast.ImportFrom):
+            (name,) = node.names
+            assert name.name == name.asname, "one name in a line, re-exported as itself"
+            value = getattr(package, name.name)
+            if node.module == package.__name__:
+                assert value is importlib.import_module(f"{node.module}.{name.name}")
+            else:
+                assert value is getattr(importlib.import_module(node.module), name.name)
+            seen.add(name.name)
+        else:
+            assert isinstance(node, ast.AnnAssign), ast.unparse(node)
+            assert node.target.id in vars(package)
+            seen.add(node.target.id)
+    assert seen == set(package.__all__) == set(dir(package))
+
+
+def test_the_rankers_that_can_be_loaded_are_the_public_ones():
+    public = {name for name in models.__all__ if isinstance(getattr(models, name), type)} - {"Ranker", "QueryKFold"}
+    assert set(models.RANKERS) == public
+
+
 def test_the_version_stands_in_one_more_place_only():
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
     assert project["version"] == rb.__version__
@@ -34,7 +65,8 @@ def test_importing_and_evaluating_load_neither_torch_nor_numba():
     code = """
 import sys
 import rankbound as rb
-assert not {"numpy", "polars", "scipy"} & set(sys.modules), "import rankbound must stay cheap"
+from rankbound import models
+assert not {"numpy", "polars", "scipy"} & set(sys.modules), "import rankbound must stay fast"
 rb.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, ["nDCG", "UL2(nDCG)"])
 rb.bounds("AP", n=5, relevant=2)
 rb.distribution("nDCG", n=5, relevant=2)

@@ -348,16 +348,16 @@ def test_columns_in_the_cache_that_do_not_go_together(tmp_path: Path) -> None:
     columns |= {"user_names": np.array(["a"]), "item_names": np.array(["x"])}
     for name, column in columns.items():
         np.save(tmp_path / f"{name}.npy", column)
-    with pytest.raises(ValueError, match="codes without names"):
+    with pytest.raises(ValueError, match="the codes do not fit the names"):
         _loaded(tmp_path, Interactions)
     np.save(tmp_path / "users.npy", np.array([0, 0, 0], np.int32))
-    with pytest.raises(ValueError, match="columns that do not go together"):
+    with pytest.raises(ValueError, match="the columns do not fit each other"):
         _loaded(tmp_path, Interactions)
     for file in tmp_path.glob("*.npy"):
         file.unlink()
     for name, column in {"labels": np.ones(1, int), "offsets": np.array([0, 1]), "features": np.array([["a"]])}.items():
         np.save(tmp_path / f"{name}.npy", column)
-    with pytest.raises(ValueError, match="features of another type"):
+    with pytest.raises(ValueError, match="the features have another type"):
         _loaded(tmp_path, LetorData)
 
 

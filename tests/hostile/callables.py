@@ -151,7 +151,9 @@ def _front_door() -> Iterable[Entry]:
     ids = argument(ITEM_IDS, IDS, OPTIONAL)
     qids = argument(np.array([3, 1, 2]), IDS, OPTIONAL)
     depths = argument([2, 2, 4], WHOLE, OPTIONAL)
+    judged = argument(np.arange(len(LABELS)) % 3 > 0, {"as float16": EITHER, "all equal": EITHER}, OPTIONAL)
     flat = {"labels": labels, "offsets": offsets, "scores": scores, "ids": ids, "qids": qids, "depths": depths}
+    flat["judged"] = judged
     yield Entry("Lists", ("Lists", "Lists.sizes", "Lists.query_of_item", "Lists.query_ids"), rb.Lists, flat)
     must = flat | {"scores": argument(SCORES)}
 
@@ -487,7 +489,7 @@ _MADE = "is made by other callables, from what they have checked"
 NO_ARRAYS = {
     **dict.fromkeys(("Bounds", "Comparison", "Evaluation", "Distribution", "Measure", "Bounding"), _MADE),
     **dict.fromkeys(("parse_measure", "get_bounding", "losses.get_loss"), _NAMES),
-    **dict.fromkeys(("losses.set_threads", "losses.threads", "losses.warm_up"), _NAMES),
+    **dict.fromkeys(("set_threads", "threads", "losses.set_threads", "losses.threads", "losses.warm_up"), _NAMES),
     **dict.fromkeys(("losses.MeasureLoss", "losses.SmoothLoss"), "is abstract: its subclasses are tried"),
     **dict.fromkeys(("Lists.from_trec", "Lists.from_letor", "models.load_ranker"), _FILES),
     **dict.fromkeys(("Lists.from_dicts", "Lists.from_frame"), "takes dicts and frames: see test_tables"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -80,11 +79,11 @@ def _plain(value: Any) -> Any:
 
 
 def _class_of(model: str) -> Any:
-    from rankbound.models import RANKERS
+    from rankbound import models
 
-    if model not in RANKERS:
-        raise ArgumentError(f"model must be one of {', '.join(RANKERS)}, got {model!r}")
-    return getattr(importlib.import_module(f"rankbound.models.{RANKERS[model]}"), model)
+    if model not in models.RANKERS:
+        raise ArgumentError(f"model must be one of {', '.join(models.RANKERS)}, got {model!r}")
+    return getattr(models, model)
 
 
 def _loss_parameter(known: Mapping[str, Any]) -> str | None:

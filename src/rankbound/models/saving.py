@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankbound import __version__
+from rankbound import __version__, models
 from rankbound.errors import ArgumentError, DataError, RankboundError
 from rankbound.io import locked_folder
 from rankbound.models import RANKERS
@@ -164,8 +164,8 @@ def _digest(index: dict[str, Any]) -> str:
 
 
 def _class_of(name: str) -> type[Ranker]:
-    found: type[Ranker] = getattr(importlib.import_module(f"rankbound.models.{RANKERS[name]}"), name)
-    return found
+    ranker_class: type[Ranker] = getattr(models, name)
+    return ranker_class
 
 
 def _encoded(name: str, value: Any) -> Any:

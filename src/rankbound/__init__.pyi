@@ -1,0 +1,29 @@
+from rankbound import data as data
+from rankbound import losses as losses
+from rankbound import measures as measures
+from rankbound import models as models
+from rankbound.analysis.comparison import Comparison as Comparison
+from rankbound.analysis.comparison import compare as compare
+from rankbound.difficulty.bounding import Bounding as Bounding
+from rankbound.difficulty.bounding import Bounds as Bounds
+from rankbound.difficulty.bounding import get_bounding as get_bounding
+from rankbound.difficulty.bounds import bounds as bounds
+from rankbound.difficulty.distribution import Distribution as Distribution
+from rankbound.difficulty.distribution import distribution as distribution
+from rankbound.difficulty.queries import difficulty_weights as difficulty_weights
+from rankbound.difficulty.queries import query_types as query_types
+from rankbound.errors import ArgumentError as ArgumentError
+from rankbound.errors import DataError as DataError
+from rankbound.errors import FileFormatError as FileFormatError
+from rankbound.errors import MeasureError as MeasureError
+from rankbound.errors import RankboundError as RankboundError
+from rankbound.evaluation import Evaluation as Evaluation
+from rankbound.evaluation import evaluate as evaluate
+from rankbound.experiments.study import run_study as run_study
+from rankbound.lists import Lists as Lists
+from rankbound.measures.names import Measure as Measure
+from rankbound.measures.names import parse_measure as parse_measure
+from rankbound.parallel import set_threads as set_threads
+from rankbound.parallel import threads as threads
+
+__version__: str
