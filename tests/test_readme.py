@@ -1,7 +1,7 @@
-"""Every example in the README and the docs runs, and prints what the page says.
+"""Every example in the README and the docs runs and prints the output that the page shows.
 
-To refresh the printed output after a change: `python tests/test_readme.py [PAGE...]`, then read the diff. A block that
-needs a package which may be absent has `<!-- needs: PACKAGE -->` on the line above it.
+To refresh the output after a change, run `python tests/test_readme.py [PAGE...]` and read the diff. A block that needs
+an optional package has `<!-- needs: PACKAGE -->` on the line above it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BLOCK = re.compile(r"(?:(<!-- needs: (\w+) -->\n))?```(console|python)\n(.*?)```
 
 
 def run_page(text: str, folder: Path) -> str:
-    """The page as it would be with the output that its examples print now."""
+    """Return the page with the output that its examples print now."""
     names: dict[str, object] = {}
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
@@ -53,7 +53,7 @@ def run_page(text: str, folder: Path) -> str:
             body = console(block)
         elif ">>> " in block:
             body = session(block)
-        else:  # a script: it must run, and what it prints is not shown
+        else:  # a script: it must run, and its output is not shown
             with contextlib.redirect_stdout(io.StringIO()):
                 exec(compile(block, "<page>", "exec"), names)
             return match.group()
@@ -63,22 +63,22 @@ def run_page(text: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_examples_print_what_the_page_says(page, tmp_path, monkeypatch):
+def test_examples_print_the_output_on_the_page(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = page.read_text()
     assert run_page(text, tmp_path) == text
 
 
-def test_every_block_of_code_is_seen():
+def test_every_code_block_is_found():
     for page in PAGES:
         fences = re.findall(r"^```(?:python|console).*", page.read_text(), re.MULTILINE)
         assert len(fences) == len(BLOCK.findall(page.read_text())), page
 
 
-def test_links_lead_somewhere():
+def test_links_are_valid():
     for page in PAGES:
         for link in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
-            drawn = link.startswith("../figures/")  # when the pages are built
+            drawn = link.startswith("../figures/")  # by the build of the site
             assert "://" in link or drawn or (page.parent / link).exists(), f"{page}: {link}"
 
 

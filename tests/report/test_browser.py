@@ -1,10 +1,11 @@
-"""The page in headless Chromium, from a file: it is quiet, asks nobody for anything, and answers to people."""
+"""The page in headless Chromium, opened from a file: no errors, no requests, and every control works."""
 
 from __future__ import annotations
 
 import shutil
 from typing import NamedTuple
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium o
 
 
 class Outcome(NamedTuple):
-    """As figures come."""
+    """The fields of a figure that the page uses."""
 
     name: str
     title: str
@@ -48,14 +49,14 @@ def page_file(tmp_path_factory, scores, results):
 
 
 class Opened:
-    """A page that is ready, with what it logged and asked for."""
+    """A page that is ready, with its console messages and its requests."""
 
     def __init__(self, browser, path, **context):
-        self.complaints, self.requests = [], []
+        self.messages, self.requests = [], []
         self.context = browser.new_context(**({"viewport": {"width": 1200, "height": 900}} | context))
         self.page = self.context.new_page()
-        self.page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("console", lambda message: self.messages.append(f"{message.type}: {message.text}"))
+        self.page.on("pageerror", lambda error: self.messages.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.goto(path.as_uri())
         self.page.wait_for_selector("html[data-ready=true]", timeout=20_000)
@@ -64,23 +65,23 @@ class Opened:
         return self.page.locator(selector).all_inner_texts()
 
     def column(self, header):
-        """The cells that can be seen below a header of the list of queries."""
+        """The visible cells below a header of the list of queries."""
         names = self.texts("#queries thead th")
-        place = next(index for index, name in enumerate(names) if name.rstrip(" ↑↓") == header)
-        return self.texts(f"#queries tr.query td:nth-child({place + 1})")
+        position = next(index for index, name in enumerate(names) if name.rstrip(" ↑↓") == header)
+        return self.texts(f"#queries tr.query td:nth-child({position + 1})")
 
 
 @pytest.fixture
 def opened(browser, page_file):
-    one = Opened(browser, page_file)
-    yield one
-    one.context.close()
+    page = Opened(browser, page_file)
+    yield page
+    page.context.close()
 
 
-def test_quiet_and_alone(opened, page_file):
+def test_no_messages_and_no_requests(opened, page_file):
     opened.page.locator("#figure-dots").scroll_into_view_if_needed()
     opened.page.wait_for_selector("#figure-dots svg .mark-symbol path")
-    assert opened.complaints == []
+    assert opened.messages == []
     assert opened.requests == [page_file.as_uri()]
     assert "there is no history of training" in opened.page.text_content("#about")
 
@@ -113,7 +114,7 @@ def test_filter_reaches_the_figures(opened):
     assert page.locator("#figure-dots .tag").is_visible()
 
 
-def test_figure_answers_to_hovering(opened):
+def test_figures_have_tooltips(opened):
     page = opened.page
     page.locator("#figure-dots").scroll_into_view_if_needed()
     page.locator("#figure-dots svg .mark-symbol path").first.hover()
@@ -129,7 +130,7 @@ def test_sort(opened, scores):
     top = scores.filter(pl.col("system") == "high")["nDCG@10"].sort(descending=True)
     assert [float(cell) for cell in cells] == [round(value, 4) for value in top[: len(cells)]]
     assert page.locator("#queries th[aria-sort=descending]").count() == 1
-    page.keyboard.press("Enter")  # the header keeps the focus
+    page.keyboard.press("Enter")  # the focus is still on the header
     assert float(opened.column("nDCG@10, high")[0]) == round(
         scores.filter(pl.col("system") == "high")["nDCG@10"].min(), 4
     )
@@ -150,15 +151,15 @@ def test_measure_changes_the_values(opened):
     assert opened.column("AP, high") != before
 
 
-def test_list_draws_what_can_be_seen_and_scrolls(opened):
+def test_list_draws_the_visible_rows_and_scrolls(opened):
     page = opened.page
     assert page.locator("#queries tr.query").count() < 60
     page.evaluate("document.getElementById('list').scrollTop = 1e6")
     page.wait_for_function("document.querySelector('#queries tbody').innerText.includes('q60')")
 
 
-def place_of(page, row):
-    """Where the point of a row stands on the screen."""
+def position_of(page, row):
+    """The position of a row's point on the screen."""
     page.locator("#scatter").scroll_into_view_if_needed()
     box = page.locator("#scatter").bounding_box()
     x, y = page.evaluate(f"rankbound.pointOf({row})")
@@ -168,7 +169,7 @@ def place_of(page, row):
 def test_hover_shows_a_query(opened):
     page = opened.page
     assert not page.locator("#tip").is_visible()
-    page.mouse.move(*place_of(page, 100))
+    page.mouse.move(*position_of(page, 100))
     page.wait_for_selector("#tip", state="visible")
     assert "relevant" in page.inner_text("#tip")
     page.mouse.move(2, 2)
@@ -179,7 +180,7 @@ def pixels(page):
     return page.evaluate("document.getElementById('scatter').toDataURL()")
 
 
-def test_a_row_marks_its_point_and_a_point_its_row(opened):
+def test_selecting_a_row_marks_its_point_and_the_reverse(opened):
     page = opened.page
     before = pixels(page)
     row = page.locator("#queries tr.query").nth(2)
@@ -187,17 +188,17 @@ def test_a_row_marks_its_point_and_a_point_its_row(opened):
     page.keyboard.press("Enter")
     assert page.locator("#queries tr[aria-selected=true]").get_attribute("data-row") == "2"
     assert pixels(page) != before
-    page.mouse.click(*place_of(page, 100))
-    chosen = page.locator("#queries tr[aria-selected=true]")
-    chosen.wait_for()
-    # another point may lie on top: it is the row whose point was clicked, or one within reach of it
-    found = int(chosen.get_attribute("data-row"))
-    near = [abs(a - b) for a, b in zip(place_of(page, found), place_of(page, 100), strict=True)]
+    page.mouse.click(*position_of(page, 100))
+    selected = page.locator("#queries tr[aria-selected=true]")
+    selected.wait_for()
+    # another point may be on top: the selected row is the one whose point was clicked, or one within reach of it
+    row = int(selected.get_attribute("data-row"))
+    near = [abs(a - b) for a, b in zip(position_of(page, row), position_of(page, 100), strict=True)]
     assert max(near) < 14
-    assert found != 2
+    assert row != 2
 
 
-def test_keyboard_walks_through_points_and_rows(opened):
+def test_arrow_keys_move_through_points_and_rows(opened):
     page = opened.page
     page.locator("#scatter").focus()
     page.keyboard.press("ArrowRight")
@@ -221,9 +222,9 @@ def test_theme_follows_the_screen_and_the_button(browser, page_file):
     light.page.click("#theme")
     assert background(light.page) == background(dark.page)
     assert light.page.inner_text("#theme") == "Light"
-    light.page.reload()  # the choice is kept
+    light.page.reload()  # the choice is stored
     assert background(light.page) == background(dark.page)
-    assert dark.complaints == light.complaints == []
+    assert dark.messages == light.messages == []
     dark.context.close()
     light.context.close()
 
@@ -239,18 +240,38 @@ def test_names_stay_text(browser, tmp_path, rows):
     table = pl.concat([rows(evil, {"AP": [0.1, 0.2]}), rows("toString", {"AP": [0.2, 0.3]})])
     table = table.with_columns(qid=pl.lit(evil) + pl.col("qid"))
     path = write_report(tmp_path / "evil.html", make_report(table), figures={}, title="Safe")
-    one = Opened(browser, path)
-    assert one.page.title() == "Safe"
-    assert one.page.locator("main img").count() == 0
-    assert one.column("query") == [f"{evil}q1", f"{evil}q2"]
-    assert one.complaints == []
-    one.context.close()
+    other = Opened(browser, path)
+    assert other.page.title() == "Safe"
+    assert other.page.locator("main img").count() == 0
+    assert other.column("query") == [f"{evil}q1", f"{evil}q2"]
+    assert other.messages == []
+    other.context.close()
 
 
 @pytest.mark.parametrize("values", [[[0.5]], [[0.5], [0.7]], [[0.4, 0.4], [0.4, 0.4]], [[None, None]]])
-def test_little_data_is_quiet_too(browser, tmp_path, rows, values):
-    table = pl.concat([rows(f"s{place}", {"AP": value}) for place, value in enumerate(values)])
+def test_little_data_gives_no_message(browser, tmp_path, rows, values):
+    table = pl.concat([rows(f"s{number}", {"AP": value}) for number, value in enumerate(values)])
     path = write_report(tmp_path / "little.html", make_report(table), figures={}, title="Little")
-    one = Opened(browser, path)
-    assert one.complaints == []
-    one.context.close()
+    other = Opened(browser, path)
+    assert other.messages == []
+    other.context.close()
+
+
+def test_many_systems_are_shown_on_request(browser, tmp_path, rows):
+    random = np.random.default_rng(0)
+    table = pl.concat([rows(f"s{number:03d}", {"AP": random.random(30)}) for number in range(143)])
+    path = write_report(tmp_path / "many.html", make_report(table), figures={}, title="Many")
+    many = Opened(browser, path)
+    page = many.page
+    assert page.locator("#means .row").count() == 15
+    page.locator("#means button").click()
+    assert page.locator("#means .row").count() == 143
+    columns = len(many.texts("#queries thead th"))
+    page.locator("#all-columns").click()
+    assert len(many.texts("#queries thead th")) == columns - 12 + 143
+    means = page.locator("#results table").first
+    assert means.locator("tbody tr:visible").count() == 20
+    page.locator("#results .show-all").first.click()
+    assert means.locator("tbody tr:visible").count() == 143
+    assert many.messages == []
+    many.context.close()

@@ -1,4 +1,4 @@
-"""Figures: every one from tables of a small study, within bounds, offline, in all formats."""
+"""Figures: each one is drawn from the tables of a small study, within limits, offline, in all formats."""
 
 from __future__ import annotations
 
@@ -155,8 +155,8 @@ def luminance(color):
     return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
 
 
-def test_colors_can_be_seen_on_white_and_on_dark():
-    """Contrast as WCAG defines it; 2 is what the palest of Okabe and Ito's colors has on white."""
+def test_colors_have_contrast_on_white_and_on_dark():
+    """Contrast as WCAG defines it; 2 is the contrast of the palest of Okabe and Ito's colors on white."""
     for color in PALETTE:
         on_white = 1.05 / (luminance(color) + 0.05)
         on_dark = (luminance(color) + 0.05) / (luminance("#16181d") + 0.05)
@@ -187,7 +187,7 @@ def test_every_figure_becomes_an_svg(outcomes, tmp_path, figure):
     assert sum(each.tag.endswith("path") for each in root.iter()) > 10
 
 
-def test_html_holds_everything_it_needs(chart, tmp_path):
+def test_html_is_self_contained(chart, tmp_path):
     page = save_chart(chart, tmp_path / "chart.html").read_text()
     assert not re.search(r"<(script|link|img)[^>]*\b(src|href)=[\"']?(https?:)?//", page)
     assert "vegaEmbed" in page
@@ -195,7 +195,7 @@ def test_html_holds_everything_it_needs(chart, tmp_path):
 
 
 @pytest.mark.parametrize(("suffix", "start"), [(".png", b"\x89PNG"), (".pdf", b"%PDF"), (".svg", b"<svg")])
-def test_pictures_are_what_their_names_say(chart, tmp_path, suffix, start):
+def test_suffixes_decide_the_format(chart, tmp_path, suffix, start):
     assert save_chart(chart, tmp_path / f"chart{suffix}").read_bytes().startswith(start)
 
 
@@ -238,7 +238,7 @@ def test_tables_that_are_missing_are_named():
     assert "lower-bounds" not in found  # needs no data
 
 
-def test_results_without_published_numbers_are_not_drawn_beside_them():
+def test_results_without_published_numbers_are_not_drawn():
     bare = make_results().with_columns(pl.lit(None, dtype=pl.Float64).alias("published"))
     assert reasons(pl.DataFrame(), bare)["published-and-ours"] == "no result has a published counterpart"
     lacking = reasons(pl.DataFrame(), bare.drop("ours"))["published-and-ours"]
@@ -258,16 +258,16 @@ def test_a_table_without_a_measure_is_refused():
     assert reasons(bare)["instance-scatter"] == "the table has no column that is a measure"
 
 
-def test_the_list_of_figures_tells_what_is_not_drawn_only_where_there_is_some(chart, tmp_path):
+def test_the_index_lists_figures_that_are_not_drawn(chart, tmp_path):
     drawn = FigureOutcome("bounds", "Bounds", "A caption.", chart)
     undrawn = FigureOutcome("swaps", "Swaps", "", None, "one data set only")
-    for figures, told in (({"bounds": drawn}, False), ({"bounds": drawn, "swaps": undrawn}, True)):
+    for figures, listed in (({"bounds": drawn}, False), ({"bounds": drawn, "swaps": undrawn}, True)):
         *files, index = write_figures(figures, tmp_path)
         assert [file.name for file in files] == ["bounds.svg", "bounds.html"]
-        assert ("- Swaps: one data set only" in index.read_text()) == told == ("Not drawn" in index.read_text())
+        assert ("- Swaps: one data set only" in index.read_text()) == listed == ("Not drawn" in index.read_text())
 
 
-def test_points_carry_what_a_page_filters_by(outcomes):
+def test_points_have_the_columns_that_pages_filter_by(outcomes):
     for name in ("instance-scatter-ndcg", "gain-by-activity-ndcg"):
         (rows,) = (each for each in themed(outcomes[name].chart)["datasets"].values() if len(each) > 2)
         assert {"data", "variant", "type", "qid"} <= set(rows[0])
@@ -365,12 +365,12 @@ def test_labels_of_any_size_are_drawn(tmp_path):
     assert save_chart(chart, tmp_path / "pairs.svg").read_text().count("score ") >= len(make_examples())
 
 
-def test_models_of_one_name_are_told_apart_by_their_tables():
+def test_models_with_the_same_name_are_distinguished_by_their_tables():
     both = pl.concat([make_examples(), make_examples().with_columns(pl.lit("features").alias("table"))])
     names = {name for name in all_figures(pl.DataFrame(), None, None, both) if name.startswith("example-pairs")}
     assert names == {"example-pairs-linear-pixels", "example-pairs-linear-features"}
 
 
-def test_pairs_of_images_from_elsewhere_are_checked():
+def test_pairs_of_images_are_validated():
     found = all_figures(pl.DataFrame(), None, None, make_examples().with_columns(pl.col("width") + 1))
     assert found["example-pairs"].reason == "pairs of images: an image must have height x width pixels"
