@@ -102,7 +102,7 @@ def test_remembered_checksums_that_are_damaged_are_computed_anew(own_cache, leto
     assert memory.read_bytes() == good
 
 
-def test_a_checkpoint_with_any_bit_flipped_is_told(tmp_path):
+def test_a_checkpoint_with_any_bit_flipped_is_refused(tmp_path):
     steps = Checkpoints(tmp_path, {"seed": 0})
     steps.save(1, {"weights": np.arange(3.0)}, {"history": [0.5, 0.25]})
     for file in (tmp_path / "epoch-000001").iterdir():
@@ -124,7 +124,7 @@ def test_a_step_that_was_half_removed_goes_with_the_next(tmp_path):
     assert [step.name for step in tmp_path.iterdir()] == ["epoch-000002"]
 
 
-def test_a_checkpoint_of_another_kind_is_told(tmp_path):
+def test_a_checkpoint_of_another_kind_is_refused(tmp_path):
     steps = Checkpoints(tmp_path, {"seed": 0})
     steps.save(1, {"weights": np.arange(3.0)}, {})
     for record in ([], None, {"sha256": 7}):

@@ -1,4 +1,4 @@
-"""The table of docs/reliability.md and the tests agree, and the source keeps what docs/security.md promises."""
+"""The table of docs/reference/faults.md and the tests agree, and the source keeps what docs/security.md promises."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rankbound.report.figures import save_chart
 ROOT = Path(__file__).parents[2]
 ROWS = [
     [cell.strip() for cell in line.strip("| ").split(" | ")]
-    for line in (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8").splitlines()
+    for line in (ROOT / "docs" / "reference" / "faults.md").read_text(encoding="utf-8").splitlines()
     if line.startswith("| ") and "::test_" in line
 ]
 
@@ -23,13 +23,13 @@ def names_in(file: Path) -> set[str]:
 
 
 def test_every_row_has_a_test():
-    for *_, place in ROWS:
-        file, _, name = place.strip("`").partition("::")
-        assert name in names_in(ROOT / "tests" / file), place
+    for *_, test in ROWS:
+        file, _, name = test.strip("`").partition("::")
+        assert name in names_in(ROOT / "tests" / file), test
 
 
 def test_every_test_has_a_row():
-    named = [place.strip("`") for *_, place in ROWS]
+    named = [test.strip("`") for *_, test in ROWS]
     assert len(named) == len(set(named)) == len({tuple(row[:2]) for row in ROWS})
     ours = {
         f"faults/{file.name}::{name}"
@@ -50,24 +50,24 @@ FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__", "os.system", "os.pop
 
 
 def test_nothing_is_executed():
-    """No module and no call that runs what it reads, no shell."""
+    """The source has no module and no call that executes what it reads, and no shell."""
     for file in sorted((ROOT / "src").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            modules, call, given = set(), "", {}
+            modules, call, keywords = set(), "", {}
             if isinstance(node, ast.Import):
                 modules = {name.name.partition(".")[0] for name in node.names}
             elif isinstance(node, ast.ImportFrom):
                 modules = {(node.module or "").partition(".")[0]}
             elif isinstance(node, ast.Call):
                 call = ast.unparse(node.func)
-                given = {word.arg: ast.unparse(word.value) for word in node.keywords}
+                keywords = {word.arg: ast.unparse(word.value) for word in node.keywords}
             assert not modules & FORBIDDEN_MODULES, file
             assert call not in FORBIDDEN_CALLS, file
-            assert given.get("allow_pickle", "False") == given.get("shell", "False") == "False", file
+            assert keywords.get("allow_pickle", "False") == keywords.get("shell", "False") == "False", file
 
 
 def test_names_in_figures_cannot_become_markup(tmp_path):
-    """A page of a figure holds its data in a script; text in it must not end that script."""
+    """The page of a figure contains its data in a script, which no text in the data may end."""
     evil = "</script><img src=x onerror=alert(1)>"
     chart = alt.Chart(alt.Data(values=[{"name": evil, "value": 1}])).mark_bar().encode(x="name:N", y="value:Q")
     page = save_chart(chart.properties(title=evil), tmp_path / "figure.html").read_text(encoding="utf-8")
