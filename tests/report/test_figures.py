@@ -12,6 +12,7 @@ import pytest
 
 import rankbound as rb
 from rankbound.analysis.image_pairs import example_pairs
+from rankbound.analysis.meta_evaluation import asl_curves
 from rankbound.data.synthetic import synthetic_images
 from rankbound.errors import ArgumentError
 from rankbound.report.figure_files import write_figures
@@ -348,6 +349,13 @@ def test_of_many_systems_the_best_are_shown():
     assert {row["system"] for row in counts} == {"s142"}  # best by both measures
     (levels,) = (each for each in datasets["asl-curves"] if len(each) > 2)
     assert max(row["position"] for row in levels) > 0.99 * systems * (systems - 1) / 2
+
+
+def test_levels_of_many_pairs_do_not_depend_on_the_blocks(monkeypatch):
+    table = make_scores(losses=("nDCG",)).filter(pl.col("data") == "pages")
+    whole = asl_curves(table, ["nDCG", "AP"])
+    monkeypatch.setattr("rankbound.analysis.meta_evaluation._BLOCK", 2)
+    assert asl_curves(table, ["nDCG", "AP"]).equals(whole)
 
 
 def test_pairs_of_images_are_pictures_in_the_svg(outcomes, tmp_path):
