@@ -108,15 +108,17 @@ def test_a_damaged_store_is_told_and_left_as_it_is(filled, damage, message):
     assert content(filled) == before
 
 
-def test_other_schemas_and_databases_are_refused(filled, tmp_path):
+@pytest.mark.parametrize(("schema", "writer"), [("2", "an older version"), ("99", "another version")])
+def test_other_schemas_and_databases_are_refused(filled, tmp_path, schema, writer):
     connection = sqlite3.connect(filled / "trials.sqlite")
-    connection.execute("UPDATE about SET value = '99'")
+    connection.execute("UPDATE about SET value = ?", (schema,))
+    connection.execute("DROP TABLE slots")  # older stores have other tables
     connection.commit()
     connection.close()
-    with pytest.raises(
-        DataError,
-        match=r"has schema 99, but this version of rankbound reads schema 3 only.*by another version",
-    ):
+    message = (
+        rf"has schema {schema}, but this version of rankbound reads schema 3 only.*by {writer} and was not changed"
+    )
+    with pytest.raises(DataError, match=message):
         open_store(filled)
     other = tmp_path / "other"
     other.mkdir()
