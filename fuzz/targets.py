@@ -347,7 +347,7 @@ def measures(data: bytes, folder: Path) -> list[Any]:
     from rankbound.cli.train import parse_value
     from rankbound.difficulty.bounds import bounds
     from rankbound.evaluation import evaluate_lists
-    from rankbound.measures.names import parse_measure
+    from rankbound.measures.measure import parse_measure
 
     name, labels, only, value = (data.decode("utf-8", "replace").split(SEPARATOR.decode()) + [""] * 3)[:4]
     measure = attempt(parse_measure, name)

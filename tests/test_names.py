@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 
 from rankbound import Measure, MeasureError, parse_measure
-from rankbound.measures import FAMILIES
-from rankbound.testing.strategies import CATALOGUE, measures
+from rankbound.measures import definitions, get_definition
+from rankbound.testing.strategies import CATALOG, measures
 
 
 @given(measures())
@@ -93,8 +93,8 @@ def test_only_names_and_measures_are_measures():
 
 
 def test_a_measure_built_by_hand_equals_the_parsed_one():
-    assert Measure("AP", 5, (("rel", 2),)) == parse_measure("AP(rel=2)@5")
+    assert Measure(get_definition("AP"), 5, (("rel", 2),)) == parse_measure("AP(rel=2)@5")
 
 
-def test_the_catalog_of_tests_has_every_family():
-    assert {measure.family for measure in CATALOGUE} == set(FAMILIES)
+def test_the_catalog_of_tests_has_every_measure():
+    assert {measure.name for measure in CATALOG} == {definition.name for definition in definitions()}

@@ -21,8 +21,8 @@ from rankbound.evaluation import Evaluation as Evaluation
 from rankbound.evaluation import evaluate as evaluate
 from rankbound.experiments.study import run_study as run_study
 from rankbound.lists import Lists as Lists
-from rankbound.measures.names import Measure as Measure
-from rankbound.measures.names import parse_measure as parse_measure
+from rankbound.measures.measure import Measure as Measure
+from rankbound.measures.measure import parse_measure as parse_measure
 from rankbound.parallel import set_threads as set_threads
 from rankbound.parallel import threads as threads
 

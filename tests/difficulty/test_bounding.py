@@ -11,7 +11,7 @@ import rankbound as rb
 from rankbound.difficulty import BOUNDING_NAMES, Difficulty, difficulty_of, get_bounding
 from rankbound.errors import ArgumentError, MeasureError
 from rankbound.measures import LabelCounts, Ranked, parse_measure, values
-from rankbound.testing.strategies import CATALOGUE, measures, scored_lists
+from rankbound.testing.strategies import CATALOG, measures, scored_lists
 
 NO_LAW = [name for name in BOUNDING_NAMES if "distribution" not in name]
 
@@ -62,12 +62,12 @@ def test_what_bounding_promises(lists, measure):
     assert (get_bounding("min-max").apply(x, d)[0] <= 1 + 1e-9).all()
     ul2 = get_bounding("UL2").apply(x, d)[0]
     assert (np.abs(ul2) <= 1 + 1e-9).all()
-    better = (x - d.expected) * (-1 if measure.info.lower_is_better else 1)
+    better = (x - d.expected) * (-1 if measure.definition.lower_is_better else 1)
     assert (ul2[better > 1e-9] > 0).all()
     assert (ul2[better < -1e-9] < 0).all()
     em = get_bounding("expectation-max").apply(x, d)[0]
     np.testing.assert_allclose(ul2[better >= 0], em[better >= 0], atol=1e-9)
-    if measure.info.floor == 0 and not measure.info.lower_is_better:
+    if measure.definition.floor == 0 and not measure.definition.lower_is_better:
         ul1 = get_bounding("UL1").apply(x, d)[0]
         assert (ul1 >= -1e-12).all()
         assert (ul1 <= 1 + 1e-9).all()
@@ -155,7 +155,7 @@ def test_query_types_follow_the_picture():
 def test_every_wrapper_evaluates_on_every_measure_that_takes_it():
     rng = np.random.default_rng(0)
     lists = rb.Lists(rng.integers(0, 3, 40), [0, 8, 15, 16, 40], rng.normal(size=40))
-    for measure in CATALOGUE[::4]:
+    for measure in CATALOG[::4]:
         for wrapper in ("MM", "EB", "EM", "UL1", "UL2", "DB"):
             try:
                 name = parse_measure(f"{wrapper}({measure})")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rankbound.cli.main import run
 from rankbound.difficulty.bounds import bounds_of
-from rankbound.difficulty.distribution import Distribution, distribution, distributions
+from rankbound.difficulty.distribution import Distribution, distribution, many
 from rankbound.difficulty.distribution import cache as distribution_cache
 from rankbound.difficulty.distribution.many import distributions_of
 from rankbound.errors import ArgumentError
@@ -39,7 +39,7 @@ MEASURES += ["Success@3", "Rprec", "RBP", "RBP(gain='graded')", "nRBP(p=0.95)", 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("RANKBOUND_CACHE", str(tmp_path / "cache"))
-    distributions._remembered.cache_clear()
+    many._remembered.cache_clear()
     return tmp_path / "cache" / "distributions"
 
 
@@ -199,7 +199,7 @@ def test_one_x_per_query() -> None:
 
 def long_distribution() -> Distribution:
     """A distribution that takes long enough to be kept, with what is in memory forgotten."""
-    distributions._remembered.cache_clear()
+    many._remembered.cache_clear()
     return distribution("AP", n=120, relevant=30)
 
 
@@ -281,7 +281,7 @@ def test_command_bins_long_distributions(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_command_draws_a_picture(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["distribution", "nDCG", "--labels", "2,1,0,0,0,1,0,0", "--ranker_strength", "0.7"]) == 0
+    assert run(["distribution", "nDCG", "--labels", "2,1,0,0,0,1,0,0", "--ranker-strength", "0.7"]) == 0
     out = capsys.readouterr().out
     assert "ranker_strength to 0.7" in out
     assert "quantile 0.95" in out

@@ -38,7 +38,7 @@ from rankbound.experiments.results import read_published
 from rankbound.experiments.spec import load_study
 from rankbound.experiments.store import open_store
 from rankbound.io import read_bytes
-from rankbound.measures.names import parse_measure
+from rankbound.measures.measure import parse_measure
 from rankbound.models.tree_text import check_trees, trees_alone
 
 DIGITS = "9" * (sys.get_int_max_str_digits() + 1)  # Python refuses to make a number of these
@@ -172,7 +172,7 @@ TABLE = 'title = "t"\n[[tables]]\ndata = {{ letor = "{data}" }}\nmodel = "AdaRan
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (f"a = {NESTED}", "is not valid TOML: maximum recursion depth"),
+        (f"a = {NESTED}", "is no TOML: maximum recursion depth"),
         (TABLE.format(data="x" * 300, more=""), r"tables\[0\]\.data\.letor: must be a path, got 'xxx"),
         (TABLE.format(data="a", more="folds = 0"), r"tables\[0\]\.folds"),
         (

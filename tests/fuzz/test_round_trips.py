@@ -21,7 +21,7 @@ from rankbound.data.interactions import Interactions
 from rankbound.data.letor import LetorData, read_letor
 from rankbound.data.trec import read_run
 from rankbound.lists import Lists
-from rankbound.measures.names import BOUNDINGS, FAMILIES, parse_measure
+from rankbound.measures import BOUNDINGS, Definition, definitions, parse_measure
 
 few = settings(max_examples=25, derandomize=True, deadline=None, database=None)
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -113,9 +113,9 @@ def test_letor_data_in_the_cache(features: np.ndarray, qid: int) -> None:
 
 
 @few
-@given(st.sampled_from(sorted(FAMILIES)), st.sampled_from(["", *BOUNDINGS]), st.integers(1, 999_999_999), st.data())
-def test_a_measure_reads_as_it_prints(family: str, wrapper: str, k: int, data: st.DataObject) -> None:
-    info, settings_ = FAMILIES[family], {}
+@given(st.sampled_from([*definitions()]), st.sampled_from(["", *BOUNDINGS]), st.integers(1, 999_999_999), st.data())
+def test_a_measure_reads_as_it_prints(info: Definition, wrapper: str, k: int, data: st.DataObject) -> None:
+    settings_: dict[str, object] = {}
     for name, parameter in info.parameters.items():
         if parameter.choices:
             settings_[name] = data.draw(st.sampled_from(parameter.choices))
@@ -127,7 +127,7 @@ def test_a_measure_reads_as_it_prints(family: str, wrapper: str, k: int, data: s
         settings_["div"] = "k"
     inner = ", ".join(f"{name}={value!r}" for name, value in settings_.items() if name in info.parameters)
     cutoff = "" if info.cutoff == "none" else f"@{k}"
-    name = f"{family}({inner}){cutoff}"
+    name = f"{info.name}({inner}){cutoff}"
     bounded = wrapper not in ("UL1", "EB") or not (info.lower_is_better or info.floor < 0)
     measure = parse_measure(f"{wrapper}({name})" if wrapper and bounded else name)
     assert parse_measure(str(measure)) == measure

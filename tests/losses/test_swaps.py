@@ -16,7 +16,7 @@ MEASURES = ["nDCG", "nDCG@3", "AP", "AP@3", "RR", "RR@2", "nRBP(p=0.9)", "nRBP(p
 
 def worth_of(loss, labels):
     """What the measure makes of labels: gain over ideal, stop probability, or relevant or not."""
-    family = loss.target.family
+    family = loss.target.name
     if family == "nDCG":
         gains = 2.0**labels - 1
         best = np.sort(gains)[::-1][: loss.target.cutoff]
@@ -35,7 +35,7 @@ def true_value(loss, scores, labels):
     for rank, gain in enumerate(ranked, start=1):
         hits += gain > 0
         seen = rank <= k
-        match target.family:
+        match target.name:
             case "nDCG":
                 total += seen * gain / np.log2(rank + 1)
             case "AP":
@@ -64,12 +64,12 @@ def test_deltas_equal_recomputing_the_measure(name, seed, n):
     scores = rng.permutation(n).astype(float)
     loss = LambdaLoss(name)
     worth = torch.tensor(worth_of(loss, labels))
-    deltas = swap_deltas(torch.tensor(scores), worth, loss.target.family, loss.target.cutoff, loss._p, False)
+    deltas = swap_deltas(torch.tensor(scores), worth, loss.target.name, loss.target.cutoff, loss._p, False)
     now = true_value(loss, scores, labels)
-    assert measure_value(torch.tensor(scores), worth, loss.target.family, loss.target.cutoff, loss._p) == pytest.approx(
+    assert measure_value(torch.tensor(scores), worth, loss.target.name, loss.target.cutoff, loss._p) == pytest.approx(
         now
     )
-    binary = loss.target.family not in ("nDCG", "ERR")
+    binary = loss.target.name not in ("nDCG", "ERR")
     levels = (labels >= 1).astype(int) if binary else labels
     expected = np.zeros(n)
     for i in range(n):

@@ -13,7 +13,7 @@ from rankbound import Lists
 from rankbound.errors import ArgumentError, DataError
 from rankbound.measures import Ranked, parse_measure, values
 from rankbound.testing import oracles
-from rankbound.testing.strategies import CATALOGUE, measures, scored_lists
+from rankbound.testing.strategies import CATALOG, measures, scored_lists
 
 
 def each_query(lists):
@@ -26,7 +26,7 @@ def each_query(lists):
 @settings(max_examples=60, deadline=None)
 def test_every_measure_equals_its_oracle_where_scores_are_distinct(lists):
     ranked = Ranked(lists)
-    for measure in CATALOGUE:
+    for measure in CATALOG:
         ours = values(ranked, measure)
         for q, (labels, scores) in enumerate(each_query(lists)):
             order = np.argsort(-np.asarray(scores))
@@ -38,7 +38,7 @@ def test_every_measure_equals_its_oracle_where_scores_are_distinct(lists):
 @settings(max_examples=40, deadline=None)
 def test_averaging_ties_is_the_mean_over_all_ways_to_break_them(lists):
     ranked = Ranked(lists, ties="average")
-    for measure in CATALOGUE[::3]:
+    for measure in CATALOG[::3]:
         ours = values(ranked, measure)
         for q, (labels, scores) in enumerate(each_query(lists)):
             expected = oracles.mean_over_tie_breaks(measure, labels, scores)
@@ -52,7 +52,7 @@ def test_the_order_in_which_items_come_changes_nothing(lists, seed):
     order = np.concatenate([lo + rng.permutation(hi - lo) for lo, hi in itertools.pairwise(lists.offsets)])
     shuffled = Lists(lists.labels[order], lists.offsets, lists.scores[order])
     before, after = Ranked(lists), Ranked(shuffled)
-    for measure in CATALOGUE:
+    for measure in CATALOG:
         np.testing.assert_allclose(values(before, measure), values(after, measure), atol=1e-12)
 
 

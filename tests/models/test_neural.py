@@ -37,7 +37,7 @@ from rankbound.models.measuring import mean_measure
 from rankbound.models.networks import make_objective
 
 FEW: dict[str, Any] = {"epochs": 12, "learning_rate": 0.02, "batch_size": 16}
-CATALOGUE: dict[str, Ranker] = {
+CATALOG: dict[str, Ranker] = {
     "LinearRanker": LinearRanker(**FEW),
     "LinearRanker AP": LinearRanker(APLoss(form="ranks", alpha=2.0), measure="AP", **FEW),
     "LinearRanker RankNet": LinearRanker("RankNet", **FEW),
@@ -54,7 +54,7 @@ CATALOGUE: dict[str, Ranker] = {
     "DirectRanker tanh": DirectRanker(cost="tanh", hidden=(16,), **FEW),
     "ListNet": ListNet(hidden=(16,), **FEW),
 }
-every_ranker = pytest.mark.parametrize("name", CATALOGUE)
+every_ranker = pytest.mark.parametrize("name", CATALOG)
 
 
 @functools.cache
@@ -70,7 +70,7 @@ def columns(part: LetorData) -> tuple[Any, Any, Any]:
 @functools.cache
 def fitted(name: str) -> Ranker:
     X, y, qid = columns(data()[0])
-    return clone(CATALOGUE[name]).fit(X, y, qid=qid)
+    return clone(CATALOG[name]).fit(X, y, qid=qid)
 
 
 # ---- scikit-learn's own checks ---------------------------------------------------------------------------------------
@@ -111,17 +111,17 @@ def test_odd_data_give_a_clear_error_or_a_sound_model(name: str) -> None:
     broken = X.copy()
     broken[7, 3] = np.nan
     with pytest.raises(DataError, match="features must be finite, got NaN at row 7, column 3"):
-        clone(CATALOGUE[name]).fit(broken, y, qid=qid)
+        clone(CATALOG[name]).fit(broken, y, qid=qid)
     for labels in (np.zeros_like(y), np.full_like(y, -1)):
         with pytest.raises(DataError, match="nothing to learn"):
-            clone(CATALOGUE[name]).fit(X, labels, qid=qid)
+            clone(CATALOG[name]).fit(X, labels, qid=qid)
     constant = np.full((len(X), 1), 0.1, dtype=X.dtype)
-    assert np.ptp(clone(CATALOGUE[name]).fit(constant, y, qid=qid).predict(constant)) == 0
+    assert np.ptp(clone(CATALOG[name]).fit(constant, y, qid=qid).predict(constant)) == 0
     twice = fitted(name).predict(np.concatenate((X, X[::-1], X[:7])))
     np.testing.assert_array_equal(twice[: len(X)], twice[len(X) : 2 * len(X)][::-1])  # equal rows are ties
     largest = qid == np.argmax(np.bincount(qid, y))
-    assert clone(CATALOGUE[name]).fit(X[largest], y[largest]).score(X[largest], y[largest]) > 0.6
-    huge = clone(CATALOGUE[name]).fit(X.astype(np.float64) * 1e30, y, qid=qid)
+    assert clone(CATALOG[name]).fit(X[largest], y[largest]).score(X[largest], y[largest]) > 0.6
+    huge = clone(CATALOG[name]).fit(X.astype(np.float64) * 1e30, y, qid=qid)
     assert np.isfinite(huge.predict(X * np.float64(1e30))).all()
 
 

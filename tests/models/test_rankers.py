@@ -39,7 +39,7 @@ from rankbound.models import (
 from rankbound.models.measuring import mean_measure
 
 FEW = {"n_estimators": 15, "min_child_samples": 2}
-CATALOGUE: dict[str, Ranker] = {
+CATALOG: dict[str, Ranker] = {
     "AdaRank": AdaRank(n_estimators=30),
     "AdaRank AP": AdaRank("AP", n_estimators=30, standardize=False),
     "RankBoost": RankBoost(n_estimators=60),
@@ -60,7 +60,7 @@ CATALOGUE: dict[str, Ranker] = {
     "RegressionRanker forest": RegressionRanker("forest", options=FEW),
     "RegressionRanker boosting": RegressionRanker("boosting", options=FEW),
 }
-every_ranker = pytest.mark.parametrize("name", CATALOGUE)
+every_ranker = pytest.mark.parametrize("name", CATALOG)
 
 
 @functools.cache
@@ -77,12 +77,12 @@ def columns(part: LetorData) -> tuple[Any, Any, Any]:
 @functools.cache
 def fitted(name: str) -> Ranker:
     X, y, qid = columns(data()[0])
-    return clone(CATALOGUE[name]).fit(X, y, qid=qid)
+    return clone(CATALOG[name]).fit(X, y, qid=qid)
 
 
 def test_catalog_has_every_ranker_of_the_registry_that_needs_no_torch_model() -> None:
     neural = {"LinearRanker", "MLPRanker", "RankNet", "DirectRanker", "ListNet", "RankCNN", "MatrixFactorization"}
-    assert {type(ranker).__name__ for ranker in CATALOGUE.values()} == set(RANKERS) - neural
+    assert {type(ranker).__name__ for ranker in CATALOG.values()} == set(RANKERS) - neural
 
 
 # ---- scikit-learn's own checks ---------------------------------------------------------------------------------------
@@ -154,12 +154,12 @@ def test_ranks_new_queries_far_better_than_probability_and_near_the_best_feature
 @every_ranker
 def test_the_same_seed_gives_the_same_model_and_the_order_of_rows_does_not_matter_to_queries(name: str) -> None:
     X, y, qid = columns(data()[0])
-    again = clone(CATALOGUE[name]).fit(X, y, qid=qid)
+    again = clone(CATALOG[name]).fit(X, y, qid=qid)
     np.testing.assert_array_equal(again.predict(X), fitted(name).predict(X))
     # deal the rows of different queries into one another, each query keeping its own order
     place = np.argsort(np.arange(len(y)) - data()[0].lists.offsets[qid], kind="stable")
     place = np.concatenate((place[qid[place] == 0], place[qid[place] != 0]))  # the first query stays the first
-    mixed = clone(CATALOGUE[name]).fit(X[place], y[place], qid=qid[place])
+    mixed = clone(CATALOG[name]).fit(X[place], y[place], qid=qid[place])
     np.testing.assert_allclose(mixed.predict(X), fitted(name).predict(X), rtol=1e-6, atol=1e-9)
 
 
@@ -167,7 +167,7 @@ def test_the_same_seed_gives_the_same_model_and_the_order_of_rows_does_not_matte
 def test_eval_set_is_judged_and_never_leaves_a_worse_model_than_its_best_step(name: str) -> None:
     X, y, qid = columns(data()[0])
     held_out = columns(data()[1])
-    chosen = clone(CATALOGUE[name]).fit(X, y, qid=qid, eval_set=held_out)
+    chosen = clone(CATALOG[name]).fit(X, y, qid=qid, eval_set=held_out)
     assert chosen.eval_score_ == pytest.approx(chosen.score(*held_out))
     assert chosen.eval_score_ >= fitted(name).score(*held_out) - 1e-9 or "classification" in name  # a model per level
 
@@ -177,9 +177,9 @@ def test_queries_of_weight_zero_teach_nothing(name: str) -> None:
     X, y, qid = columns(data()[0])
     kept = qid < 50
     lists = data()[0].lists
-    without = clone(CATALOGUE[name]).fit(X[kept], y[kept], qid=qid[kept]).predict(X)
+    without = clone(CATALOG[name]).fit(X[kept], y[kept], qid=qid[kept]).predict(X)
     wrong = np.where(kept, y, 2 - y)  # what the other queries say is the opposite of the truth
-    weighted = clone(CATALOGUE[name]).fit(X, wrong, qid=qid, sample_weight=kept).predict(X)
+    weighted = clone(CATALOG[name]).fit(X, wrong, qid=qid, sample_weight=kept).predict(X)
     # scales, thresholds and bins are still made from all rows
     assert mean_measure(lists, weighted, "nDCG") == pytest.approx(mean_measure(lists, without, "nDCG"), abs=0.02)
 
@@ -211,7 +211,7 @@ def test_features_that_are_not_finite_are_refused_by_row_and_column(name: str, v
     frame = pl.DataFrame(X, schema=[f"bm25_{k}" for k in range(X.shape[1])])
     frame[7, 3] = value
     with pytest.raises(DataError, match=r"features must be finite, got (NaN|-?inf) at row 7, column 3 \(bm25_3\)"):
-        clone(CATALOGUE[name]).fit(frame, y, qid=qid)
+        clone(CATALOG[name]).fit(frame, y, qid=qid)
     with pytest.raises(DataError, match="row 7, column 3"):
         fitted(name).predict(frame.to_numpy())
 
@@ -221,27 +221,27 @@ def test_equal_labels_are_refused(name: str) -> None:
     X, y, qid = columns(data()[0])
     for labels in (np.zeros_like(y), np.full_like(y, 2), np.full_like(y, -1)):
         with pytest.raises(DataError, match="nothing to learn"):
-            clone(CATALOGUE[name]).fit(X, labels, qid=qid)
+            clone(CATALOG[name]).fit(X, labels, qid=qid)
 
 
 @every_ranker
 def test_labels_that_differ_only_between_queries_teach_those_that_learn_from_rows(name: str) -> None:
     X, _, qid = columns(data()[0])
-    if CATALOGUE[name]._learns_from == "rows":
-        assert np.isfinite(clone(CATALOGUE[name]).fit(X, qid % 2, qid=qid).predict(X)).all()
+    if CATALOG[name]._learns_from == "rows":
+        assert np.isfinite(clone(CATALOG[name]).fit(X, qid % 2, qid=qid).predict(X)).all()
     else:
         with pytest.raises(DataError, match="labels do not differ within any query"):
-            clone(CATALOGUE[name]).fit(X, qid % 2, qid=qid)
+            clone(CATALOG[name]).fit(X, qid % 2, qid=qid)
 
 
 @every_ranker
 def test_constant_features_change_nothing_and_alone_give_equal_scores(name: str) -> None:
     X, y, qid = columns(data()[0])
     with_constant = np.column_stack((X, np.full(len(X), 0.1, dtype=X.dtype)))
-    assert np.isfinite(clone(CATALOGUE[name]).fit(with_constant, y, qid=qid).predict(with_constant)).all()
+    assert np.isfinite(clone(CATALOG[name]).fit(with_constant, y, qid=qid).predict(with_constant)).all()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*found no split worth making")
-        alone = clone(CATALOGUE[name]).fit(with_constant[:, -1:], y, qid=qid)
+        alone = clone(CATALOG[name]).fit(with_constant[:, -1:], y, qid=qid)
     scores = alone.predict(with_constant[:, -1:])
     assert np.isfinite(scores).all()
     assert np.ptp(scores) == 0
@@ -251,10 +251,10 @@ def test_constant_features_change_nothing_and_alone_give_equal_scores(name: str)
 def test_one_query_is_enough(name: str) -> None:
     X, y, qid = columns(data()[0])
     largest = qid == np.argmax(np.bincount(qid, y))
-    ranker = clone(CATALOGUE[name]).fit(X[largest], y[largest])
+    ranker = clone(CATALOG[name]).fit(X[largest], y[largest])
     assert ranker.score(X[largest], y[largest]) > 0.6
     np.testing.assert_array_equal(
-        ranker.predict(X), clone(CATALOGUE[name]).fit(X[largest], y[largest], qid=["q"] * largest.sum()).predict(X)
+        ranker.predict(X), clone(CATALOG[name]).fit(X[largest], y[largest], qid=["q"] * largest.sum()).predict(X)
     )
 
 

@@ -46,7 +46,7 @@ def cutoff_curves(table: pl.DataFrame, family: str = "nDCG", *, confidence: floa
     cutoffs = {
         name: measure.cutoff
         for name, measure in ((name, parse_measure(name)) for name in measures_of(table))
-        if measure.family == family and measure.bounding == "none" and measure.cutoff is not None
+        if measure.name == family and measure.bounding == "none" and measure.cutoff is not None
     }
     if len(cutoffs) < 2:
         raise DataError(f"a curve over cutoffs needs {family} at two cutoffs at least, the table has {list(cutoffs)}")
@@ -108,8 +108,8 @@ def bounded_losses(
     for name in measures:
         measure = parse_measure(name)
         # losses go down; a bounding that turns the measure upwards is turned back
-        bounded_sign = 1.0 if measure.info.lower_is_better and bounding in ("none", "expectation") else -1.0
-        sign = 1.0 if measure.info.lower_is_better else -1.0
+        bounded_sign = 1.0 if measure.definition.lower_is_better and bounding in ("none", "expectation") else -1.0
+        sign = 1.0 if measure.definition.lower_is_better else -1.0
         for group, cases in instances.items():
             for n, relevant in cases:
                 difficulty = difficulty_of(measure, LabelCounts.binary([n] * points, [relevant] * points))

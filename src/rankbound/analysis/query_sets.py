@@ -89,10 +89,10 @@ def types_of(
     share: float = 0.1,
 ) -> NDArray[Any]:
     """`query_types` by values of a plain measure, turned so that 0 is nothing and higher is better."""
-    if measure.info.lower_is_better:
+    if measure.definition.lower_is_better:
         value, expected, best = worst - value, worst - expected, worst - best
     else:
-        value, expected, best = (part - measure.info.floor for part in (value, expected, best))
+        value, expected, best = (part - measure.definition.floor for part in (value, expected, best))
     return query_types(value, expected, best, share=share)
 
 
@@ -131,8 +131,8 @@ def _solved(measure: Measure, x: pl.Expr, bounded: pl.Expr) -> pl.Expr:
     nothing = pl.lit(None, dtype=pl.Float64)
     if measure.bounding == "expectation":
         return pl.when(bounded > 0).then(x / bounded).otherwise(nothing)
-    if measure.family != "nDCG":  # the others follow from items and relevant
-        return nothing
+    if measure.definition.is_binary(measure) or not measure.definition.is_normalized(measure):
+        return nothing  # binary measures follow from items and relevant; below, the best value is taken to be 1
     if measure.bounding == "UL1":  # x^2 / (x + E)
         return pl.when(bounded > 0).then(x**2 / bounded - x).otherwise(nothing)
     if measure.bounding == "UL2":  # (x - E) / (1 - E) from E on, (x - E) / E below

@@ -159,7 +159,7 @@ def mean_scores(table: pl.DataFrame, measures: Sequence[str], *, confidence: flo
 def _measure_of_loss(loss: str, measures: Sequence[str]) -> str:
     """The plain measure without cutoff that a loss optimizes, or the nearest thing in the table."""
     base = loss.split("(")[0].split("@")[0].lower()
-    same = [name for name in measures if parse_measure(name).family.lower() == base]
+    same = [name for name in measures if parse_measure(name).name.lower() == base]
     plain = [name for name in same if parse_measure(name).bounding == "none"]
     whole = [name for name in plain if parse_measure(name).cutoff is None]
     # of nRBP the largest p: it sees most of the list, and is what the papers report

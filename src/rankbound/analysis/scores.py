@@ -46,7 +46,7 @@ def is_lower_better(measure: str | Measure) -> bool:
     (False, True, False)
     """
     measure = parse_measure(measure)
-    return measure.info.lower_is_better and measure.bounding in ("none", "expectation")
+    return measure.definition.lower_is_better and measure.bounding in ("none", "expectation")
 
 
 @dataclass(frozen=True, eq=False)

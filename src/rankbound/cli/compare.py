@@ -50,7 +50,7 @@ def compare(
     """
     from rankbound.analysis.comparison import compare as compare_runs
     from rankbound.evaluation import to_frame
-    from rankbound.measures.names import parse_measure
+    from rankbound.measures.measure import parse_measure
 
     options.check_inputs(qrels, *runs)
     output.check_table_path(per_query)

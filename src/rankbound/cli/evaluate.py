@@ -117,7 +117,7 @@ def _evaluate_runs(qrels: str, runs: list[str], measures: list[str], **policy: A
     from rankbound.data.table_chunks import queries_of
     from rankbound.errors import DataError
     from rankbound.evaluation import evaluate, to_frame
-    from rankbound.measures.names import parse_measure
+    from rankbound.measures.measure import parse_measure
 
     for name in measures:
         parse_measure(name)  # a slip in a name is told before large files are read

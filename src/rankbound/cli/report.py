@@ -168,7 +168,7 @@ def _from_runs(paths: list[str], measures: list[str], **policy: Any) -> _Found:
     from rankbound.analysis.comparison import run_names
     from rankbound.analysis.runs import align_runs
     from rankbound.evaluation import to_frame
-    from rankbound.measures.names import parse_measure
+    from rankbound.measures.measure import parse_measure
 
     options.check_inputs(*paths)
     for name in measures:

@@ -23,12 +23,11 @@ __all__ = ["QUERY_TYPES", "difficulty_of", "difficulty_weights", "query_types"]
 def difficulty_of(measure: Measure, counts: LabelCounts, ranker_strength: float | None = None) -> Difficulty:
     """What any ranking of each query could score under the measure (its bounding, if it has one, is left out).
 
-    ``ranker_strength`` replaces the random order of the distributions by a ranker whose relevant items win a
-    comparison with this
-    probability.
+    ``ranker_strength`` replaces the random order of the distributions by a ranker whose relevant items win a comparison
+    with this probability.
     """
     plain = measure.plain
-    three = bounds_of(plain, counts)
+    found = bounds_of(plain, counts)
 
     @lru_cache(maxsize=1)
     def distributions() -> NullDistributions:
@@ -37,7 +36,12 @@ def difficulty_of(measure: Measure, counts: LabelCounts, ranker_strength: float 
         return distributions_of(plain, counts, ranker_strength=0.5 if ranker_strength is None else ranker_strength)
 
     return Difficulty(
-        three.worst, three.expected, three.best, distributions, plain.info.lower_is_better, plain.info.floor
+        found.worst,
+        found.expected,
+        found.best,
+        distributions,
+        plain.definition.lower_is_better,
+        plain.definition.floor,
     )
 
 

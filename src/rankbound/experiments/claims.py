@@ -1,8 +1,5 @@
-"""Tests of a paper's findings.
-
-Each claim says which rows of the results should lie above or below the setting that they are tested against; the
-confidence intervals of these differences show whether they do.
-"""
+"""What a paper found, tested: each claim says which rows of the results should lie above or below what they are tested
+against, and the intervals of these differences say whether they do."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ __all__ = ["Verdict", "judge_claims"]
 
 
 class Verdict(NamedTuple):
-    """A claim, and the numbers of rows whose 95 % interval of the difference agrees, disagrees, or contains 0."""
+    """A claim, and in how many of its rows the 95 % interval of the difference agrees, disagrees, or holds 0."""
 
     claim: str
     agree: int
@@ -27,7 +24,7 @@ class Verdict(NamedTuple):
 
     @property
     def word(self) -> str:
-        """One of: confirmed, partly confirmed, refuted, unclear, not tested."""
+        """Confirmed, refuted, partly confirmed, unclear, or not tested."""
         if not self.agree + self.disagree + self.unclear:
             return "not tested"
         if not self.agree:
@@ -36,16 +33,16 @@ class Verdict(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """The verdict and its counts, as a sentence."""
+        """The verdict with its counts."""
         rows = self.agree + self.disagree + self.unclear
         if not rows:
-            return f"{self.claim}: not tested, because none of its rows is finished."
+            return f"{self.claim}: not tested, none of its rows are done."
         counts = f"{self.agree} of {rows} rows agree, {self.disagree} disagree, {self.unclear} show no clear difference"
         return f"{self.claim}: {self.word} ({counts})."
 
 
 def judge_claims(claims: Iterable[Claim], results: pl.DataFrame) -> list[Verdict]:
-    """Test claims on a results table (`rankbound.experiments.results.results_table`)."""
+    """Compare claims with a results table (`rankbound.experiments.results.results_table`)."""
     import polars as pl
 
     verdicts = []

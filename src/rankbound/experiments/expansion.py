@@ -23,7 +23,7 @@ from rankbound.experiments.trial_spec import (
     TrialSpec,
     UserOptions,
 )
-from rankbound.measures.names import parse_measure
+from rankbound.measures.measure import parse_measure
 from rankbound.models.by_name import check_ranker, make_loss
 
 __all__ = ["check_table", "expand", "format_value", "quickened", "select", "with_files"]

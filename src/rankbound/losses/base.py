@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rankbound.losses.plans import Plan
-    from rankbound.measures.names import Measure
+    from rankbound.measures.measure import Measure
 
 __all__ = ["LOSS_BOUNDINGS", "KernelResult", "MeasureLoss", "RankingLoss", "positive"]
 
@@ -196,7 +196,7 @@ class MeasureLoss(RankingLoss):
         super().__post_init__()
         if self.bounding not in LOSS_BOUNDINGS:
             raise ArgumentError(f"bounding must be one of {', '.join(LOSS_BOUNDINGS)}, got {self.bounding!r}")
-        if self.bounding == "expectation" and self.target.info.floor < 0:
+        if self.bounding == "expectation" and self.target.definition.floor < 0:
             raise ArgumentError(f"expectation bounding divides by the expected value, which is 0 for {self.target}")
         if self.ranker_strength is not None and not self.bounding.endswith("distribution"):
             raise ArgumentError(
@@ -222,7 +222,7 @@ class MeasureLoss(RankingLoss):
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
         """Negate the bounded measure, unless lower values are better already."""
         active = plan.active
-        lower_is_better = self.target.info.lower_is_better
+        lower_is_better = self.target.definition.lower_is_better
         if plan.difficulty is None:
             sign = 1.0 if lower_is_better else -1.0
             return np.where(active, sign * values, 0.0), np.where(active, sign, 0.0)

@@ -12,7 +12,7 @@ from rankbound.losses.base import RankingLoss
 from rankbound.losses.listwise import ListMLELoss, ListNetLoss, PointwiseLoss
 from rankbound.losses.pairwise import LAMBDA_MEASURES, DirectRankerLoss, LambdaLoss, RankNetLoss
 from rankbound.losses.smooth import APLoss, KendallTauLoss, NDCGLoss, NRBPLoss, PrecisionLoss, RRLoss, SoftRankLoss
-from rankbound.measures.names import Measure, parse_measure
+from rankbound.measures.measure import Measure, parse_measure
 
 __all__ = ["LOSS_NAMES", "get_loss", "warm_up"]
 
@@ -57,7 +57,7 @@ def get_loss(name: str | RankingLoss, **options: Any) -> RankingLoss:
         measure = parse_measure(name)
     except MeasureError as error:
         raise ArgumentError(f"loss must be one of {', '.join(LOSS_NAMES)}, got {name!r}: {error}") from error
-    if measure.family not in _SMOOTH or measure.bounding != "none":
+    if measure.name not in _SMOOTH or measure.bounding != "none":
         raise ArgumentError(f"loss must be one of {', '.join(LOSS_NAMES)}, got {name!r}")
     return _smooth(measure, name, options)
 
@@ -81,7 +81,7 @@ def _smooth(measure: Measure, name: str, options: dict[str, Any]) -> RankingLoss
         "P": PrecisionLoss,
         "Tau": KendallTauLoss,
     }
-    return _make(classes[measure.family], name, preset | options)
+    return _make(classes[measure.name], name, preset | options)
 
 
 def _make(loss: type[RankingLoss], name: str, options: dict[str, Any]) -> RankingLoss:

@@ -16,8 +16,7 @@ from rankbound.losses.compiling import running
 from rankbound.losses.pair_kernel import COST_LOGISTIC, COST_SQUARE, COST_TANH, pair_pass
 from rankbound.losses.plans import Plan, plan_rows
 from rankbound.losses.smooth import check_gain, ndcg_measure, ndcg_plan
-from rankbound.measures.gains import stop_probability
-from rankbound.measures.names import Measure, parse_measure
+from rankbound.measures.measure import Measure, parse_measure
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -153,11 +152,11 @@ class LambdaLoss(MeasureLoss):
         positive("alpha", self.alpha)
         check_gain(self.gain)
         parsed = parse_measure(self.measure)
-        if parsed.family not in _SWAPS or parsed.bounding != "none":
+        if parsed.name not in _SWAPS or parsed.bounding != "none":
             raise ArgumentError(f"LambdaLoss knows {', '.join(_SWAPS)}, got {str(self.measure)!r}")
-        if parsed.family == "AP" and parsed["div"] != "R":
+        if parsed.name == "AP" and parsed["div"] != "R":
             raise ArgumentError(f"LambdaLoss knows AP over all relevant items, got {str(self.measure)!r}")
-        if self.published and parsed.family != "nRBP":
+        if self.published and parsed.name != "nRBP":
             raise ArgumentError(f"published is for nRBP only, got {str(self.measure)!r}")
         super().__post_init__()
 
@@ -165,21 +164,21 @@ class LambdaLoss(MeasureLoss):
     def target(self) -> Measure:
         """The measure whose swaps weigh the pairs."""
         parsed = parse_measure(self.measure)
-        return ndcg_measure(self.gain, parsed.cutoff) if parsed.family == "nDCG" else parsed
+        return ndcg_measure(self.gain, parsed.cutoff) if parsed.name == "nDCG" else parsed
 
     def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
         measure = self.target
-        if measure.family == "nDCG":
+        if measure.name == "nDCG":
             plan = ndcg_plan(labels, offsets, measure, by_label=True)
-        elif measure.family == "ERR":
+        elif measure.name == "ERR":
             plan = plan_rows(labels, offsets, labels, only_gain=False, lower_only=True)
-            plan.weights = plan.sorted(stop_probability(labels, measure))
+            plan.weights = plan.sorted(measure.definition.stops(measure, labels))  # type: ignore[attr-defined]
         else:
             relevant = (labels >= measure.rel).astype(np.int8)
             plan = plan_rows(labels, offsets, relevant, only_gain=True, lower_only=True)
             worth = plan.per_item(self._worth(plan.relevant))
             plan.weights = np.where(plan.sorted(relevant) > 0, worth, 0.0)
-            if measure.family == "P":
+            if measure.name == "P":
                 plan.rows[plan.sizes <= self._k] = 0
         plan.constants = np.ones(len(plan.rows))
         return plan
@@ -190,12 +189,12 @@ class LambdaLoss(MeasureLoss):
 
     @property
     def _p(self) -> float:
-        return self.target.number("p") if self.target.family == "nRBP" else 0.5
+        return self.target.number("p") if self.target.name == "nRBP" else 0.5
 
     def _worth(self, relevant: NDArray[np.int64]) -> NDArray[np.float64]:
         """What multiplies the discount of a relevant item, per query."""
         some = np.maximum(relevant, 1).astype(np.float64)
-        match self.target.family:
+        match self.target.name:
             case "AP":
                 return 1 / some
             case "nRBP":
@@ -205,7 +204,7 @@ class LambdaLoss(MeasureLoss):
         return np.ones(len(some))
 
     def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:
-        swap = swaps.SWAP_PUBLISHED if self.published else _SWAPS[self.target.family]
+        swap = swaps.SWAP_PUBLISHED if self.published else _SWAPS[self.target.name]
         return _run_pairs(scores, plan, with_hessian, COST_LOGISTIC, self.alpha, swap, float(self._k), self._p)
 
     def _apply_bounding(
@@ -217,7 +216,7 @@ class LambdaLoss(MeasureLoss):
         return active * values, active
 
     def _reference(self, scores: Any, labels: Any) -> tuple[Any, float]:
-        family, k = self.target.family, self._k or None
+        family, k = self.target.name, self._k or None
         if family == "nDCG":
             worth = reference.gains(labels.to(torch.float64), self.gain)
             worth = worth / reference.dcg_ideal(worth, k)
@@ -232,4 +231,4 @@ class LambdaLoss(MeasureLoss):
     def _value_now(self, scores: Any, worth: Any) -> float:
         if not self.bounding.endswith("distribution"):
             return 0.0
-        return reference.measure_value(scores, worth, self.target.family, self._k or None, self._p)
+        return reference.measure_value(scores, worth, self.target.name, self._k or None, self._p)

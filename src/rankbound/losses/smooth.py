@@ -15,10 +15,9 @@ from rankbound.losses.compiling import running
 from rankbound.losses.list_kernel import soft_rank_pass
 from rankbound.losses.plans import Plan, plan_rows
 from rankbound.losses.sigmoids import LOGISTIC, Sigmoid, get_sigmoid
-from rankbound.measures.gains import discounts, gain_of, ideal_dcg
+from rankbound.measures.discounts import LOG2
 from rankbound.measures.label_counts import LabelCounts
-from rankbound.measures.names import Measure, parse_measure
-from rankbound.measures.pairs import unequal_pairs
+from rankbound.measures.measure import Measure, parse_measure
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -323,7 +322,7 @@ class KendallTauLoss(SmoothLoss):
 
     def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
         plan = plan_rows(labels, offsets, labels, only_gain=False, lower_only=True)
-        unequal = unequal_pairs(LabelCounts.from_labels(labels, offsets))
+        unequal = self.target.definition.all_pairs(self.target, LabelCounts.from_labels(labels, offsets))  # type: ignore[attr-defined]
         norm = np.maximum(np.sqrt(unequal * (plan.sizes * (plan.sizes - 1) / 2)), 1)  # below 1 only where it is 0
         plan.constants = unequal / norm
         plan.weights = plan.per_item(-2 / norm)
@@ -368,7 +367,7 @@ class SoftRankLoss(MeasureLoss):
     def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:  # noqa: ARG002
         exact = scores.astype(np.float64)
         values, gradient, hessian = np.zeros(len(plan.rows)), np.zeros_like(exact), np.zeros_like(exact)
-        table = discounts(int(plan.sizes.max(initial=1)))
+        table = LOG2.table(int(plan.sizes.max(initial=1)))
         with running(plan.pairs * table.size) as threads:
             soft_rank_pass(
                 exact, plan.offsets, plan.order, plan.rows, plan.weights, *plan.blocks(threads),
@@ -400,8 +399,8 @@ def ndcg_plan(labels: NDArray[Any], offsets: NDArray[np.int64], measure: Measure
         raise DataError(f"labels must be at most 1000 for a loss of nDCG, got {labels.max()}")
     levels = labels if by_label else (labels > 0).astype(np.int8)
     plan = plan_rows(labels, offsets, levels, only_gain=not by_label, lower_only=by_label)
-    ideal = ideal_dcg(LabelCounts.from_labels(labels, offsets), measure)
-    gains = gain_of(labels, measure["dcg"])
+    ideal = measure.definition.normalizer(measure, LabelCounts.from_labels(labels, offsets))  # type: ignore[attr-defined]
+    gains = measure.definition.gains(measure, labels)  # type: ignore[attr-defined]
     if not by_label:  # equal gains have nothing to teach, whatever they are
         uneven = np.zeros(len(ideal), dtype=bool)
         full = np.flatnonzero(plan.sizes > 0)

@@ -111,6 +111,13 @@ class LabelCounts:
         """Items per query with at least this label."""
         return self.sum(self.counts * (self.values >= rel)).astype(np.int64)
 
+    def largest(self, values: NDArray[Any]) -> NDArray[np.float64]:
+        """The largest of one number per run for each query, where it comes first; 0 for a query without items."""
+        largest = np.zeros(len(self))
+        has = self.sizes > 0
+        largest[has] = values[self.starts[:-1][has]]
+        return largest
+
     def cut(self, cutoff: int | None) -> NDArray[np.int64]:
         """Ranks per query that a measure with this cutoff can see."""
         return self.depths if cutoff is None else np.minimum(self.depths, cutoff)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +14,7 @@ import numpy as np
 
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import sort_within_queries
+from rankbound.measures.combinatorics import arrangements
 from rankbound.measures.label_counts import LabelCounts
 
 if TYPE_CHECKING:
@@ -27,10 +31,9 @@ TIES = ("average", "input", "docid")
 class Hits:
     """Ranks at which a relevant item can stand, one entry per rank.
 
-    Without ties these are the relevant items: ``probability`` is 1 and ``nth`` counts the relevant items up to this
-    one.
-    In a block of tied items every order is equally likely: ``probability`` is the share of relevant items in the block,
-    and ``nth`` the mean count of relevant items up to this rank given that a relevant one stands there.
+    Without ties these are the relevant items: ``probability`` is 1, and ``nth`` counts the relevant items up to this
+    one. In a block of tied items every order is equally likely: ``probability`` is the fraction of relevant items in
+    the block, and ``nth`` the mean count of relevant items up to this rank given that a relevant one stands there.
     """
 
     query: NDArray[np.int64]
@@ -64,11 +67,13 @@ class Ranked:
     """Lists in ranked order. One sort serves all measures; what several measures need is computed once and kept.
 
     ``ties = "average"``: a measure is the mean over all orders of tied items. ``"input"``: tied items keep the order
-    in which they came. ``"docid"``: as trec_eval does it, scores compared as 32-bit numbers and ties by item id,
-    descending.
+    of the input. ``"docid"``: trec_eval's order, scores compared as 32-bit numbers and ties by item id, descending.
+
+    ``labels`` are those of 0 and more, in ranked order (negative ones count as 0). With ``detailed`` a tie also counts
+    where labels agree but one document is judged and the other is not, and ``raw_labels`` and ``judged`` are there.
     """
 
-    def __init__(self, lists: Lists, ties: str = "average", depth: int | None = None) -> None:
+    def __init__(self, lists: Lists, ties: str = "average", depth: int | None = None, detailed: bool = False) -> None:
         if ties not in TIES:
             raise ArgumentError(f"ties must be one of {', '.join(TIES)}, got {ties!r}")
         if depth is not None and (not isinstance(depth, (int, np.integer)) or depth < 1):
@@ -79,26 +84,42 @@ class Ranked:
         self.sizes = lists.sizes
         ranked = self.sizes if lists.depths is None else lists.depths
         self.depths = ranked if depth is None else np.minimum(ranked, depth)
-        self._lists, self._depth = lists, depth
+        self._lists, self._ties, self._depth = lists, ties, depth
 
         scores = lists.scores
         if ties == "docid":
-            largest = np.finfo(np.float32).max  # beyond it is as good as at it
+            largest = np.finfo(np.float32).max  # a larger score compares as the largest
             scores = np.clip(scores, -largest, largest).astype(np.float32)
         if lists.depths is not None:  # items that were not returned come last, whatever their score says
-            scores = np.where(self._place() < np.repeat(lists.depths, self.sizes), scores, -np.inf)
+            scores = np.where(self._index_in_query() < np.repeat(lists.depths, self.sizes), scores, -np.inf)
         order = sort_within_queries(-scores, lists.offsets, stable=ties != "average")
-        labels = lists.labels[order]
-        self.labels = np.maximum(labels, 0) if labels.min(initial=0) < 0 else labels
         self.tied = None
+        labels = lists.labels[order]
         if ties != "input":
-            blocks = _tied_blocks(scores[order], self.labels, self.offsets, self._query_of_item)
-            if ties == "docid":
-                if blocks is not None:
-                    self.labels = _by_descending_id(self.labels, order, blocks, lists)
-            else:
+            kinds = _kinds(lists)[order] if detailed else np.maximum(labels, 0) if labels.min(initial=0) < 0 else labels
+            blocks = _tied_blocks(scores[order], kinds, self.offsets, self._query_of_item)
+            if ties == "average":
                 self.tied = blocks
+            elif blocks is not None:
+                order = _by_descending_id(order, blocks, lists)
+                labels = lists.labels[order]
+        self._take(order, labels)
+
+    def _take(self, order: NDArray[np.int64], labels: NDArray[Any]) -> None:
+        self._order = order
+        self.raw_labels = labels
+        self.labels = np.maximum(labels, 0) if labels.min(initial=0) < 0 else labels
         self._hits: dict[float, Hits] = {}
+
+    @classmethod
+    def of_orders(cls, orders: NDArray[Any], depth: int) -> Ranked:
+        """Orders of one query, a row each, of which the first ``depth`` items are ranked."""
+        from rankbound.lists import Lists
+
+        rows, n = orders.shape
+        scores = np.tile(np.arange(n, 0, -1.0), rows)
+        depths = np.full(rows, min(depth, n))
+        return cls(Lists(orders.ravel(), np.arange(rows + 1) * n, scores, depths=depths), "input")
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -109,11 +130,100 @@ class Ranked:
         return LabelCounts.from_lists(self._lists, self._depth)
 
     @cached_property
+    def returned_counts(self) -> LabelCounts:
+        """The same, with the number of items that the run returned as the depth of each query."""
+        return replace(self.counts, depths=self.depths)
+
+    @cached_property
+    def detailed(self) -> Ranked:
+        """The same lists, ties told apart by judgments too; for measures that look at unjudged documents."""
+        return Ranked(self._lists, self._ties, self._depth, detailed=True)
+
+    @cached_property
+    def judged(self) -> NDArray[np.bool_]:
+        """Whether each item is judged, in ranked order; all are where the lists do not say otherwise."""
+        judged = getattr(self._lists, "judged", None)
+        return np.ones(len(self._order), dtype=bool) if judged is None else judged[self._order]
+
+    def mean_over_ties(self, value: Callable[[Ranked], NDArray[np.float64]], draws: int) -> NDArray[np.float64]:
+        """Mean of a function of ordered lists over the orders of tied items.
+
+        All orders of a query are gone through where there are no more than ``draws``; else that many are drawn with a
+        fixed seed.
+        """
+        assert self.tied is not None
+        kinds = _kinds(self._lists)[self._order]
+        ways = {query: _tie_orders(self.tied, kinds, query, draws) for query in np.unique(self.tied.query).tolist()}
+        rounds = np.ones(len(self), dtype=np.int64)
+        rounds[list(ways)] = [len(orders) for _, orders in ways.values()]
+        total = np.zeros(len(self))
+        for turn in range(int(rounds.max(initial=0))):
+            permutation = np.arange(len(self._order))
+            for items, orders in ways.values():
+                permutation[items] = orders[min(turn, len(orders) - 1)]
+            total += np.where(turn < rounds, value(self._reordered(permutation)), 0.0)
+        return total / rounds
+
+    def _reordered(self, permutation: NDArray[np.int64]) -> Ranked:
+        """The same lists with their ties broken in one way."""
+        ordered = copy(self)
+        for name in ("judged", "detailed", "tie_blocks", "ties_across_depth", "block_across_depth"):
+            ordered.__dict__.pop(name, None)  # they were computed for another order
+        ordered.tied = None
+        order = self._order[permutation]
+        ordered._take(order, self._lists.labels[order])
+        return ordered
+
+    # ---- ties, as the pairwise measures see them ---------------------------------------------------------------------
+
+    @cached_property
+    def tie_blocks(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Query of each item, and the block of items that tie with it: -1 for none.
+
+        Items without rank form the block with the number of their query; blocks of equal scores that begin above the
+        depth are numbered from the number of queries on.
+        """
+        query = self._query_of_item
+        rank = np.arange(len(query)) - self.offsets[query]
+        block = np.where(rank >= self.depths[query], query, -1)
+        if self.tied is not None:
+            begins = self.tied.start - self.offsets[self.tied.query] < self.depths[self.tied.query]
+            inside = begins[self.tied.block_of_item]
+            block[self.tied.items[inside]] = len(self) + self.tied.block_of_item[inside]
+        return query, block
+
+    @cached_property
+    def ties_across_depth(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Queries with a tied block that lies across the depth, and the fraction of the block that is ranked."""
+        block = self.block_across_depth
+        queries = np.flatnonzero(block >= 0)
+        if len(queries) == 0:
+            return queries, np.zeros(0)
+        assert self.tied is not None
+        across = block[queries]
+        return queries, (self.depths[queries] - (self.tied.start[across] - self.offsets[queries])) / self.tied.size[
+            across
+        ]
+
+    @cached_property
+    def block_across_depth(self) -> NDArray[np.int64]:
+        """Index of the tied block of each query that lies across the depth, -1 where there is none."""
+        block = np.full(len(self), -1)
+        if self.tied is not None:
+            above = self.tied.start - self.offsets[self.tied.query]
+            depth = self.depths[self.tied.query]
+            across = np.flatnonzero((above < depth) & (above + self.tied.size > depth))
+            block[self.tied.query[across]] = across
+        return block
+
+    # ---- what the measures sum ---------------------------------------------------------------------------------------
+
+    @cached_property
     def _query_of_item(self) -> NDArray[np.int64]:
         return np.repeat(np.arange(len(self)), self.sizes)
 
-    def _place(self) -> NDArray[np.int64]:
-        """Position of each item within its query, from 0."""
+    def _index_in_query(self) -> NDArray[np.int64]:
+        """Index of each item within its query, from 0."""
         return np.arange(len(self._query_of_item)) - self.offsets[self._query_of_item]
 
     def locate(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -124,6 +234,13 @@ class Ranked:
     def sum(self, query: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sum per query of one number per entry."""
         return np.bincount(query, values, minlength=len(self)).astype(np.float64, copy=False)
+
+    def sum_of_hits(self, hits: Hits, values: NDArray[np.float64], cut: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Sum per query of one number per hit, over the hits at ranks up to ``cut``."""
+        if cut is self.sizes:
+            return self.sum(hits.query, values)
+        seen = hits.rank <= self.spread(cut, hits.query)
+        return self.sum(hits.query[seen], values[seen])
 
     def cut(self, cutoff: int | None) -> NDArray[np.int64]:
         """Ranks per query that a measure with this cutoff can see."""
@@ -218,13 +335,53 @@ def _tied_blocks(
     return TiedBlocks(query_of_item[start], start, size, items, block)
 
 
-def _by_descending_id(labels: NDArray[Any], order: NDArray[np.int64], blocks: TiedBlocks, lists: Lists) -> NDArray[Any]:
-    """Labels with the items of each tied block in descending order of id."""
+def _by_descending_id(order: NDArray[np.int64], blocks: TiedBlocks, lists: Lists) -> NDArray[np.int64]:
+    """The order with the items of each tied block sorted by descending id."""
     if lists.ids is None:
         raise DataError("ties='docid' needs item ids, which these lists do not carry")
     ids = np.asarray(lists.ids[order[blocks.items]])
     _, code = np.unique(ids, return_inverse=True)
     inside = np.lexsort((-code, blocks.block_of_item))
-    result = labels.copy()
-    result[blocks.items] = labels[blocks.items[inside]]
+    result = order.copy()
+    result[blocks.items] = order[blocks.items[inside]]
     return result
+
+
+def _kinds(lists: Lists) -> NDArray[np.int64]:
+    """A number for each item; items with the same label and both judged, or both not, have the same."""
+    judged = getattr(lists, "judged", None)
+    code = np.unique(lists.labels, return_inverse=True)[1] * 2
+    return code if judged is None else code + judged
+
+
+def _tie_orders(
+    tied: TiedBlocks, kinds: NDArray[np.int64], query: int, draws: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Flat positions of a query's tied items, and a row for each order of them: what stands at these positions.
+
+    There is a row for every distinguishable order, or ``draws`` random ones where there are more. The draws depend on
+    nothing but how many items of each kind tie.
+    """
+    blocks = np.flatnonzero(tied.query == query)
+    members = [np.arange(tied.start[block], tied.start[block] + tied.size[block]) for block in blocks]
+    number = 1
+    for items in members:
+        number *= math.factorial(len(items))
+        for count in np.unique(kinds[items], return_counts=True)[1].tolist():
+            number //= math.factorial(count)
+    if number <= draws:
+        ways = [
+            [_by_kind(items, kinds[items], way) for way in arrangements(kinds[items].tolist())] for items in members
+        ]
+        return np.concatenate(members), np.array([np.concatenate(choice) for choice in itertools.product(*ways)])
+    sorted_by_kind = np.concatenate([items[np.argsort(kinds[items], kind="stable")] for items in members])
+    block = np.repeat(np.arange(len(members)), [len(items) for items in members])
+    keys = np.random.default_rng(0).random((draws, len(block))) + block
+    return np.concatenate(members), sorted_by_kind[np.argsort(keys, axis=1)]
+
+
+def _by_kind(items: NDArray[np.int64], kinds: NDArray[np.int64], way: tuple[int, ...]) -> NDArray[np.int64]:
+    """Items arranged so that their kinds come in this order."""
+    arranged = np.empty(len(items), dtype=np.int64)
+    arranged[np.argsort(way, kind="stable")] = items[np.argsort(kinds, kind="stable")]
+    return arranged

@@ -14,7 +14,7 @@ from rankbound.models.weighted_features import WeightedFeatures, center_and_spre
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rankbound.measures.names import Measure
+    from rankbound.measures.measure import Measure
 
 __all__ = ["CoordinateAscent"]
 

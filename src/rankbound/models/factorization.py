@@ -13,7 +13,7 @@ from rankbound.checkpoints import Checkpoints
 from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation import evaluate_lists
 from rankbound.losses import RankingLoss, get_loss
-from rankbound.measures.names import parse_measure
+from rankbound.measures.measure import parse_measure
 from rankbound.models.base import FittedState, Ranker
 from rankbound.models.factorization_kernel import Batch, score_pairs, step
 from rankbound.models.factorization_state import Pairs, State, codes_of

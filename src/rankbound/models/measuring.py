@@ -11,7 +11,7 @@ from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation import evaluate_lists
 from rankbound.lists import Lists
 from rankbound.measures import LabelCounts
-from rankbound.measures.names import Measure, parse_measure
+from rankbound.measures.measure import Measure, parse_measure
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,7 +24,7 @@ _ITEMS_AT_ONCE = 1_000_000  # what one evaluation of candidates holds: a few doz
 def score_measure(measure: Any) -> Measure:
     """The measure of a name, if it can be a score: higher must be better."""
     parsed = parse_measure(measure)
-    if parsed.info.lower_is_better and parsed.bounding in ("none", "expectation"):
+    if parsed.definition.lower_is_better and parsed.bounding in ("none", "expectation"):
         raise ArgumentError(f"measure must be one of which higher is better, got {measure}")
     return parsed
 

@@ -29,6 +29,7 @@ import numpy as np
 from rankbound import __version__, models
 from rankbound.errors import ArgumentError, DataError, RankboundError
 from rankbound.io import locked_folder
+from rankbound.measures import Measure, parse_measure
 from rankbound.models import RANKERS
 from rankbound.models.base import FittedState, Ranker
 
@@ -176,6 +177,8 @@ def _encoded(name: str, value: Any) -> Any:
         value = str(value)
     if value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and np.isfinite(value)):
         return value
+    if isinstance(value, Measure):
+        return {"measure": str(value)}
     if isinstance(value, tuple):
         return {"tuple": [_encoded(name, one) for one in value]}
     if isinstance(value, list):
@@ -195,6 +198,8 @@ def _decoded(value: Any) -> Any:
         return [_decoded(one) for one in value]
     if not isinstance(value, dict):
         return value
+    if "measure" in value:
+        return parse_measure(value["measure"])
     if "tuple" in value:
         return tuple(_decoded(one) for one in value["tuple"])
     if "dict" in value:

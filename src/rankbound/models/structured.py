@@ -50,7 +50,7 @@ class SVMmap(WeightedFeatures):
 
     def _fit(self, queries: Queries, held_out: Queries | None) -> None:  # noqa: ARG002 - there is nothing to choose
         measure = score_measure(self.measure)
-        if measure.family != "AP" or measure.cutoff is not None or measure.bounding != "none":
+        if measure.name != "AP" or measure.cutoff is not None or measure.bounding != "none":
             raise ArgumentError(f"measure of SVMmap must be AP or AP(rel=...), got {self.measure}")
         if not self.C > 0 or not self.tolerance > 0 or not self.max_planes > 0:
             raise ArgumentError(

@@ -9,9 +9,10 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from rankbound.measures.names import Measure, parse_measure
+from rankbound.errors import MeasureError
+from rankbound.measures import Measure, parse_measure
 
-__all__ = ["all_orders", "mean_over_tie_breaks", "value"]
+__all__ = ["add", "all_orders", "mean_over_tie_breaks", "remove", "value"]
 
 
 def value(measure: str | Measure, labels: Sequence[float], depth: int | None = None) -> float:
@@ -21,8 +22,23 @@ def value(measure: str | Measure, labels: Sequence[float], depth: int | None = N
     True
     """
     measure = parse_measure(measure)
-    labels = [max(label, 0) for label in labels]
-    return _ORACLES[measure.family](measure, labels, len(labels) if depth is None else depth)
+    if not measure.definition.reads_negative_labels:
+        labels = [max(label, 0) for label in labels]
+    if measure.name not in _ORACLES:
+        raise MeasureError(
+            f"there is no oracle for {measure.name}; add one with oracles.add({measure.name!r}, function)"
+        )
+    return _ORACLES[measure.name](measure, labels, len(labels) if depth is None else depth)
+
+
+def add(name: str, oracle: Callable[[Measure, Sequence[float], int], float]) -> None:
+    """Let the tests of the catalog cover a measure of your own: ``oracle(measure, labels in ranked order, depth)``."""
+    _ORACLES[name] = oracle
+
+
+def remove(name: str) -> None:
+    """Remove an oracle again."""
+    del _ORACLES[name]
 
 
 def all_orders(labels: Sequence[float]) -> Iterator[tuple[float, ...]]:
@@ -109,13 +125,74 @@ def _success(measure: Measure, labels: Sequence[float], depth: int) -> float:
 
 
 def _rprec(measure: Measure, labels: Sequence[float], depth: int) -> float:
+    last = math.floor(measure.number("mult") * _relevant(measure, labels) + 0.9)
+    return sum(rank <= last for rank in _hits(measure, labels, depth)) / last if last else 0.0
+
+
+def _bpref(measure: Measure, labels: Sequence[float], depth: int) -> float:
     relevant = _relevant(measure, labels)
-    return sum(rank <= relevant for rank in _hits(measure, labels, depth)) / relevant if relevant else 0.0
+    limit = min(relevant, sum(0 <= label < measure.rel for label in labels))
+    total, above = 0.0, 0
+    for label in labels[:depth]:
+        if label >= measure.rel:
+            total += 1 - min(above, relevant) / limit if above else 1
+        elif label >= 0:
+            above += 1
+    return total / relevant if relevant else 0.0
+
+
+def _inferred_ap(measure: Measure, labels: Sequence[float], depth: int) -> float:
+    epsilon, total, hits, sampled = 0.00001, 0.0, 0, 0
+    for i in range(min(depth, len(labels))):
+        if labels[i] >= measure.rel:
+            rank = i + 1
+            inferred = (hits + epsilon) / (sampled + 2 * epsilon)
+            total += 1 / rank + i / rank * inferred if i else 1.0
+            hits += 1
+        sampled += labels[i] >= 0
+    relevant = _relevant(measure, labels)
+    return total / relevant if relevant else 0.0
+
+
+def _interpolated_precision(measure: Measure, labels: Sequence[float], depth: int) -> float:
+    needed = math.floor(measure.number("recall") * _relevant(measure, labels) + 0.9)
+    points = [nth / rank for nth, rank in enumerate(_hits(measure, labels, depth), start=1) if nth >= needed]
+    return max(points, default=0.0)
+
+
+def _returned(measure: Measure, labels: Sequence[float], depth: int) -> int:
+    return min(depth, len(labels)) if measure.cutoff is None else measure.cutoff
+
+
+def _set_precision(measure: Measure, labels: Sequence[float], depth: int) -> float:
+    returned = _returned(measure, labels, depth)
+    return len(_hits(measure, labels, depth)) / returned if returned else 0.0
+
+
+def _set_f(measure: Measure, labels: Sequence[float], depth: int) -> float:
+    p, r, beta = _set_precision(measure, labels, depth), _recall(measure, labels, depth), measure.number("beta")
+    return (beta + 1) * p * r / (r + beta * p) if p and r else 0.0
+
+
+def _judged(measure: Measure, labels: Sequence[float], depth: int) -> float:
+    return _seen(measure, labels, depth) / (measure.cutoff or 1)
+
+
+def _num_ret(measure: Measure, labels: Sequence[float], depth: int) -> float:
+    return float(len(_hits(measure, labels, depth)))
+
+
+def _num_rel(measure: Measure, labels: Sequence[float], depth: int) -> float:
+    return float(_relevant(measure, labels))
+
+
+def _num_q(measure: Measure, labels: Sequence[float], depth: int) -> float:
+    return 1.0
 
 
 def _rbp(measure: Measure, labels: Sequence[float], depth: int) -> float:
     p = measure.number("p")
-    if measure.family == "RBP" and measure["gain"] == "graded":
+    if measure.name == "RBP" and measure["gain"] == "graded":
         largest = max(labels)
         gains = [label / largest if largest else 0.0 for label in labels]
     else:
@@ -170,4 +247,14 @@ _ORACLES: dict[str, Callable[[Measure, Sequence[float], int], float]] = {
     "U": _u,
     "PairAcc": _pair_accuracy,
     "Tau": _tau,
+    "Bpref": _bpref,
+    "infAP": _inferred_ap,
+    "IPrec": _interpolated_precision,
+    "SetP": _set_precision,
+    "SetR": _recall,
+    "SetF": _set_f,
+    "Judged": _judged,
+    "NumRet": _num_ret,
+    "NumRel": _num_rel,
+    "NumQ": _num_q,
 }

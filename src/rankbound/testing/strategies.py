@@ -6,37 +6,43 @@ import numpy as np
 from hypothesis import strategies as st
 
 from rankbound.lists import Lists
-from rankbound.measures.names import FAMILIES, Measure, parse_measure
+from rankbound.measures import Measure, definitions, parse_measure
 
-__all__ = ["CATALOGUE", "labels", "measures", "scored_lists"]
+__all__ = ["CATALOG", "catalog", "labels", "measures", "scored_lists"]
 
+# Settings that are tested too, by the name of the measure; a new measure is tested with its defaults at once.
 _VARIANTS = {
     "nDCG": ("nDCG", "nDCG(dcg='exp-log2')"),
     "DCG": ("DCG", "DCG(dcg='exp-log2')"),
     "AP": ("AP", "AP(rel=2)", "AP(div='retrieved')"),
     "RBP": ("RBP", "RBP(gain='graded')", "RBP(p=0.95)"),
+    "Rprec": ("Rprec", "Rprec(mult=0.5)"),
+    "NumRet": ("NumRet", "NumRet(rel=1)"),
+    "IPrec": ("IPrec@0", "IPrec@0.5", "IPrec(rel=2)@1"),
+    "SetF": ("SetF", "SetF(beta=2)"),
 }
 _VARIANTS_AT = {"AP": ("AP", "AP(rel=2)", "AP(div='retrieved')", "AP(div='min')", "AP(div='k')")}
 
 
-def _catalog(cutoffs: range) -> tuple[Measure, ...]:
+def catalog(cutoffs: range = range(1, 9)) -> tuple[Measure, ...]:
+    """Every registered measure, users' own included: its variants, without cutoff and with these cutoffs."""
     names = []
-    for family, info in FAMILIES.items():
-        if info.cutoff != "required":
-            names += list(_VARIANTS.get(family, (family,)))
-        if info.cutoff != "none":
-            names += [
-                f"{name}@{k}" for name in _VARIANTS_AT.get(family, _VARIANTS.get(family, (family,))) for k in cutoffs
-            ]
+    for definition in definitions():
+        name = definition.name
+        if definition.cutoff != "required":
+            names += list(_VARIANTS.get(name, (name,)))
+        if definition.cutoff != "none":
+            variants = _VARIANTS_AT.get(name, _VARIANTS.get(name, (name,)))
+            names += [f"{variant}@{k}" for variant in variants for k in cutoffs]
     return tuple(parse_measure(name) for name in names)
 
 
-CATALOGUE = _catalog(range(1, 9))  # every family, its variants, uncut and with cutoffs 1..8
+CATALOG = catalog()
 
 
 def measures() -> st.SearchStrategy[Measure]:
     """Any measure of the catalog."""
-    return st.sampled_from(CATALOGUE)
+    return st.sampled_from(CATALOG)
 
 
 def labels(max_size: int = 12, max_label: int = 3) -> st.SearchStrategy[list[int]]:

@@ -7,6 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankbound.difficulty.distribution.case import Case
+from rankbound.errors import ArgumentError
+from rankbound.measures import Ranked
+from rankbound.measures.combinatorics import arrangements
 
 __all__ = ["enumerated", "merged", "sampled", "tolerance"]
 
@@ -36,6 +39,9 @@ def enumerated(case: Case) -> Points:
 
     Ways that agree in the counts so far and in the total go on as one, so measures with few values stay small.
     """
+    if not case.measure.definition.has_walk:
+        orders = np.array(arrangements(np.repeat(case.labels, case.counts).tolist()), dtype=np.float64)
+        return merged(_values_of_orders(case, orders), np.full(len(orders), 1 / len(orders)))
     levels = len(case.labels)
     so_far = np.zeros((levels, 1), dtype=np.int64)
     total, probability = np.zeros(1), np.ones(1)
@@ -57,6 +63,23 @@ def enumerated(case: Case) -> Points:
     return merged(np.broadcast_to(total * scale + shift, total.shape), probability)
 
 
+def _values_of_orders(case: Case, orders: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Values of whole orders, for measures that do not grow rank by rank; such orders are always random."""
+    if not case.random:
+        raise ArgumentError(f"ranker_strength is for measures that grow rank by rank, which {case.measure} does not")
+    return case.measure.definition.values_in_order(case.measure, Ranked.of_orders(orders, case.ranks))
+
+
+def _sampled_orders(case: Case, samples: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    labels = np.repeat(case.labels, case.counts)
+    together = max(1, 4_000_000 // max(len(labels), 1))  # orders that are in memory at a time
+    scores = np.empty(samples)
+    for start in range(0, samples, together):
+        size = min(together, samples - start)
+        scores[start : start + size] = _values_of_orders(case, rng.permuted(np.tile(labels, (size, 1)), axis=1))
+    return scores
+
+
 def _join(
     so_far: NDArray[np.int64], total: NDArray[np.float64], probability: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
@@ -75,6 +98,8 @@ def sampled(case: Case, samples: int, seed: int) -> Points:
     for one score each.
     """
     rng = np.random.default_rng(seed)
+    if not case.measure.definition.has_walk:
+        return merged(_sampled_orders(case, samples, rng), np.full(samples, 1 / samples))
     few = len(case.labels) == 2 and case.random and case.counts[0] ** 2 < 2 * case.n and case.ranks > 0
     draw = _scores_by_place if few else _scores_by_rank
     scores = np.empty(samples)

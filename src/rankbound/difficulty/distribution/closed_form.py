@@ -7,23 +7,24 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from rankbound.difficulty.distribution.arrangements import merged
 from rankbound.difficulty.distribution.case import Case
+from rankbound.measures.cascade import FirstHit
 
 __all__ = ["MOST_PAIRS", "closed", "wrong_pairs"]
 
 Points = tuple[NDArray[np.float64], NDArray[np.float64]]
 MOST_PAIRS = 32_768  # the distribution of the wrong pairs is kept point by point up to this many points
-_COUNTING = frozenset({"P", "R", "Rprec", "Success"})
 
 
 def closed(case: Case) -> Points | None:
-    """The exact distribution where one is known, else None."""
-    family = case.measure.family
-    if family in _COUNTING:
-        return _of_counts(case)
-    if family == "RR":
-        return _of_first_rank(case)
-    if family in ("U", "PairAcc", "Tau") and case.random and case.ranks == case.n:
+    """The exact distribution where a closed form is known, else None."""
+    form = case.measure.definition.closed_form(case.measure)
+    if form == "hit count":
+        return _of_hit_count(case)
+    if form == "first hit":
+        return _of_first_hit(case)
+    if form == "wrong pairs" and case.random and case.ranks == case.n:
         scale, shift = case.value(case.counts)
         pairs = (case.n**2 - sum(count * count for count in case.counts)) // 2
         if pairs >= MOST_PAIRS:
@@ -34,7 +35,7 @@ def closed(case: Case) -> Points | None:
     return None
 
 
-def _of_counts(case: Case) -> Points:
+def _of_hit_count(case: Case) -> Points:
     """Relevant items among the seen ranks: hypergeometric, C(P, i) C(N-P, c-i) / C(N, c)."""
     n, hits, ranks = case.n, case.relevant, case.ranks
     if case.random:
@@ -53,14 +54,10 @@ def _of_counts(case: Case) -> Points:
             probability -= hit
             probability[1:] += hit[:-1]
     probability = probability / probability.sum()
-    if case.measure.family == "Success":
-        seen = counts > 0
-        scores, probability = np.array([0.0, 1.0]), np.array([probability[~seen].sum(), probability[seen].sum()])
-    else:
-        scale, _ = case.value(case.counts)
-        scores = counts * scale
-        if scale == 0:
-            scores, probability = np.zeros(1), np.ones(1)
+    scale, _ = case.value(case.counts)
+    scores = counts * scale
+    if scale == 0:
+        scores, probability = np.zeros(1), np.ones(1)
     real = probability > 0
     return scores[real], probability[real]
 
@@ -71,8 +68,8 @@ def _two(case: Case, hits: NDArray[np.int64], placed: int) -> list[NDArray[np.in
     return both if len(case.labels) == 2 else both[: len(case.labels)] if case.relevant else both[1:]
 
 
-def _of_first_rank(case: Case) -> Points:
-    """1 / r with the probability that r - 1 others come first and a relevant item follows; 0 if none is seen."""
+def _of_first_hit(case: Case) -> Points:
+    """d(r) with the probability that r - 1 others come first and a relevant document follows; 0 if none is seen."""
     n, hits = case.n, case.relevant
     others = np.arange(n - hits, n - hits - case.ranks, -1)[: n - hits + 1]  # left before each rank
     w = case.ranker_strength
@@ -80,9 +77,13 @@ def _of_first_rank(case: Case) -> Points:
     hit = np.divide(w * hits, pull, out=np.zeros(len(others)), where=pull > 0)
     none_before = np.cumprod(np.concatenate(([1.0], 1 - hit)))
     probability = np.append(none_before[:-1] * hit, none_before[-1] if case.ranks <= n - hits else 0.0)
-    scores = np.append(1 / np.arange(1, len(others) + 1), 0.0)
+    definition = case.measure.definition
+    assert isinstance(definition, FirstHit)
+    discounts = definition.discounts(case.measure, np.arange(1, len(others) + 1))
+    scores = np.append(discounts, 0.0)
     real = np.flatnonzero(probability > 0)[::-1]
-    return scores[real], probability[real] / probability[real].sum()
+    scores, probability = scores[real], probability[real] / probability[real].sum()
+    return (scores, probability) if (np.diff(scores) > 0).all() else merged(scores, probability)
 
 
 def wrong_pairs(counts: Sequence[int]) -> NDArray[np.float64]:
@@ -90,9 +91,8 @@ def wrong_pairs(counts: Sequence[int]) -> NDArray[np.float64]:
 
     The counts are the coefficients of the Gaussian multinomial prod_l binom(m_l, c_l)_q, m_l = c_1 + ... + c_l, and for
     two labels this is the distribution of the Mann-Whitney U. Each factor (1 - q^(m-c+j)) / (1 - q^j) takes one
-    Gaussian
-    polynomial to the next. They are symmetric and rise up to their middle, so the lower half is enough and rounding
-    stays relative. Source: MacMahon; Mann & Whitney 1947 have the recurrence for two labels.
+    Gaussian polynomial to the next. They are symmetric and rise up to their middle, so the lower half is enough and
+    rounding stays relative. Source: MacMahon; Mann & Whitney 1947 have the recurrence for two labels.
 
     >>> wrong_pairs([1, 2]) * 3
     array([1., 1., 1.])

@@ -104,7 +104,7 @@ def _reach(
 def _stateful_sums(walk: Walk, grid: int) -> Points:
     """Sums whose growth hangs on the counts so far: every state moves by its own shift."""
     case = walk.case
-    low, high, unit = _range_of_totals(case)
+    low, high, unit = case.measure.definition.total_range(case)
     step = unit if 0 < (high - low) < _LATTICE * unit else (high - low) / (grid - 1)
     columns = round((high - low) / step) + len(walk.ranks) + 3
     mass = np.zeros((*walk.shape, columns))
@@ -156,8 +156,7 @@ def _moves(
     """Moves at every rank from every state, and what a row's numbers stand for before each rank.
 
     A row is not multiplied by the probability to stay at each rank; it stands for its numbers times the product of
-    these
-    probabilities, and what moves to another row is scaled by the quotient of the two products.
+    these probabilities, and what moves to another row is scaled by the quotient of the two products.
     """
     case = walk.case
     placed = np.arange(len(walk.ranks)).reshape(-1, *(1,) * len(walk.shape))
@@ -190,16 +189,6 @@ def _on_grid(scores: NDArray[np.float64], mass: NDArray[np.float64], worst: floa
     total += np.bincount(k - first + 1, mass * (at - k), minlength=len(total))
     points = worst + (np.arange(len(total)) + first) * (best - worst) / (grid - 1)
     return settle(points, total, worst, best)
-
-
-def _range_of_totals(case: Case) -> tuple[float, float, float]:
-    """Least and greatest total, and the unit that totals are whole multiples of (0 if there is none)."""
-    if case.measure.family in ("U", "PairAcc", "Tau"):
-        return 0.0, (case.n**2 - sum(count * count for count in case.counts)) / 2, 1.0
-    if case.measure.family == "AP" and case.measure["div"] == "retrieved":
-        return 0.0, float(min(case.relevant, case.ranks)), 0.0
-    scale, _ = case.value(case.counts)
-    return 0.0, case.bounds[2] / scale, 0.0
 
 
 def settle(scores: NDArray[np.float64], mass: NDArray[np.float64], worst: float, best: float) -> Points:

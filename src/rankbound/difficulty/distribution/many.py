@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rankbound.difficulty.bounds import plain_measure
 from rankbound.difficulty.distribution import cache as distribution_cache
 from rankbound.difficulty.distribution.arrangements import enumerated, sampled, tolerance
-from rankbound.difficulty.distribution.case import Case, case_of, is_binary, labels_that_matter
+from rankbound.difficulty.distribution.case import Case, case_of
 from rankbound.difficulty.distribution.closed_form import closed
 from rankbound.difficulty.distribution.dynamic import Points, dynamic, dynamic_work
 from rankbound.difficulty.distribution.smoothing import look_up, smooth_table
@@ -35,7 +35,6 @@ _MOST_STATES = 3e6  # states times ranks of the spectral one; ten times as many 
 _FINE, _COARSE, _LONG = 4096, 2048, 64  # default grids, and the list length from which the coarse one is fine enough
 _LUMP, _FINER = 0.015, 8  # weight of a point from which a grid is made finer, and how much
 _SLOW = 0.005  # seconds from which a distribution is worth a file
-_ROUGH = frozenset({"RBP", "nRBP", "ERR"})  # distributions with few heavy ranks, where the spectral way seldom works
 
 ComputedDistribution = tuple[NDArray[np.float64], NDArray[np.float64], str]  # scores, probabilities, method
 
@@ -52,7 +51,8 @@ def distribution_of(
 
 @lru_cache(maxsize=2048)
 def _remembered(case: Case, method: str, grid: int | None, samples: int, seed: int) -> ComputedDistribution:
-    if case.bounds[0] == case.bounds[2] or (method in ("auto", "closed") and closed(case) is not None):
+    quick = case.bounds[0] == case.bounds[2] or (method in ("auto", "closed") and closed(case) is not None)
+    if quick or not case.measure.definition.built_in:  # a file could be of another measure with the same name
         return _compute(case, method, grid, samples, seed)
     key = (str(case.measure), case.labels, case.counts, case.ranks, case.ranker_strength, method, grid, samples, seed)
     distribution = distribution_cache.load(key)
@@ -105,13 +105,15 @@ def _choose(case: Case, method: str, grid: int | None, samples: int, seed: int) 
 
 def _dynamic(case: Case, grid: int | None) -> Points | None:
     """The spectral program for smooth distributions, the one on a grid for others, None if both would take too long."""
+    if not case.measure.definition.has_walk:
+        return None
     on_grid = grid or (_COARSE if case.n >= _LONG else _FINE)
     work = dynamic_work(case, on_grid)
     walk = Walk.of(case)
     states = math.prod(walk.shape)
     few_states = states * len(walk.ranks) <= _MOST_STATES * (10 if len(walk.axes) == 1 else 1)
-    light = case.measure.family in _ROUGH and work <= _LIGHT_WORK
-    if few_states and not light:
+    light = case.measure.definition.is_concentrated(case.measure) and work <= _LIGHT_WORK
+    if few_states and not light and case.counts[walk.base] > 0:
         distribution = spectral(case, grid or _FINE)
         if distribution is not None:
             return distribution
@@ -262,8 +264,8 @@ def distributions_of(
 
 def _cases(measure: Measure, counts: LabelCounts, ranker_strength: float) -> tuple[list[Case], NDArray[np.int64]]:
     """The distinct cases, and which of them each query is."""
-    labels = labels_that_matter(measure, counts.values)
-    if is_binary(measure):
+    labels = measure.definition.levels(measure, counts.values)
+    if measure.definition.is_binary(measure):
         levels = np.array([1.0, 0.0])
         code = (labels == 0).astype(np.int64)
     else:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from rankbound.arrays import floats
 from rankbound.difficulty.bounds import MOST_ITEMS, one_query, plain_measure
 from rankbound.difficulty.distribution.arrangements import tolerance
-from rankbound.difficulty.distribution.case import case_of, labels_that_matter
+from rankbound.difficulty.distribution.case import case_of
 from rankbound.difficulty.distribution.many import METHODS, SAMPLES, distribution_of
 from rankbound.difficulty.distribution.smoothing import SmoothTable, look_up, smooth_table
 from rankbound.errors import ArgumentError
@@ -93,8 +93,7 @@ class Distribution:
         """F~(x) = sum_k p_k sigma(a (x - x_k)), a = number of scores / (greatest - least).
 
         Thesis algorithm 2 and eq. 3.13. From a table, within 1e-6 of the sum; smooth and rising everywhere. A
-        distribution of a
-        single score gets a = 1.
+        distribution of a single score gets a = 1.
         """
         return _plain(self._smooth(x)[0])
 
@@ -151,12 +150,11 @@ def distribution(
     cache:
         Keep the distribution in memory and, if it took long, on disk.
 
-    Closed distributions and enumeration are exact. A dynamic program keeps the mean exact, its scores are points of
-    a grid,
-    and for long lists tails below 1e-16 are left out.
+    Closed distributions and enumeration are exact. A dynamic program keeps the mean exact, its scores are points of a
+    grid, and for long lists tails below 1e-16 are left out.
 
-    >>> distribution = distribution("P@2", n=4, relevant=2)
-    >>> distribution.scores.tolist(), distribution.probabilities.round(4).tolist(), distribution.method
+    >>> null = distribution("P@2", n=4, relevant=2)
+    >>> null.scores.tolist(), null.probabilities.round(4).tolist(), null.method
     ([0.0, 0.5, 1.0], [0.1667, 0.6667, 0.1667], 'closed')
     >>> distribution("nDCG", n=15, relevant=5)
     Distribution(nDCG, mean=0.6626, std=0.1230, scores=3003 in [0.4469, 1], method='enumeration')
@@ -192,7 +190,7 @@ def distribution(
         if relevant > n:
             raise ArgumentError(f"relevant must not exceed n, {n}, got {relevant}")
         values, counts = np.array([max(1, math.ceil(measure.rel)), 0]), np.array([relevant, n - relevant])
-    levels = labels_that_matter(measure, values[counts > 0])
+    levels = measure.definition.levels(measure, values[counts > 0])
     total = int(counts.sum())
     case = case_of(
         measure, levels.tolist(), counts[counts > 0].tolist(), total if depth is None else depth, float(ranker_strength)

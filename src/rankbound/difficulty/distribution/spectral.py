@@ -31,15 +31,14 @@ _SIGMAS = 8.5  # counts further from their mean than this have no weight in doub
 def spectral(case: Case, grid: int) -> Points | None:
     """The distribution on at least ``grid`` points where it has weight, or None where it is too rough for the
     method."""
-    if case.log_arrangements < MANY_ARRANGEMENTS or (
-        case.measure.family == "AP" and case.measure["div"] == "retrieved"
-    ):
+    definition = case.measure.definition
+    if case.log_arrangements < MANY_ARRANGEMENTS or definition.scale_varies(case.measure):
         return None
     worst, _, best = sorted(case.bounds)
     base = (
         2 * np.pi / ((best - worst) * (1 + 1 / grid))
     )  # the distribution repeats with this period; its ends carry no weight
-    pairs = case.measure.family in ("U", "PairAcc", "Tau") and case.random and case.ranks == case.n
+    pairs = definition.closed_form(case.measure) == "wrong pairs" and case.random and case.ranks == case.n
     transform = _transform_of_pairs if pairs else _transform_of_sums
     parts: list[NDArray[np.complex128]] = []
     for start in range(0, grid // 4, _BLOCK):

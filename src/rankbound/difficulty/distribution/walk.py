@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankbound.difficulty.distribution.case import Case, Counts
-from rankbound.measures import precision
+from rankbound.measures.combinatorics import log_factorials
 
 __all__ = ["Walk", "onward"]
 
@@ -85,7 +85,7 @@ class Walk:
         factor, the share of the commonest label, is apart because it is worked in on the way to keep numbers in range.
         """
         case, seen = self.case, len(self.ranks)
-        lf = precision.log_factorials(case.n)
+        lf = log_factorials(case.n)
         so_far = self.counts(seen, self.everything)
         possible = self.possible(so_far)
         log_weight = np.full(self.shape, lf[case.n - seen] - lf[case.n])

@@ -1,0 +1,210 @@
+"""Cascade measures: a user reads down the list and stops, satisfied, with a probability that the label decides.
+
+With q the stop probability of a label, d the discount of a rank and c the ranks that are seen:
+
+=========  ===========================================================================================================
+value      x = sum over ranks r <= c of d(r) q_r prod over i < r of (1 - q_i)
+best       stop probabilities in descending order (d never increases); worst: in ascending order
+expected   sum over r <= c of d(r) (a_{r-1} - a_r), a_m the mean over all m-subsets of documents of prod (1 - q);
+           with q in {0, 1}: sum of d(r) P(the first relevant document stands at r)
+growth     d(r) q prod over earlier documents of (1 - q)
+smooth     sum_i q_i d(R_i) prod_j (1 - q_j sigma(f_j - f_i)), R the smooth rank
+swap       with C(r) the probability to read on after rank r and T(r) the value of the first r ranks, a above b:
+           C(a-1) d(a) (q_b - q_a) + (T(b-1) - T(a)) (s - 1) + C(b-1) d(b) (q_a s - q_b), s = (1 - q_b)/(1 - q_a)
+=========  ===========================================================================================================
+
+A tied block passes the user on with the product of its (1 - q), whatever its order; inside it the orders are averaged
+in the same way as for the expected value.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rankbound.measures.combinatorics import first_hit_probabilities, mean_products
+from rankbound.measures.definition import BoundsTuple, Walked
+from rankbound.measures.discounts import RECIPROCAL, Discount
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rankbound.measures.label_counts import LabelCounts
+    from rankbound.measures.measure import Measure
+    from rankbound.measures.ranked import Ranked
+
+__all__ = ["Cascade", "FirstHit"]
+
+_CERTAIN = 1 - 2.0**-53  # a stop probability of 1 would have a logarithm of minus infinity; the error is 1e-16
+
+
+class Cascade(Walked):
+    """A measure of a user who stops at a document with probability stop(label)."""
+
+    discount: Discount = RECIPROCAL
+
+    @abstractmethod
+    def stops(self, measure: Measure, labels: NDArray[Any]) -> NDArray[np.float64]:
+        """Probability that a user who sees a document with this label is satisfied and stops."""
+
+    def discount_parameter(self, measure: Measure) -> float:
+        """The parameter of the discount."""
+        return 0.0
+
+    def discounts(self, measure: Measure, ranks: NDArray[Any]) -> NDArray[np.float64]:
+        """The discount at real ranks from 1 on; the cutoff is not applied."""
+        return self.discount.at(ranks, self.discount_parameter(measure))
+
+    def discount_slopes(self, measure: Measure, ranks: NDArray[Any]) -> NDArray[np.float64]:
+        """The derivative of `discounts`."""
+        return self.discount.slope_at(ranks, self.discount_parameter(measure))
+
+    # ---- what the structure gives ------------------------------------------------------------------------------------
+
+    def levels(self, measure: Measure, labels: NDArray[Any]) -> NDArray[np.float64]:
+        """The stop probabilities."""
+        return self.stops(measure, labels)
+
+    def values(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
+        """The expected discount of the rank at which the user stops; orders of ties are averaged."""
+        stop = np.minimum(self.stops(measure, ranked.labels), _CERTAIN)
+        cut = ranked.cut(measure.cutoff)
+        if ranked.tied is None:
+            return self._stopping_values(measure, stop, ranked.offsets, cut)
+        tied = ranked.tied
+        outside = stop.copy()
+        outside[tied.items] = 0
+        reading_on = np.cumsum(np.log1p(-stop).astype(np.longdouble))
+        reading_on = np.concatenate((np.zeros(1, np.longdouble), reading_on))
+        reach = np.exp(reading_on[tied.start] - reading_on[ranked.offsets[tied.query]]).astype(np.float64)
+        order = np.argsort(-tied.size, kind="stable")
+        width = int(tied.size.max())
+        survival = np.ones((len(order), width))
+        row = np.argsort(order)[tied.block_of_item]
+        survival[row, tied.items - tied.start[tied.block_of_item]] = 1 - stop[tied.items]
+        average = mean_products(survival, tied.size[order], width)
+        rank = (tied.start - ranked.offsets[tied.query])[order, None] + np.arange(1, width + 1)
+        visible = (np.arange(width) < tied.size[order, None]) & (rank <= cut[tied.query[order], None])
+        inside = np.sum((average[:, :-1] - average[:, 1:]) * self.discounts(measure, rank) * visible, axis=1)
+        value = self._stopping_values(measure, outside, ranked.offsets, cut, stop)
+        return value + ranked.sum(tied.query[order], reach[order] * inside)
+
+    def _stopping_values(
+        self,
+        measure: Measure,
+        stop: NDArray[np.float64],
+        offsets: NDArray[np.int64],
+        cut: NDArray[np.int64],
+        passing: NDArray[np.float64] | None = None,
+    ) -> NDArray[np.float64]:
+        """sum of d(i) stop_i prod_{j<i} (1 - passing_j) per query; ``passing`` is ``stop`` by default."""
+        # extended precision, because one running sum serves all queries
+        log_pass = np.cumsum(np.log1p(-(stop if passing is None else passing)).astype(np.longdouble))
+        log_pass = np.concatenate((np.zeros(1, np.longdouble), log_pass))
+        positions = np.flatnonzero(stop)
+        query = np.searchsorted(offsets, positions, side="right") - 1
+        rank = positions - offsets[query] + 1
+        seen = rank <= cut[query]
+        positions, query, rank = positions[seen], query[seen], rank[seen]
+        reach = np.exp(log_pass[positions] - log_pass[offsets[query]]).astype(np.float64)
+        table = self.discount.table(int(rank.max(initial=0)), self.discount_parameter(measure))
+        terms = stop[positions] * reach * table[rank - 1]
+        return np.bincount(query, terms, minlength=len(cut)).astype(np.float64, copy=False)
+
+    def bounds_of_levels(self, measure: Measure, counts: LabelCounts, levels: NDArray[np.float64]) -> BoundsTuple:
+        """High stop probabilities last, the mean over all orders, high stop probabilities first."""
+        cut, stop = counts.cut(measure.cutoff), np.minimum(levels, _CERTAIN)
+        offsets = np.concatenate(([0], np.cumsum(counts.sizes)))
+        falling = np.repeat(stop, counts.counts)
+        mirror = np.repeat(offsets[:-1] + offsets[1:] - 1, counts.sizes) - np.arange(len(falling))
+        best = self._stopping_values(measure, falling, offsets, cut)
+        worst = self._stopping_values(measure, falling[mirror], offsets, cut)
+        order = np.argsort(-counts.sizes, kind="stable")
+        width, upto = int(counts.sizes.max(initial=0)), int(cut.max(initial=0))
+        survival = np.ones((len(counts), width))
+        inside = np.arange(width) < counts.sizes[:, None]
+        survival[inside] = 1 - falling
+        average = mean_products(survival[order], counts.sizes[order], upto)
+        seen = np.arange(upto) < cut[order, None]
+        table = self.discount.table(upto, self.discount_parameter(measure))
+        expected = np.empty(len(counts))
+        expected[order] = np.sum((average[:, :-1] - average[:, 1:]) * table * seen, axis=1)
+        return worst, expected, best
+
+    def growth(self, case: Any, rank: Any, level: int, so_far: Any) -> Any:
+        """Discount times the probability to come this far and stop."""
+        if case.labels[level] <= 0:
+            return 0.0
+        reach = math.prod((1 - stop) ** seen for stop, seen in zip(case.labels, so_far, strict=True))
+        return self.discounts(case.measure, rank) * case.labels[level] * reach
+
+    def is_concentrated(self, measure: Measure) -> bool:
+        """Users seldom come far."""
+        return True
+
+
+class FirstHit(Cascade):
+    """A cascade whose user stops at the first relevant document: the value is the discount of its rank."""
+
+    def is_binary(self, measure: Measure) -> bool:
+        """Always."""
+        return True
+
+    def stops(self, measure: Measure, labels: NDArray[Any]) -> NDArray[np.float64]:
+        """1 for relevant documents, 0 for others."""
+        return (labels >= measure.rel).astype(np.float64)
+
+    def values(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
+        """The discount of the rank of the first relevant document, averaged over the orders of its ties."""
+        relevant = ranked.labels >= measure.rel
+        positions = np.flatnonzero(relevant)
+        index = np.searchsorted(positions, ranked.offsets[:-1])
+        has = index < np.searchsorted(positions, ranked.offsets[1:])
+        query = np.flatnonzero(has)
+        first = positions[index[has]]
+        rank = first - ranked.offsets[query] + 1
+        cut = ranked.cut(measure.cutoff)
+        value = np.zeros(len(ranked))
+        value[query] = np.where(rank <= cut[query], self.discounts(measure, np.maximum(rank, 1)), 0.0)
+        if ranked.tied is not None:
+            tied = ranked.tied
+            block = np.searchsorted(tied.start, first, side="right") - 1
+            inside = (block >= 0) & (first < (tied.start + tied.size)[block])
+            query, block = query[inside], block[inside]
+            above = tied.start[block] - ranked.offsets[query]
+            hits = tied.sum(relevant)[block].astype(np.int64)
+            index, step, probability = first_hit_probabilities(tied.size[block], hits, cut[query] - above)
+            terms = probability * self.discounts(measure, above[index] + step)
+            value[query] = np.bincount(index, terms, minlength=len(query))
+        return value
+
+    def bounds_of_levels(self, measure: Measure, counts: LabelCounts, levels: NDArray[np.float64]) -> BoundsTuple:
+        """The first relevant document at rank N - P + 1, anywhere, at rank 1."""
+        n, cut = counts.sizes, counts.cut(measure.cutoff)
+        relevant = counts.sum(counts.counts * (levels > 0)).astype(np.int64)
+        # many queries share (N, P, c): the distribution of the first relevant rank is computed once for each
+        cases, back = np.unique(np.stack((n, relevant, cut)), axis=1, return_inverse=True)
+        index, rank, probability = first_hit_probabilities(*cases)
+        terms = probability * self.discounts(measure, rank)
+        expected = np.bincount(index, terms, minlength=cases.shape[1])[back.ravel()]
+        last = n - relevant + 1
+        at_last, at_first = self.discounts(measure, np.maximum(last, 1)), self.discounts(measure, np.ones(len(n)))
+        worst = np.where((relevant > 0) & (last <= cut), at_last, 0.0)
+        return worst, expected, np.where((relevant > 0) & (cut > 0), at_first, 0.0)
+
+    def growth(self, case: Any, rank: Any, level: int, so_far: Any) -> Any:
+        """The discount, if no relevant document came before."""
+        if case.labels[level] <= 0:
+            return 0.0
+        return np.where(so_far[level] == 0, self.discounts(case.measure, rank), 0.0)
+
+    def closed_form(self, measure: Measure) -> str:
+        """The rank of the first relevant document has a known distribution."""
+        return "first hit"
+
+    def is_concentrated(self, measure: Measure) -> bool:
+        """Irrelevant: there is a closed form."""
+        return False

@@ -1,0 +1,94 @@
+"""Sums over random orders that several measures share."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+T = TypeVar("T", int, float)
+
+__all__ = [
+    "arrangements",
+    "first_hit_probabilities",
+    "harmonic_numbers",
+    "log_choose",
+    "log_factorials",
+    "mean_products",
+    "ratio",
+]
+
+
+def ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> NDArray[np.float64]:
+    """Numerator over denominator, and 0 where the denominator is not positive."""
+    return np.asarray(np.divide(numerator, denominator, out=np.zeros(len(numerator)), where=denominator > 0))
+
+
+def harmonic_numbers(n: int) -> NDArray[np.float64]:
+    """0, 1, 1 + 1/2, ..., 1 + 1/2 + ... + 1/n."""
+    return np.concatenate(([0.0], np.cumsum(1 / np.arange(1, n + 1))))
+
+
+def log_factorials(n: int) -> NDArray[np.float64]:
+    """log 0!, ..., log n!"""
+    return np.concatenate(([0.0], np.cumsum(np.log(np.arange(1, n + 1, dtype=np.longdouble))))).astype(np.float64)
+
+
+def log_choose(log_factorial: NDArray[np.float64], n: Any, k: Any) -> Any:
+    """Logarithm of the binomial coefficient, from a table of `log_factorials`."""
+    return log_factorial[n] - log_factorial[k] - log_factorial[n - k]
+
+
+def first_hit_probabilities(
+    size: NDArray[np.int64], relevant: NDArray[np.int64], visible: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """P(the first relevant document stands at rank t) when ``size`` documents come in random order, for t <= visible.
+
+    This is C(size - t, relevant - 1) / C(size, relevant). Returns flat arrays: index of the query, t from 1,
+    probability.
+    """
+    length = np.where(relevant > 0, np.clip(visible, 0, size - relevant + 1), 0)
+    query = np.repeat(np.arange(len(size)), length)
+    rank = np.arange(len(query)) - np.repeat(np.cumsum(length) - length, length) + 1
+    table = log_factorials(int(size.max(initial=0)))
+    n, r = size[query], relevant[query]
+    return query, rank, np.exp(log_choose(table, n - rank, r - 1) - log_choose(table, n, r))
+
+
+def mean_products(factors: NDArray[np.float64], sizes: NDArray[np.int64], upto: int) -> NDArray[np.float64]:
+    """a[b, m] = mean over the m-subsets of row b's first ``sizes[b]`` factors of their product, m = 0..upto.
+
+    These are elementary symmetric polynomials over binomial coefficients. Rows come in descending order of size. Taking
+    the factors one by one, a_m after j factors is ((j - m) a_m + m f_j a_{m-1}) / j: means of means, so nothing
+    overflows.
+    """
+    average = np.zeros((len(sizes), upto + 1))
+    average[:, 0] = 1
+    ascending = sizes[::-1]
+    m = np.arange(1, upto + 1)
+    for j in range(1, int(sizes.max(initial=0)) + 1):
+        rows = len(sizes) - int(np.searchsorted(ascending, j))  # rows that have a j-th factor
+        top = min(j, upto)
+        a = average[:rows]
+        a[:, 1 : top + 1] = ((j - m[:top]) * a[:, 1 : top + 1] + m[:top] * factors[:rows, j - 1, None] * a[:, :top]) / j
+    return average
+
+
+def arrangements(items: list[T]) -> list[tuple[T, ...]]:
+    """The distinct orders of items, in ascending order.
+
+    >>> arrangements([1, 0, 1])
+    [(0, 1, 1), (1, 0, 1), (1, 1, 0)]
+    """
+    rows: list[dict[int, T]] = [{}]
+    for value in sorted(set(items)):
+        rows = [
+            row | dict.fromkeys(chosen, value)
+            for row in rows
+            for chosen in itertools.combinations([i for i in range(len(items)) if i not in row], items.count(value))
+        ]
+    return sorted(tuple(row[i] for i in range(len(items))) for row in rows)

@@ -1,0 +1,52 @@
+"""IPrec: interpolated precision at a recall level."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rankbound.measures.definition import REL, Definition, Parameter
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rankbound.measures.measure import Measure
+    from rankbound.measures.ranked import Ranked
+
+__all__ = ["InterpolatedPrecision"]
+
+
+class InterpolatedPrecision(Definition):
+    """IPrec@x = the largest precision at any rank whose recall is at least x; trec_eval's iprec_at_recall.
+
+    The recall level counts whole documents, x P + 0.9 rounded down. The best value is 1 and the worst P/N. The expected
+    value has no closed form and comes, like the distribution, from enumerated or sampled orders.
+    """
+
+    name = "IPrec"
+    summary = "interpolated precision: the largest precision at a recall of at least x, as in IPrec@0.5"
+    formula = "max over ranks r with recall(r) >= x of precision(r)"
+    citation = "van Rijsbergen, Information Retrieval, 1979; iprec_at_recall of trec_eval"
+    parameters = {
+        "rel": REL,
+        "recall": Parameter(0.0, "a recall level from 0 to 1", most=1.0, least_included=True),
+    }
+    cutoff = "none"
+    at = "recall"
+
+    def is_binary(self, measure: Measure) -> bool:
+        """Always."""
+        return True
+
+    def values_in_order(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
+        """The largest precision at a relevant document from the recall level on."""
+        relevant = ranked.labels >= measure.rel
+        query, rank = ranked.locate(np.flatnonzero(relevant))
+        first = np.searchsorted(query, np.arange(len(ranked)))
+        nth = np.arange(1, len(query) + 1) - first[query]
+        needed = np.floor(measure.number("recall") * ranked.counts.relevant(measure.rel) + 0.9).astype(np.int64)
+        counts = (rank <= ranked.depths[query]) & (nth >= needed[query])
+        value = np.zeros(len(ranked))
+        np.maximum.at(value, query[counts], (nth / rank)[counts])
+        return value

@@ -1,0 +1,62 @@
+"""Judged: the fraction of the first k documents that have a judgment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rankbound.measures.definition import BoundsTuple, Definition
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rankbound.measures.label_counts import LabelCounts
+    from rankbound.measures.measure import Measure
+    from rankbound.measures.ranked import Ranked
+
+__all__ = ["Judged"]
+
+
+class Judged(Definition):
+    """Judged@k = (judged documents among the first k) / k. It says how far the other measures of a run can be trusted.
+
+    Its bounds are those of rankings of judged documents, of which all are judged: min(k, N) / k.
+    """
+
+    name = "Judged"
+    summary = "fraction of the first k documents that have a judgment"
+    formula = "(judged documents among the first k) / k"
+    citation = "ir_measures (MacAvaney, Macdonald & Ounis, ECIR 2022)"
+    cutoff = "required"
+    aliases = {"judged": {}}
+
+    def is_defined(self, measure: Measure, counts: LabelCounts) -> NDArray[np.bool_]:
+        """Always."""
+        return np.ones(len(counts), dtype=bool)
+
+    def values(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
+        """Judged documents within the cutoff; a tied block counts by its fraction."""
+        ranked = ranked.detailed
+        judged = ranked.judged.astype(float)
+        if ranked.tied is not None:
+            judged = ranked.tied.mean_over(judged)
+        return self._fraction(measure, ranked, judged)
+
+    def values_in_order(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
+        """Judged documents within the cutoff."""
+        return self._fraction(measure, ranked, ranked.judged.astype(float))
+
+    def _fraction(self, measure: Measure, ranked: Ranked, judged: NDArray[np.float64]) -> NDArray[np.float64]:
+        query, rank = ranked.locate(np.arange(len(judged)))
+        seen = rank <= ranked.cut(measure.cutoff)[query]
+        return ranked.sum(query[seen], judged[seen]) / float(measure.cutoff or 1)
+
+    def bounds_of_levels(self, measure: Measure, counts: LabelCounts, levels: NDArray[np.float64]) -> BoundsTuple:
+        """All three are the same."""
+        fraction = counts.cut(measure.cutoff) / float(measure.cutoff or 1)
+        return fraction, fraction, fraction
+
+    def keeps_cutoff(self, measure: Measure, n: int) -> bool:
+        """The divisor is k."""
+        return True

@@ -1,0 +1,47 @@
+"""nDCG: discounted cumulative gain over that of the best order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rankbound.measures.dcg import DCG
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from rankbound.measures.label_counts import LabelCounts
+    from rankbound.measures.measure import Measure
+
+__all__ = ["NDCG"]
+
+
+class NDCG(DCG):
+    """nDCG@k = DCG@k / (DCG@k of the labels in descending order).
+
+    Its best value is 1. Its expected value under random ranking is (mean gain) * (sum over r <= k of 1 / log2(1 + r)) /
+    (ideal DCG@k), by `rankbound.measures.additive`, which also has its worst value, smooth term and swap delta.
+    """
+
+    name = "nDCG"
+    summary = "discounted cumulative gain over the best possible"
+    formula = "DCG@k / (DCG@k of the labels in descending order)"
+    aliases = {"ndcg_burges": {"dcg": "exp-log2"}, "ndcg_cut": {}}
+
+    def normalizer(
+        self, measure: Measure, counts: LabelCounts, gains: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
+        """The DCG of the best order of all documents at hand."""
+        return self.ideal(measure, counts, gains)
+
+    def is_normalized(self, measure: Measure) -> bool:
+        """Always."""
+        return True
+
+    def canonical_levels(self, measure: Measure, levels: list[float]) -> list[float]:
+        """Only the ratios of gains matter."""
+        return [level / levels[0] for level in levels] if levels and levels[0] > 0 else levels
+
+    def keeps_cutoff(self, measure: Measure, n: int) -> bool:
+        """The ideal stops at the cutoff too."""
+        return measure.cutoff is not None and measure.cutoff < n

@@ -1,0 +1,35 @@
+"""PairAcc: pairwise accuracy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rankbound.measures.combinatorics import ratio
+from rankbound.measures.pairwise import Pairwise
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rankbound.measures.label_counts import LabelCounts
+    from rankbound.measures.measure import Measure
+
+__all__ = ["PairAccuracy"]
+
+
+class PairAccuracy(Pairwise):
+    """The fraction of the pairs with different labels whose higher label is ranked first; a tie counts half."""
+
+    name = "PairAcc"
+    summary = "fraction of the pairs with different labels that are in the right order"
+    formula = "(pairs with the higher label first) / (pairs with different labels)"
+    citation = "Burges et al., Learning to rank using gradient descent, ICML 2005"
+    aliases = {"pairwise_accuracy": {}}
+
+    def affine(
+        self, measure: Measure, counts: LabelCounts, levels: NDArray[np.float64] | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """1 - (wrong pairs) / (all pairs)."""
+        pairs = self.all_pairs(measure, counts, levels)
+        return -ratio(np.ones(len(pairs)), pairs), (pairs > 0).astype(float)
