@@ -265,6 +265,13 @@ def test_a_long_table_shows_its_first_rows(tmp_path, rows, folded, rest, embedde
     assert ("first 1,000 of 10,153 rows" in page) == (rows == 10_153)
 
 
+def test_long_metadata_are_folded(tmp_path, scores):
+    runs = ", ".join(f"runs/system{number}.txt" for number in range(143))
+    page = write(tmp_path / "page.html", scores, about={"Runs": runs, "Judgments": "qrels.txt"})
+    assert f"</summary>{runs}</details>" in page
+    assert "<dt>Judgments</dt><dd>qrels.txt</dd>" in page
+
+
 def test_a_page_without_jinja2_is_refused_before_any_work(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ArgumentError, match=r"a page needs jinja2; install rankbound\[report\]"):

@@ -38,7 +38,8 @@ _SCRIPTS = ("data.js", "panels.js", "scatter.js", "list.js", "figures.js", "main
 _MARK_TITLES = {MARK: "significant", OUTSIDE: "outside our interval"}
 _FOLDED = ("differences",)  # tables inside a <details> element
 # Rows of a table: a folded one starts open up to `unfolded`; `shown` are visible at first; `embedded` are in the page.
-_ROW_LIMITS = {"unfolded": 12, "shown": 20, "embedded": 1000}
+# Metadata of more than `metadata` characters, such as the names of many runs, are folded.
+_LIMITS = {"unfolded": 12, "shown": 20, "embedded": 1000, "metadata": 400}
 _LARGEST_CHART = 3_000_000  # characters of a chart's data; a larger chart is embedded as a picture
 _LARGEST_VALUES = 9_000_000  # characters for the values of all queries; the page names the measures left out
 
@@ -172,7 +173,7 @@ def _render_page(report: Report, figures: Mapping[str, FigureOutcome], title: st
             findings=report.findings,
             tables=report.tables,
             folded=_FOLDED,
-            limits=_ROW_LIMITS,
+            limits=_LIMITS,
             mark_titles=_MARK_TITLES,
             payload=payload,
             figures=cards,
