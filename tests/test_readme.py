@@ -82,6 +82,12 @@ def test_links_are_valid():
             assert "://" in link or drawn or (page.parent / link).exists(), f"{page}: {link}"
 
 
+def test_every_page_is_in_the_navigation():
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    pages = [page.relative_to(ROOT / "docs").as_posix() for page in PAGES[1:]]
+    assert [page for page in pages if f": {page}\n" not in navigation and not page.startswith("results/")] == []
+
+
 if __name__ == "__main__":
     for changed in [Path(name).resolve() for name in sys.argv[1:]] or PAGES:
         with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):

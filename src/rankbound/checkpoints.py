@@ -1,7 +1,7 @@
-"""Checkpoints of a training: arrays in safetensors, metadata in JSON, one complete folder per kept step.
+"""Checkpoints of a training run: arrays in safetensors and metadata in JSON, in one folder per step.
 
-A step is written under another name, brought to disk and renamed, and only then is the step before it removed: a kill
-at any moment leaves a complete step or none at all. Never pickle.
+A step is written under a temporary name, flushed to disk and renamed, and only then is the previous step removed: a
+process that is killed at any moment leaves a complete step or none. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 __all__ = ["Checkpoints"]
 
 _STEP = re.compile(r"epoch-(\d{6})$")
-_ARRAYS, _FACTS = "state.safetensors", "state.json"
+_ARRAYS, _METADATA = "state.safetensors", "state.json"
 
 
 class Checkpoints:
-    """The newest step of one training in a folder of its own.
+    """The newest step of one training run, in its own folder.
 
     Parameters
     ----------
     folder:
-        Made if it is not there.
+        The folder; it is created if it does not exist.
     training:
-        What the training is, as plain values (settings, a digest of the data). A folder that holds the steps of
-        another training is refused.
+        A description of the training run in plain values (settings, a digest of the data). `load` refuses a folder with
+        the steps of another run.
     """
 
     def __init__(self, folder: str | PathLike[str], training: Mapping[str, Any]) -> None:
@@ -47,7 +47,10 @@ class Checkpoints:
             raise DataError(f"{self.folder}: is a file, expected a folder for checkpoints")
 
     def load(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
-        """Arrays and metadata of the newest complete step; None if there is none."""
+        """Arrays and metadata of the newest complete step, or None if there is no step.
+
+        Raises DataError if the step is damaged or belongs to another training run.
+        """
         from safetensors import SafetensorError
         from safetensors.numpy import load
 
@@ -56,17 +59,17 @@ class Checkpoints:
             if newest is None:
                 return None
             try:
-                text, content = (newest / _FACTS).read_bytes(), (newest / _ARRAYS).read_bytes()
+                text, content = (newest / _METADATA).read_bytes(), (newest / _ARRAYS).read_bytes()
             except OSError as error:
                 raise DataError(f"{newest}: this checkpoint cannot be read: {error.strerror}") from error
         try:
             record = json.loads(text)
             if record.pop("sha256", None) != _digest(record, content):
-                raise ValueError("the sha256 of its content is another one")
+                raise ValueError("its SHA-256 is not the one recorded when it was written")
             arrays = load(content)
             training, metadata = dict(record["training"]), dict(record["metadata"])
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, SafetensorError) as error:
-            raise DataError(f"{newest}: this checkpoint cannot be read: {error}; remove it to begin anew") from error
+            raise DataError(f"{newest}: this checkpoint cannot be read: {error}; remove it to start again") from error
         changed = sorted(
             name
             for name in training.keys() | self.training.keys()
@@ -74,19 +77,19 @@ class Checkpoints:
         )
         if changed:
             raise DataError(
-                f"{self.folder}: holds the checkpoint of another training, other in {', '.join(changed)}; "
-                "choose another folder or remove this one"
+                f"{self.folder}: contains the checkpoint of another training run, which differs in "
+                f"{', '.join(changed)}; choose another folder or remove this one"
             )
         return arrays, metadata
 
     def save(self, epoch: int, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> None:
-        """Make this the newest step."""
+        """Write a step and remove the previous one."""
         from safetensors.numpy import save
 
         content = save(dict(arrays))
         record = {"training": self.training, "metadata": metadata}
         sealed = record | {"sha256": _digest(record, content)}
-        files = {_ARRAYS: content, _FACTS: json.dumps(sealed, allow_nan=False).encode()}
+        files = {_ARRAYS: content, _METADATA: json.dumps(sealed, allow_nan=False).encode()}
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with locked_folder(self.folder):
@@ -108,13 +111,13 @@ class Checkpoints:
         finally:
             shutil.rmtree(partial, ignore_errors=True)
         for older in self.folder.iterdir():
-            if _STEP.match(older.name) and older != step:  # also one that a killed process had half removed
+            if _STEP.match(older.name) and older != step:  # including one that a killed process had removed in part
                 shutil.rmtree(older, ignore_errors=True)
 
     def _steps(self) -> list[Path]:
         if not self.folder.is_dir():
             return []
-        return [path for path in self.folder.iterdir() if _STEP.match(path.name) and (path / _FACTS).is_file()]
+        return [path for path in self.folder.iterdir() if _STEP.match(path.name) and (path / _METADATA).is_file()]
 
 
 def _digest(record: Mapping[str, Any], content: bytes) -> str:

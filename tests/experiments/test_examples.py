@@ -45,7 +45,7 @@ def run_all(planned, folder, jobs):
     return folder
 
 
-def test_examples_agree_with_the_scores_and_not_with_who_ran_the_trial(planned, tmp_path):
+def test_examples_agree_with_the_scores_whichever_worker_ran_the_trial(planned, tmp_path):
     together, apart = (run_all(planned, tmp_path / f"{jobs}", jobs) for jobs in (2, 1))
     with open_store(together) as store, open_store(apart) as alone:
         for one in planned:
@@ -95,7 +95,7 @@ def test_report_draws_the_pairs_of_a_store(planned, tmp_path, capsys):
     assert 'id="figure-example-pairs-reg-lr"' in page.read_text()
 
 
-def test_damaged_examples_are_told(planned, tmp_path):
+def test_damaged_examples_are_reported(planned, tmp_path):
     (one, *_) = planned
     file = tmp_path / "store" / "examples" / f"{one.trial.id}.parquet"
     with open_store(tmp_path / "store", create=True) as store:

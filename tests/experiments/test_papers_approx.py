@@ -64,7 +64,7 @@ def test_the_grids_are_the_papers():
     }
 
 
-def test_tables_whose_data_are_absent_are_left_out_and_said_once(tmp_path, monkeypatch):
+def test_tables_without_data_are_left_out_with_one_note(tmp_path, monkeypatch):
     monkeypatch.setenv("RANKBOUND_DATA", str(tmp_path))
     study, told = load_study("approx-tables"), []
     there = expand(study, fetch=False, on_result=told.append)

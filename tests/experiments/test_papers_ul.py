@@ -83,7 +83,7 @@ def test_meta_evaluation_is_scipys(sample):
     assert ours(meta, "significant pairs", "UL1(SP@k)") == significant
 
 
-def test_meta_evaluation_stands_beside_the_paper(sample):
+def test_meta_evaluation_is_compared_with_the_paper(sample):
     meta = sample[1]
     assert meta.columns == [
         "table", "quantity", "measure", "versus", "data", "set", "published", "ours", "difference", "note",
@@ -107,7 +107,7 @@ def test_every_published_quantity_is_one_that_we_make(sample):
     assert of_one_set.join(sample[1], on=key, how="anti").is_empty()
 
 
-def test_one_ranker_cannot_be_told_apart(tmp_path):
+def test_a_single_ranker_has_no_meta_evaluation(tmp_path):
     study = load_study("ul-tables")
     with open_store(tmp_path, create=True) as store:
         assert meta_tables(store, [], pl.DataFrame()).is_empty()

@@ -95,7 +95,7 @@ def test_rows_have_the_chosen_trial_of_each_fold(made):
     assert scores["nDCG"].to_list() == [0.6, 0.6, pytest.approx(0.8), None, 0.51, 0.51, pytest.approx(0.71), None]
 
 
-def test_published_numbers_stand_beside(made, tmp_path):
+def test_published_numbers_are_compared_with_ours(made, tmp_path):
     store, _ = made
     slots = store.slots("mine")
     keys = {key for one in slots for key in one.setting}

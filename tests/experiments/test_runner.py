@@ -81,7 +81,7 @@ class Deadly(str):
         return os._exit, (1,)
 
 
-def test_the_same_with_any_workers_and_whatever_others_do(plan, tmp_path):
+def test_results_do_not_depend_on_workers_or_on_failing_trials(plan, tmp_path):
     """Eight good trials alone, and then beside one that fails and one that takes its worker process with it."""
     planned = plan(ROWS)
     wanted = expected(planned)
@@ -108,7 +108,7 @@ def test_the_same_with_any_workers_and_whatever_others_do(plan, tmp_path):
         assert unfinished(together, store, retry_failed=True) == [failing, deadly]
 
 
-def test_a_runner_that_is_killed_goes_on_where_it_was(plan, folder):
+def test_a_killed_runner_resumes_where_it_stopped(plan, folder):
     planned = plan(SLOW)
     store_folder = folder / "kept"
     command = [
@@ -142,7 +142,7 @@ def test_a_runner_that_is_killed_goes_on_where_it_was(plan, folder):
 
 
 @pytest.mark.filterwarnings("ignore")  # distributed has some of its own when a worker is killed
-def test_a_dask_worker_that_is_killed_costs_its_trial_only(plan, tmp_path):
+def test_a_killed_dask_worker_loses_no_trial(plan, tmp_path):
     planned = plan(SLOW)
     wanted = expected(planned)
     killed = []
@@ -167,7 +167,7 @@ def cmdline(process: int) -> bytes:
         return b""
 
 
-def test_data_travel_to_workers_that_lack_them(plan, folder, monkeypatch):
+def test_files_are_sent_to_workers_that_lack_them(plan, folder, monkeypatch):
     """What a plugin does on a worker of another machine, whose files are elsewhere or nowhere."""
     from rankbound.experiments import cluster
 
@@ -189,7 +189,7 @@ def test_data_travel_to_workers_that_lack_them(plan, folder, monkeypatch):
         moved_files.clear()
 
 
-def test_known_sets_travel_beside_those_that_a_worker_has(folder, monkeypatch):
+def test_data_sets_are_sent_to_workers_that_lack_them(folder, monkeypatch):
     from rankbound.experiments import cluster
 
     for name in ("epinions", "ml-1m"):

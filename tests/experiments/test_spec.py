@@ -34,7 +34,7 @@ from .conftest import ROWS, USERS
         (("factors = 4", "factor = 4"), r"tables\[0\].model: MatrixFactorization has no parameter 'factor'"),
         (("nsr = 1\n", ""), r"tables\[0\].nsr: the lists of users need negative items"),
         (("nsr = 1\n", "nsr = 'one'\n"), r"tables\[0\].nsr\[0\]: .*number.* got 'one'"),
-        (("versus =", "choose = 'each'\nversus ="), r'tables\[0\]: choose = "each" goes with selection = "test"'),
+        (("versus =", "choose = 'each'\nversus ="), r'tables\[0\]: choose = "each" requires selection = "test"'),
         (("versus =", "select_by = { nDCG = 'nDCG' }\nversus ="), r"tables\[0\].select_by: has no measure for .*'AP'"),
         (("versus =", "select_by = 'RR'\nversus ="), r"tables\[0\].select_by: must be one of the measures .* got 'RR'"),
         (("versus =", "report = ['RR']\nversus ="), r"tables\[0\].report\[0\]: must be one of the measures"),
@@ -55,7 +55,7 @@ def test_mistakes_are_reported_with_file_and_key(study, change, message):
 
 
 def test_other_files_are_refused(study, folder):
-    with pytest.raises(DataError, match=r"mine.toml: is no TOML: Invalid value"):
+    with pytest.raises(DataError, match=r"mine.toml: is not valid TOML: Invalid value"):
         study("title = ")
     with pytest.raises(ArgumentError, match="a study needs at least one"):
         study("title = 'x'")

@@ -32,7 +32,7 @@ def planned(plan):
     return plan(ROWS)
 
 
-def test_what_is_put_comes_back(planned, tmp_path):
+def test_stored_results_are_read_back(planned, tmp_path):
     with open_store(tmp_path / "store", create=True) as store, store.locked():
         store.register("mine", planned)
         store.put(planned[0].trial, outcome())
@@ -63,7 +63,7 @@ def test_what_is_put_comes_back(planned, tmp_path):
             store.slots("other")
 
 
-def test_places_that_hold_no_store(tmp_path):
+def test_folders_without_a_store_are_refused(tmp_path):
     with pytest.raises(ArgumentError, match="contains no results"):
         open_store(tmp_path / "absent")
     (tmp_path / "file").write_text("x")
@@ -99,7 +99,7 @@ def cut(file):
         (lambda file: file.unlink(), "is missing or empty, although the folder has scores"),
     ],
 )
-def test_a_damaged_store_is_told_and_left_as_it_is(filled, damage, message):
+def test_a_damaged_store_is_reported_and_not_changed(filled, damage, message):
     damage(filled / "trials.sqlite")
     before = content(filled)
     for create in (True, False):
@@ -108,15 +108,17 @@ def test_a_damaged_store_is_told_and_left_as_it_is(filled, damage, message):
     assert content(filled) == before
 
 
-def test_other_schemas_and_databases_are_refused(filled, tmp_path):
+@pytest.mark.parametrize(("schema", "writer"), [("2", "an older version"), ("99", "another version")])
+def test_other_schemas_and_databases_are_refused(filled, tmp_path, schema, writer):
     connection = sqlite3.connect(filled / "trials.sqlite")
-    connection.execute("UPDATE about SET value = '99'")
+    connection.execute("UPDATE about SET value = ?", (schema,))
+    connection.execute("DROP TABLE slots")  # older stores have other tables
     connection.commit()
     connection.close()
-    with pytest.raises(
-        DataError,
-        match=r"has schema 99, but this version of rankbound reads schema 3 only.*by another version",
-    ):
+    message = (
+        rf"has schema {schema}, but this version of rankbound reads schema 3 only.*by {writer} and was not changed"
+    )
+    with pytest.raises(DataError, match=message):
         open_store(filled)
     other = tmp_path / "other"
     other.mkdir()
@@ -127,7 +129,7 @@ def test_other_schemas_and_databases_are_refused(filled, tmp_path):
         open_store(other, create=True)
 
 
-def test_damaged_or_missing_scores_are_told(filled, planned):
+def test_damaged_or_missing_scores_are_reported(filled, planned):
     file = filled / "scores" / f"{planned[0].trial.id}.parquet"
     cut(file)
     file.write_bytes(file.read_bytes()[:50])
@@ -139,7 +141,7 @@ def test_damaged_or_missing_scores_are_told(filled, planned):
             store.scores(planned[0].trial.id)
 
 
-def test_files_with_any_bit_flipped_are_told(filled, planned):
+def test_files_with_any_bit_flipped_are_reported(filled, planned):
     """Every byte in turn: polars would give other numbers for some of these, and end the process over others."""
     trial = planned[0].trial.id
     with open_store(filled) as store:
@@ -179,7 +181,7 @@ def test_a_second_runner_is_refused_and_a_killed_one_leaves_no_lock(filled):
             assert not (filled / "scores" / ".half.parquet.x").exists()
 
 
-def test_a_full_disk_is_told_and_loses_nothing(filled, planned):
+def test_a_full_disk_is_reported_and_loses_nothing(filled, planned):
     """A limit on the size of files stands for a disk without room: the kernel refuses the write in both cases."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -172,7 +172,7 @@ TABLE = 'title = "t"\n[[tables]]\ndata = {{ letor = "{data}" }}\nmodel = "AdaRan
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (f"a = {NESTED}", "is no TOML: maximum recursion depth"),
+        (f"a = {NESTED}", "is not valid TOML: maximum recursion depth"),
         (TABLE.format(data="x" * 300, more=""), r"tables\[0\]\.data\.letor: must be a path, got 'xxx"),
         (TABLE.format(data="a", more="folds = 0"), r"tables\[0\]\.folds"),
         (

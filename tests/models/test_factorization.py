@@ -200,9 +200,9 @@ def test_a_fit_that_goes_on_ends_as_one_that_never_stopped(tmp_path: Path) -> No
     few(**settings, epochs=4, checkpoint=folder).fit(*train, eval_set=test)
     resumed = few(**settings, epochs=8, checkpoint=folder).fit(*train, eval_set=test)
     assert_same(whole, resumed)
-    with pytest.raises(DataError, match="other in learning_rate"):
+    with pytest.raises(DataError, match="differs in learning_rate"):
         few(**settings, learning_rate=0.5, checkpoint=folder).fit(*train, eval_set=test)
-    with pytest.raises(DataError, match="other in eval_set"):
+    with pytest.raises(DataError, match="differs in eval_set"):
         few(**settings, checkpoint=folder).fit(*train)
     with pytest.raises(DataError, match="8 epochs, more than epochs=4"):
         few(**settings, epochs=4, checkpoint=folder).fit(*train, eval_set=test)

@@ -186,11 +186,11 @@ def test_a_finished_training_is_not_repeated_and_more_epochs_lengthen_it(tmp_pat
 def test_the_checkpoint_of_another_training_is_refused_by_what_differs(tmp_path):
     fitted(checkpoint=tmp_path)
     X, y, qid = COLUMNS
-    with pytest.raises(DataError, match="another training, other in parameters;"):
+    with pytest.raises(DataError, match="another training run, which differs in parameters;"):
         fitted(checkpoint=tmp_path, bounding="min-max")
-    with pytest.raises(DataError, match="another training, other in data;"):
+    with pytest.raises(DataError, match="another training run, which differs in data;"):
         ranker(checkpoint=tmp_path).fit(X * 2 + y[:, None], y, qid=qid, eval_set=EVAL)
-    with pytest.raises(DataError, match="another training, other in eval_set;"):
+    with pytest.raises(DataError, match="another training run, which differs in eval_set;"):
         fitted(checkpoint=tmp_path, eval_set=COLUMNS)
     with pytest.raises(DataError, match="learning_rate"):
         fitted(checkpoint=tmp_path, learning_rate=0.5)
@@ -200,7 +200,7 @@ def test_damaged_checkpoints_and_files_in_the_way_are_named(tmp_path):
     fitted(checkpoint=tmp_path / "state")
     arrays = tmp_path / "state" / "epoch-000006" / "state.safetensors"
     arrays.write_bytes(arrays.read_bytes()[:-1] + b"\xff")
-    with pytest.raises(DataError, match="this checkpoint cannot be read: the sha256"):
+    with pytest.raises(DataError, match="this checkpoint cannot be read: its SHA-256"):
         fitted(checkpoint=tmp_path / "state")
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="is a file, expected a folder"):

@@ -25,10 +25,10 @@ MEASURES = ["nDCG", "AP", "nRBP(p=0.95)", "nDCG@1", "nDCG@5", "UL2(nDCG)"]
 
 
 def make_scores(queries=20, losses=("nDCG", "AP"), boundings=("none", "min-max", "distribution")):
-    parts = []
-    for place, (data, variant) in enumerate((("movies", "NSR 1"), ("movies", "NSR 3"), ("pages", ""))):
+    frames = []
+    for number, (data, variant) in enumerate((("movies", "NSR 1"), ("movies", "NSR 3"), ("pages", ""))):
         for fold in (0, 1):
-            random = np.random.default_rng(10 * place + fold)
+            random = np.random.default_rng(10 * number + fold)
             relevant = random.integers(1, 30, queries)
             sizes = relevant * (4 if variant == "NSR 3" else 2)
             offsets = np.concatenate([[0], np.cumsum(sizes)])
@@ -39,10 +39,10 @@ def make_scores(queries=20, losses=("nDCG", "AP"), boundings=("none", "min-max",
                 for number, bounding in enumerate(boundings):
                     scores = labels * (1 + number / 5) + noise + random.normal(0, 0.3, offsets[-1])
                     lists = rb.Lists(labels, offsets, scores=scores, qids=[f"q{i}" for i in range(queries)])
-                    found = rb.evaluate(lists, measures=MEASURES).per_query
+                    evaluation = rb.evaluate(lists, measures=MEASURES).per_query
                     names = {"data": data, "variant": variant, "system": f"{loss} · {bounding}", "loss": loss}
-                    parts.append(
-                        found.select("qid", *MEASURES).with_columns(
+                    frames.append(
+                        evaluation.select("qid", *MEASURES).with_columns(
                             *(pl.lit(value).alias(key) for key, value in names.items()),
                             pl.lit(bounding).alias("bounding"),
                             pl.lit(fold).alias("fold"),
@@ -51,12 +51,12 @@ def make_scores(queries=20, losses=("nDCG", "AP"), boundings=("none", "min-max",
                             pl.Series("relevant", relevant),
                         )
                     )
-    return pl.concat(parts)
+    return pl.concat(frames)
 
 
 def make_history():
     epochs = np.arange(1, 3001)
-    parts = [
+    frames = [
         pl.DataFrame({"epoch": epochs, "value": np.exp(-epochs / 900) + fold / 10}).with_columns(
             pl.lit(quantity).alias("quantity"), pl.lit(system).alias("system"), pl.lit(fold).alias("fold")
         )
@@ -69,7 +69,7 @@ def make_history():
         pl.lit(1).alias("epoch"), pl.lit("linear").alias("system"), pl.lit(0).alias("fold")
     )
     fixed = {"data": "movies", "variant": "", "seed": 0}
-    table = pl.concat([*parts, last], how="diagonal_relaxed")
+    table = pl.concat([*frames, last], how="diagonal_relaxed")
     return table.with_columns(*(pl.lit(value).alias(key) for key, value in fixed.items()))
 
 
@@ -91,9 +91,9 @@ def make_results():
 def make_examples():
     faces = synthetic_images(count=40, size=12, seed=1)
     random = np.random.default_rng(3)
-    found = example_pairs(faces.images, faces.ages, random.random(40), random.permutation(40).reshape(20, 2), 2)
+    pairs = example_pairs(faces.images, faces.ages, random.random(40), random.permutation(40).reshape(20, 2), 2)
     labels = {"data": "faces", "variant": "", "system": "linear", "fold": 0, "seed": 0, "table": "pixels"}
-    return found.select(*(pl.lit(value).alias(key) for key, value in labels.items()), pl.all())
+    return pairs.select(*(pl.lit(value).alias(key) for key, value in labels.items()), pl.all())
 
 
 @pytest.fixture(scope="module")
@@ -122,24 +122,24 @@ def test_no_figure_holds_more_rows_than_the_limit(specifications):
         assert 0 < rows <= LIMIT, name
 
 
-def encodings(part):
+def encodings(node):
     """Every encoding in a specification, however deep."""
-    if isinstance(part, dict):
-        if "encoding" in part:
-            yield part
-        for value in part.values():
+    if isinstance(node, dict):
+        if "encoding" in node:
+            yield node
+        for value in node.values():
             yield from encodings(value)
-    elif isinstance(part, list):
-        for value in part:
+    elif isinstance(node, list):
+        for value in node:
             yield from encodings(value)
 
 
 def test_every_figure_has_titled_axes_and_tooltips(specifications):
     for name, specification in specifications.items():
-        found = list(encodings({key: value for key, value in specification.items() if key != "datasets"}))
-        assert any("tooltip" in each["encoding"] for each in found), name
+        nodes = list(encodings({key: value for key, value in specification.items() if key != "datasets"}))
+        assert any("tooltip" in each["encoding"] for each in nodes), name
         for axis in ("x", "y"):
-            titled = [each["encoding"][axis] for each in found if "field" in each["encoding"].get(axis, {})]
+            titled = [each["encoding"][axis] for each in nodes if "field" in each["encoding"].get(axis, {})]
             assert not titled or any("title" in each or each.get("axis", 1) is None for each in titled), (name, axis)
 
 
@@ -147,12 +147,12 @@ def test_text_follows_the_page_and_nothing_paints_a_background(specifications):
     for specification in specifications.values():
         config = specification["config"]
         assert config["background"] is None
-        assert {config[part]["labelColor"] for part in ("axis", "legend", "header")} == {"currentColor"}
+        assert {config[name]["labelColor"] for name in ("axis", "legend", "header")} == {"currentColor"}
 
 
 def luminance(color):
-    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    frames = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in frames]
     return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
 
 
@@ -221,8 +221,8 @@ def test_panels_that_leave_a_gap_have_axes_of_their_own():
     table = pl.DataFrame({"panel": list("abcde"), "x": [1.0] * 5})
     for panels, resolved in ((5, {"axis": {"x": "independent"}}), (4, None)):
         layer = alt.Chart().mark_point().encode(x="x:Q")
-        found = grid([layer], table.head(panels), column="panel").to_dict()
-        assert (found["columns"], found.get("resolve")) == (3 if panels == 5 else 2, resolved)
+        chart = grid([layer], table.head(panels), column="panel").to_dict()
+        assert (chart["columns"], chart.get("resolve")) == (3 if panels == 5 else 2, resolved)
 
 
 # ---- tables that do not allow every figure ---------------------------------------------------------------------------
@@ -233,10 +233,10 @@ def reasons(*tables):
 
 
 def test_tables_that_are_missing_are_named():
-    found = reasons(pl.DataFrame())
-    assert found["query-map"] == "there is no score per query"
-    assert found["training-paths"] == "there is no history of training"
-    assert "lower-bounds" not in found  # needs no data
+    refused = reasons(pl.DataFrame())
+    assert refused["query-map"] == "there is no score per query"
+    assert refused["training-paths"] == "there is no history of training"
+    assert "lower-bounds" not in refused  # needs no data
 
 
 def test_results_without_published_numbers_are_not_drawn():
@@ -277,31 +277,31 @@ def test_points_have_the_columns_that_pages_filter_by(outcomes):
 
 def test_a_single_system_leaves_figures_of_one_system():
     table = make_scores(losses=("nDCG",), boundings=("none",))
-    found = reasons(table)
-    assert {"expected-histogram", "query-map", "system-means"}.isdisjoint(found)
+    refused = reasons(table)
+    assert {"expected-histogram", "query-map", "system-means"}.isdisjoint(refused)
     for name in ("instance-scatter", "gain-by-activity", "best-counts", "marginal-means", "meta-evaluation"):
-        assert "at least 2 systems" in found[name]
+        assert "at least 2 systems" in refused[name]
 
 
 def test_one_query_is_enough_for_points_and_too_few_for_spread():
     table = make_scores().filter(pl.col("qid") == "q0", pl.col("fold") == 0)
-    found = reasons(table)
-    assert "instance-scatter-ndcg" not in found
-    assert "swap-rates" not in found  # three data sets can be compared
+    refused = reasons(table)
+    assert "instance-scatter-ndcg" not in refused
+    assert "swap-rates" not in refused  # three data sets can be compared
 
 
 def test_equal_scores_are_drawn_or_refused_with_a_reason():
     table = make_scores().with_columns(pl.lit(0.5).alias(name) for name in MEASURES)
-    found = reasons(table)
-    assert "all equal" in found["marginal-means"]
-    assert "instance-scatter-ndcg" not in found
+    refused = reasons(table)
+    assert "all equal" in refused["marginal-means"]
+    assert "instance-scatter-ndcg" not in refused
 
 
 def test_systems_without_common_queries_say_so():
     table = make_scores(losses=("nDCG",)).with_columns(pl.concat_str("system", "qid").alias("qid"))
-    found = reasons(table)
+    refused = reasons(table)
     for name in ("instance-scatter", "meta-evaluation", "asl-curves"):
-        assert "no query in common" in found[name]
+        assert "no query in common" in refused[name]
 
 
 def test_many_queries_and_systems_stay_within_the_limit():
@@ -380,5 +380,5 @@ def test_models_with_the_same_name_are_distinguished_by_their_tables():
 
 
 def test_pairs_of_images_are_validated():
-    found = all_figures(pl.DataFrame(), None, None, make_examples().with_columns(pl.col("width") + 1))
-    assert found["example-pairs"].reason == "pairs of images: an image must have height x width pixels"
+    outcomes = all_figures(pl.DataFrame(), None, None, make_examples().with_columns(pl.col("width") + 1))
+    assert outcomes["example-pairs"].reason == "pairs of images: an image must have height x width pixels"

@@ -1,4 +1,4 @@
-"""What the page says and holds, without a browser."""
+"""The content of the page, without a browser."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def write(path, scores, results=None, **options):
     return write_report(path, make_report(scores, results), figures={}, title="Title", **options).read_text()
 
 
-def held(page: str, name: str) -> bytes:
-    """What a script element of the page holds, unpacked."""
+def unpacked(page: str, name: str) -> bytes:
+    """The decompressed content of a script element of the page."""
     packed = re.search(rf'id="{name}">([^<]*)</script>', page).group(1)
     return zlib.decompress(base64.b64decode(packed), -15)
 
@@ -216,9 +216,11 @@ def test_the_page_holds_every_value_to_four_decimals(tmp_path, scores):
     assert metadata["systems"] == ["low", "alike", "high"]
     assert [measure["name"] for measure in metadata["measures"]] == ["nDCG@10", "AP"]
     matrix = ScoreMatrix.from_table(scores)
-    for place, measure in enumerate(metadata["measures"]):
-        found = np.frombuffer(held(page, f"page-values-{place}"), "<i2").reshape(3, 120) / 10.0 ** measure["digits"]
-        np.testing.assert_allclose(found, matrix.values[measure["name"]], atol=5.001e-5)
+    for number, measure in enumerate(metadata["measures"]):
+        values = (
+            np.frombuffer(unpacked(page, f"page-values-{number}"), "<i2").reshape(3, 120) / 10.0 ** measure["digits"]
+        )
+        np.testing.assert_allclose(values, matrix.values[measure["name"]], atol=5.001e-5)
 
 
 def test_large_and_missing_values_are_packed():
@@ -305,7 +307,7 @@ def test_a_chart_that_is_too_large_becomes_a_picture(tmp_path, scores, monkeypat
     figures = {"lower-bounds": FigureOutcome("lower-bounds", "Some dots", "A caption.", chart)}
     small = write_report(tmp_path / "a.html", make_report(scores), figures=figures, title="Title").read_text()
     assert "data-chart" in small
-    assert small.count('class="gallery"') == 1  # of figures that hold for any data, nothing else
+    assert small.count('class="gallery"') == 1  # the figures that depend on no data
     monkeypatch.setattr("rankbound.report.page._LARGEST_CHART", 10)
     large = write_report(tmp_path / "b.html", make_report(scores), figures=figures, title="Title").read_text()
     assert '<img alt="Some dots" src="data:image/png;base64,iVBOR' in large
@@ -338,4 +340,4 @@ def test_a_page_of_20_000_queries_and_15_systems_is_small(tmp_path):
         for system in range(15)
     )  # fmt: skip
     write(tmp_path / "page.html", table)
-    assert (tmp_path / "page.html").stat().st_size < 5_000_000  # of 15 MB, to leave room for figures
+    assert (tmp_path / "page.html").stat().st_size < 5_000_000  # 15 MB with figures

@@ -1,5 +1,8 @@
-"""What a paper found, tested: each claim says which rows of the results should lie above or below what they are tested
-against, and the intervals of these differences say whether they do."""
+"""Tests of a paper's findings.
+
+Each claim says which rows of the results should lie above or below the setting that they are tested against; the
+confidence intervals of these differences show whether they do.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ __all__ = ["Verdict", "judge_claims"]
 
 
 class Verdict(NamedTuple):
-    """A claim, and in how many of its rows the 95 % interval of the difference agrees, disagrees, or holds 0."""
+    """A claim, and the numbers of rows whose 95 % interval of the difference agrees, disagrees, or contains 0."""
 
     claim: str
     agree: int
@@ -24,7 +27,7 @@ class Verdict(NamedTuple):
 
     @property
     def word(self) -> str:
-        """Confirmed, refuted, partly confirmed, unclear, or not tested."""
+        """One of: confirmed, partly confirmed, refuted, unclear, not tested."""
         if not self.agree + self.disagree + self.unclear:
             return "not tested"
         if not self.agree:
@@ -33,16 +36,16 @@ class Verdict(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """The verdict with its counts."""
+        """The verdict and its counts, as a sentence."""
         rows = self.agree + self.disagree + self.unclear
         if not rows:
-            return f"{self.claim}: not tested, none of its rows are done."
+            return f"{self.claim}: not tested, because none of its rows is finished."
         counts = f"{self.agree} of {rows} rows agree, {self.disagree} disagree, {self.unclear} show no clear difference"
         return f"{self.claim}: {self.word} ({counts})."
 
 
 def judge_claims(claims: Iterable[Claim], results: pl.DataFrame) -> list[Verdict]:
-    """Compare claims with a results table (`rankbound.experiments.results.results_table`)."""
+    """Test claims on a results table (`rankbound.experiments.results.results_table`)."""
     import polars as pl
 
     verdicts = []

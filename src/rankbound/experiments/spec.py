@@ -1,6 +1,6 @@
-"""A study as a TOML file: what is trained on what, how it is chosen, what is measured.
+"""A study as a TOML file: which models are trained on which data, how they are selected, and what is measured.
 
-A file has a title, keys that all tables share under ``[defaults]``, and one ``[[tables]]`` for each group of settings::
+A file has a title, keys under ``[defaults]`` that all tables share, and a ``[[tables]]`` for each group of settings::
 
     title = "Does bounding help on our shop's data?"
 
@@ -13,12 +13,13 @@ A file has a title, keys that all tables share under ``[defaults]``, and one ``[
     measures = ["nDCG", "AP"]
     grid = { learning_rate = [0.01, 0.03] }
 
-Every key is checked when the file is read, names of losses, measures, models and their parameters included.
+Every key is checked when the file is read, including the names of losses, measures, models and their parameters.
 """
 
 from __future__ import annotations
 
 import difflib
+import math
 import re
 import tomllib
 from pathlib import Path
@@ -48,8 +49,8 @@ __all__ = [
     "study_path",
 ]
 
-PAIRWISE_ACCURACY = "pairwise accuracy"  # of images: the share of pairs in the right order
-_OF_ANOTHER_TYPE = ("string_type", "int_type", "float_type", "literal_error", "list_type", "model_type", "dict_type")
+PAIRWISE_ACCURACY = "pairwise accuracy"  # of images: the fraction of pairs in the right order
+_TYPE_ERRORS = ("string_type", "int_type", "float_type", "literal_error", "list_type", "model_type", "dict_type")
 _PAPERS = Path(__file__).with_name("papers")
 Kind = Literal["letor", "ratings", "faces"]
 _KINDS: tuple[Kind, ...] = ("letor", "ratings", "faces")
@@ -66,7 +67,21 @@ def _path(value: str) -> str:
     return value
 
 
+def _json_value(value: Any) -> Any:
+    """Refuse what TOML can express but JSON, and so the identity of a trial, cannot: nan, infinity and dates."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"must be a finite number, got {value}")
+    if isinstance(value, dict):
+        return {key: _json_value(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_json_value(entry) for entry in value]
+    if not isinstance(value, (str, int, float, bool)):
+        raise ValueError(f"must be a number, a string, true, false, a list or a table, got {value}")
+    return value
+
+
 FilePath = Annotated[str, AfterValidator(_path)]
+Parameter = Annotated[Any, AfterValidator(_json_value)]
 Several = Annotated[list[Value], BeforeValidator(_listed), Field(min_length=1)]
 
 
@@ -77,15 +92,15 @@ class StrictModel(BaseModel):
 
 
 class OwnData(StrictModel):
-    """Data that are in no catalog; paths are relative to the study's file."""
+    """Data that are not in the catalog; paths are relative to the file of the study."""
 
     letor: FilePath | list[FilePath] | None = Field(
         default=None,
         description="A folder with train, vali and test (or Fold1, Fold2, ... of these), one file, or several.",
     )
-    ratings: FilePath | None = Field(default=None, description="A file of users and items, with ratings or without.")
-    faces: FilePath | None = Field(default=None, description="An npz, a folder or a tar of images named after the age.")
-    form: str = Field(default="auto", description="Form of the ratings file, as rankbound.data.read_ratings has it.")
+    ratings: FilePath | None = Field(default=None, description="A file of users and items, with or without ratings.")
+    faces: FilePath | None = Field(default=None, description="Images with ages: an npz file, or a folder or tar file.")
+    form: str = Field(default="auto", description="Format of the ratings file, as in rankbound.data.read_ratings.")
 
     @model_validator(mode="after")
     def _one_kind(self) -> OwnData:
@@ -101,47 +116,47 @@ class OwnData(StrictModel):
 
 
 class Prepare(StrictModel):
-    """What is done to the data before they are split."""
+    """How the data are prepared before they are split."""
 
     binarize: float | Literal["highest"] | None = Field(
-        default=None, description="Labels from here on are 1, others 0."
+        default=None, description="Labels of at least this value become 1, others 0."
     )
-    scale: Literal["min-max", "standard"] | None = Field(default=None, description="Features, within each query.")
-    fill: float | None = Field(default=None, description="In place of features that are not known (NULL).")
-    relevant: int = Field(default=0, ge=0, description="Queries with fewer relevant items are left out.")
+    scale: Literal["min-max", "standard"] | None = Field(
+        default=None, description="How features are scaled within each query."
+    )
+    fill: float | None = Field(default=None, description="Value of missing features (NULL).")
+    relevant: int = Field(default=0, ge=0, description="Minimum number of relevant items of a query.")
     relevant_from: float | None = Field(
-        default=None, description="Ratings from here on are choices, others are dropped."
+        default=None, description="Ratings of at least this value are choices; others are dropped."
     )
-    users_with: int = Field(default=1, ge=1, description="Users with fewer choices are left out.")
+    users_with: int = Field(default=1, ge=1, description="Minimum number of choices of a user.")
     items: Literal["rated", "chosen"] = Field(
         default="rated",
-        description="Negatives come from all items of the file, or from those that a user kept has chosen.",
+        description="Negatives are drawn from all items of the file, or from those that a remaining user has chosen.",
     )
     backbone: FilePath | None = Field(
         default=None,
-        description="Images: a network's file, in the folder of the data set or beside one's own; rankers then learn "
-        "from what it makes of images of 224 x 224, see rankbound.models.backbone_features.",
+        description="Images: file of a network, in the folder of the data set or of the study; rankers then learn from "
+        "the features that it computes from images of 224 x 224, see rankbound.models.backbone_features.",
     )
-    first: int | None = Field(
-        default=None, ge=1, description="Only the first so many queries or users: for trying out."
-    )
+    first: int | None = Field(default=None, ge=1, description="Use only this many queries or users, for a first try.")
 
 
 class LossChoice(StrictModel):
-    """A loss, how tables call it, and options of its class."""
+    """A loss, its name in tables, and options of its class."""
 
     loss: str
     name: str = ""
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, Parameter] = Field(default_factory=dict)
 
     @property
     def label(self) -> str:
-        """What tables call it."""
+        """The name in tables."""
         return self.name or self.loss
 
 
 class Bounded(StrictModel):
-    """A bounding, how tables call it, and the distribution that it refers to."""
+    """A bounding, its name in tables, and the strength of its reference ranker."""
 
     bounding: str
     name: str = ""
@@ -149,7 +164,7 @@ class Bounded(StrictModel):
 
     @property
     def label(self) -> str:
-        """What tables call it."""
+        """The name in tables."""
         return self.name or (
             self.bounding
             if self.ranker_strength is None
@@ -158,92 +173,102 @@ class Bounded(StrictModel):
 
 
 class ModelChoice(StrictModel):
-    """A model, how tables call it, its parameters, and what of them is to be chosen."""
+    """A model, its name in tables, its parameters, and the grid of those to tune."""
 
     model: str
     name: str = ""
-    params: dict[str, Any] = Field(default_factory=dict)
-    grid: dict[str, list[Any]] = Field(default_factory=dict)
+    params: dict[str, Parameter] = Field(default_factory=dict)
+    grid: dict[str, list[Parameter]] = Field(default_factory=dict)
     loss: Annotated[list[LossChoice] | None, BeforeValidator(lambda value: _losses(value))] = None
 
     @property
     def label(self) -> str:
-        """What tables call it."""
+        """The name in tables."""
         return self.name or self.model
 
 
 def _losses(value: Any) -> Any:
-    return None if value is None else [{"loss": one} if isinstance(one, str) else one for one in _listed(value)]
+    return None if value is None else [{"loss": item} if isinstance(item, str) else item for item in _listed(value)]
 
 
 def _boundings(value: Any) -> Any:
-    return [{"bounding": one} if isinstance(one, str) else one for one in _listed(value)]
+    return [{"bounding": item} if isinstance(item, str) else item for item in _listed(value)]
 
 
 class Table(StrictModel):
-    """A group of settings that are run alike: every model x loss x bounding x NSR x varied parameter x fold x seed."""
+    """A group of settings: every model x loss x bounding x NSR x varied parameter, each run for every fold and seed."""
 
-    name: str = Field(default="", description="Of the table; several may share one.")
-    data: str | OwnData = Field(description="A name of the catalog (rankbound data list), or files of your own.")
-    optional: bool = Field(default=False, description="Left out, and said so, where its data are not here.")
+    name: str = Field(default="", description="Name of the table; several may have the same.")
+    data: str | OwnData = Field(description="Name of a data set (rankbound data list), or files of your own.")
+    optional: bool = Field(default=False, description="Leave the table out, with a note, if its data are missing.")
     prepare: Prepare = Prepare()
     split: Literal["given", "user-folds", "monte-carlo", "query-folds"] | None = Field(
-        default=None, description="given: the folds that the data come with. Unless said: given if there are any."
+        default=None, description="How the data are split; by default 'given' if the data come with folds."
     )
     folds: Annotated[int, Field(ge=1)] | list[Annotated[int, Field(ge=0)]] | None = Field(
-        default=None, description="How many, or which numbers; unless said all, or 5."
+        default=None, description="The number of folds, or a list of their numbers; by default all of them, or 5."
     )
     test_fraction: float = Field(default=0.2, gt=0, lt=1, description="Of each user's choices, with split monte-carlo.")
 
     model: str | None = None
-    params: dict[str, Any] = Field(default_factory=dict, description="Of all models; loss.X is an option of the loss.")
-    grid: dict[str, list[Any]] = Field(default_factory=dict, description="Parameters to choose, values to try.")
+    params: dict[str, Parameter] = Field(
+        default_factory=dict, description="Parameters of all models; loss.X is an option of the loss."
+    )
+    grid: dict[str, list[Parameter]] = Field(
+        default_factory=dict, description="Parameters to tune, each with the values to try."
+    )
     models: list[ModelChoice] = Field(default_factory=list)
     loss: Annotated[list[LossChoice] | None, BeforeValidator(_losses)] = None
     bounding: Annotated[list[Bounded], BeforeValidator(_boundings), Field(min_length=1)] = [Bounded(bounding="none")]
     nsr: Several[float] | None = Field(
-        default=None, description="Negatives per positive item in training; users' lists only."
+        default=None, description="Negative items per positive item in training lists of users."
     )
     test_nsr: Several[float] | None = Field(
-        default=None, description="In testing; unless said the same as in training."
+        default=None, description="The same ratio in test lists; by default that of training."
     )
-    vary: dict[str, list[Any]] = Field(default_factory=dict, description="Parameters that make rows of their own.")
+    vary: dict[str, list[Parameter]] = Field(
+        default_factory=dict, description="Parameters of which each value makes a row of its own."
+    )
     seeds: Several[int] = [0]
 
     measures: Several[str]
-    report: Literal["all", "selected"] | list[str] = Field(default="all", description="Which measures make rows.")
+    report: Literal["all", "selected"] | list[str] = Field(default="all", description="Measures that make rows.")
     selection: Literal["validation", "test", "last"] = Field(
         default="validation",
-        description="What epoch and grid point are chosen by; test: as some papers did, told in tables.",
+        description="Data on which epoch and grid point are selected. Tables mark 'test', which some papers used.",
     )
-    select_by: str | dict[str, str] | None = Field(default=None, description="A measure, or one for each loss.")
+    select_by: str | dict[str, str] | None = Field(
+        default=None, description="Measure to select by, or one for each loss."
+    )
     choose: Literal["one", "each"] = Field(
-        default="one", description="each: the grid point for each measure on its own; only with selection test."
+        default="one", description="With 'each' (selection test only), the grid point is selected for each measure."
     )
-    protocol: Literal["honest", "published"] = Field(default="honest", description="How negatives are drawn.")
+    protocol: Literal["honest", "published"] = Field(default="honest", description="How negative items are drawn.")
     refit: bool = Field(
-        default=True, description="Users' lists: train again with the part that was held out to choose."
+        default=True, description="Lists of users: train again, including the held-out part, after selection."
     )
-    versus: dict[str, str] = Field(default_factory=dict, description="Setting that others are tested against.")
-    record: list[str] = Field(default_factory=list, description="Registered functions that add to a trial's history.")
-    pairs: int = Field(default=10_000, ge=1, description="Images: pairs to test on.")
-    min_gap: int = Field(default=5, ge=0, description="Images: pairs have ages more than this apart.")
+    versus: dict[str, str] = Field(default_factory=dict, description="Setting that the others are tested against.")
+    record: list[str] = Field(default_factory=list, description="Recorders that add to the history of a trial.")
+    pairs: int = Field(default=10_000, ge=1, description="Images: number of test pairs.")
+    min_gap: int = Field(default=5, ge=0, description="Images: the ages of a pair differ by more than this.")
     examples: int = Field(
         default=0,
         ge=0,
         le=20,
-        description="Images: pairs of each kind (right order, wrong order, ...) that a trial keeps, to be looked at.",
+        description="Images: number of example pairs of each kind (right order, wrong order, ...) to keep for figures.",
     )
-    seconds: float = Field(default=10.0, gt=0, description="What a trial takes, until the store knows better.")
+    seconds: float = Field(
+        default=10.0, gt=0, description="Expected duration of a trial, until the store has measured some."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Table:
         if (self.model is None) == (not self.models):
             raise ValueError("a table needs either model or models")
         if self.choose == "each" and self.selection != "test":
-            raise ValueError(f'choose = "each" goes with selection = "test", got {self.selection!r}')
+            raise ValueError(f'choose = "each" requires selection = "test", got {self.selection!r}')
         if self.selection == "last" and (self.grid or any(choice.grid for choice in self.models)):
-            raise ValueError('selection = "last" chooses nothing, so it cannot go with a grid')
+            raise ValueError('selection = "last" selects nothing, so it cannot be combined with a grid')
         return self
 
     @property
@@ -258,7 +283,7 @@ class Table(StrictModel):
 
     @property
     def model_choices(self) -> list[ModelChoice]:
-        """All models with the table's own parameters filled in; what a model says itself wins."""
+        """All models, with the parameters of the table filled in; those of a model take precedence."""
         choices = self.models or [ModelChoice(model=self.model or "")]
         return [
             choice.model_copy(
@@ -272,53 +297,57 @@ class Table(StrictModel):
         ]
 
     def measure_to_select_by(self, loss: str) -> str:
-        """The measure that epoch and grid point of a loss are chosen by."""
+        """The measure by which epoch and grid point of a loss are selected."""
         if isinstance(self.select_by, dict):
             return self.select_by[loss]
         return self.select_by or ("Tau" if self.kind == "faces" else self.measures[0])
 
 
 class Quick(StrictModel):
-    """What is left of the study with --quick."""
+    """The part of the study that ``quick`` runs."""
 
     only: dict[str, str | int | float | list[str | int | float]] = Field(default_factory=dict)
-    params: dict[str, Any] = Field(default_factory=dict, description="In place of the tables' own.")
-    grid: dict[str, list[Any]] | None = Field(default=None, description="In place of the tables' own; {}: no grid.")
-    first: int | None = Field(default=None, ge=1, description="Only the first so many queries or users.")
+    params: dict[str, Parameter] = Field(
+        default_factory=dict, description="Replace those of the tables, where a model has them."
+    )
+    grid: dict[str, list[Parameter]] | None = Field(
+        default=None, description="Replaces those of the tables; {} stands for no grid."
+    )
+    first: int | None = Field(default=None, ge=1, description="Use only this many queries or users.")
 
 
 class Claim(StrictModel):
-    """What a paper says about rows that are tested against another setting (``versus``)."""
+    """A finding of a paper about rows that are tested against another setting (``versus``)."""
 
-    claim: str = Field(description="In words.")
-    where: dict[str, Several[str | int | float]] = Field(default_factory=dict, description="Which rows it is about.")
+    claim: str = Field(description="The finding in words.")
+    where: dict[str, Several[str | int | float]] = Field(default_factory=dict, description="The rows that it is about.")
     expect: Literal["above", "below"] = Field(
-        default="above", description="Where the row should lie beside what it is tested against."
+        default="above", description="Whether these rows should lie above or below what they are tested against."
     )
 
 
 class Study(StrictModel):
-    """A study: its tables, and what else belongs to it."""
+    """A study: its tables, claims and additional tables."""
 
     name: str
     title: str
-    about: str = Field(default="", description="What one should know when reading the results.")
+    about: str = Field(default="", description="What readers of the results should know.")
     tables: list[Table] = Field(default_factory=list)
     trials_of: str | None = Field(
-        default=None, description="A study whose trials (and store) this one reports in another way."
+        default=None, description="A study whose trials (and store) this one reports differently."
     )
     report: Literal["all", "selected"] | list[str] | None = Field(
-        default=None, description="With trials_of: the measures."
+        default=None, description="With trials_of: the measures that make rows."
     )
     quick: Quick = Quick()
-    claims: list[Claim] = Field(default_factory=list, description="Findings of the paper, tested on the results.")
-    derived: list[str] = Field(default_factory=list, description="Registered functions that make further tables.")
+    claims: list[Claim] = Field(default_factory=list, description="Findings of the paper, to test on the results.")
+    derived: list[str] = Field(default_factory=list, description="Functions that compute additional tables.")
     path: Path
     store_name: str
 
     @property
     def published_path(self) -> Path:
-        """Where the numbers to compare with are, if there are any."""
+        """The file of published numbers, which may be absent."""
         return self.path.with_name(f"{self.path.stem}.published.csv")
 
 
@@ -340,53 +369,56 @@ def study_path(study: str) -> Path:
         return Path(study)
     path = _PAPERS / f"{study}.toml"
     if not path.is_file():
-        known = [found.stem for found in sorted(_PAPERS.glob("*.toml"))]
+        known = [file.stem for file in sorted(_PAPERS.glob("*.toml"))]
         near = difflib.get_close_matches(study, known, n=3, cutoff=0.4)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"
-        raise ArgumentError(f"unknown study {study!r}: {hint} A file of your own ends in .toml")
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known studies are {', '.join(known)}."
+        raise ArgumentError(f"unknown study {study!r}: {hint} The path of a study file ends in .toml")
     return path
 
 
 def load_study(study: str) -> Study:
     """Read and check a study: one that comes with the package by its name, or a file."""
     path = study_path(study)
-    found = _toml(path)
-    defaults = found.pop("defaults", {})
-    for key, wanted in (("defaults", dict), ("tables", list)):
-        part = defaults if key == "defaults" else found.get("tables", [])
-        if not isinstance(part, wanted):
-            raise ArgumentError(f"{path}: {key} must be a {'table' if wanted is dict else 'list of tables [[tables]]'}")
+    content = _toml(path)
+    defaults = content.pop("defaults", {})
+    if not isinstance(defaults, dict):
+        raise ArgumentError(f"{path}: defaults must be a table")
+    if not isinstance(content.get("tables", []), list):
+        raise ArgumentError(f"{path}: tables must be a list of tables [[tables]]")
     unknown = [key for key in defaults if key not in Table.model_fields]
     if unknown:
         raise ArgumentError(f"{path}: defaults.{unknown[0]}: {_unknown_key(unknown[0], Table)}")
-    tables = [defaults | table if isinstance(table, dict) else table for table in found.pop("tables", [])]
+    tables = [defaults | table if isinstance(table, dict) else table for table in content.pop("tables", [])]
     for reserved in ("path", "store_name"):
-        if reserved in found:
+        if reserved in content:
             raise ArgumentError(f"{path}: {reserved}: {_unknown_key(reserved, Study)}")
-    given = {"name": path.stem, "store_name": path.stem} | found | {"tables": tables, "path": path}
-    if isinstance(found.get("trials_of"), str):
-        return _sharing(path, given)
-    read = _validated(path, given)
-    if not read.tables:
+    fields = {"name": path.stem, "store_name": path.stem} | content | {"tables": tables, "path": path}
+    if isinstance(content.get("trials_of"), str):
+        return _sharing(path, fields)
+    loaded = _validated(path, fields)
+    if not loaded.tables:
         raise ArgumentError(f"{path}: tables: a study needs at least one [[tables]]")
-    _check_names(path, read)
-    return read
+    _check_names(path, loaded)
+    return loaded
 
 
-def _sharing(path: Path, given: dict[str, Any]) -> Study:
-    if given["tables"]:
+def _sharing(path: Path, fields: dict[str, Any]) -> Study:
+    """A study with the trials of another one."""
+    if fields["tables"]:
         raise ArgumentError(f"{path}: tables: a study with trials_of has no tables of its own")
-    name = given["trials_of"]
+    name = fields["trials_of"]
     if not re.fullmatch(r"[\w.-]{1,100}", name):
         raise ArgumentError(f"{path}: trials_of: must be the name of a study, got {name!r}")
     own = path.with_name(f"{name}.toml")
-    if "trials_of" in _toml(own if own.is_file() else study_path(name)):  # a study and itself, or two in a circle
+    if "trials_of" in _toml(
+        own if own.is_file() else study_path(name)
+    ):  # itself, or two studies that refer to each other
         raise ArgumentError(f"{path}: trials_of: must be a study with tables of its own, got {name!r}")
     other = load_study(str(own) if own.is_file() else name)
-    study = _validated(path, given | {"store_name": other.store_name})
+    study = _validated(path, fields | {"store_name": other.store_name})
     report = {} if study.report is None else {"report": study.report}
     tables = [table.model_copy(update=report) for table in other.tables]
-    quick = study.quick if "quick" in given else other.quick
+    quick = study.quick if "quick" in fields else other.quick
     shared = study.model_copy(update={"tables": tables, "quick": quick})
     _check_names(path, shared)
     return shared
@@ -397,32 +429,32 @@ def _toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: is no TOML: {error}") from error
+        raise DataError(f"{path}: is not valid TOML: {error}") from error
 
 
-def _validated(path: Path, given: dict[str, Any]) -> Study:
+def _validated(path: Path, fields: dict[str, Any]) -> Study:
     try:
-        return Study.model_validate(given)
+        return Study.model_validate(fields)
     except ValidationError as error:
-        # where a key may be one thing or another, what is wrong with the nearest says more than that it is no string
-        problems = sorted(error.errors(), key=lambda problem: problem["type"] in _OF_ANOTHER_TYPE)
-        raise ArgumentError(f"{path}: {_key(problems[0]['loc'])}: {_said(problems[0])}") from None
+        # for a union of types, the error of the type that fits best says more than "not a string"
+        problems = sorted(error.errors(), key=lambda problem: problem["type"] in _TYPE_ERRORS)
+        raise ArgumentError(f"{path}: {_key(problems[0]['loc'])}: {_message(problems[0])}") from None
 
 
-def _key(place: tuple[int | str, ...]) -> str:
-    """The path of a key as one would write it.
+def _key(location: tuple[int | str, ...]) -> str:
+    """The path of a key in the notation of TOML and Python.
 
     >>> _key(("tables", 0, "grid", "learning_rate"))
     'tables[0].grid.learning_rate'
     """
-    # pydantic adds which member of a union it tried: these are names of types, never of keys
-    parts = [part for part in place if isinstance(part, int) or not re.search(r"[^\w.-]|^(str|OwnData|int)$", part)]
+    # pydantic adds the member of a union that it tried: these are names of types, never of keys
+    parts = [part for part in location if isinstance(part, int) or not re.search(r"[^\w.-]|^(str|OwnData|int)$", part)]
     return re.sub(r"\.?\[", "[", ".".join(f"[{part}]" if isinstance(part, int) else part for part in parts))
 
 
-def _said(problem: Any) -> str:
+def _message(problem: Any) -> str:
     if problem["type"] == "extra_forbidden":
-        homes: dict[str | int, type[BaseModel]] = {
+        models: dict[str | int, type[BaseModel]] = {
             "tables": Table,
             "quick": Quick,
             "prepare": Prepare,
@@ -430,18 +462,18 @@ def _said(problem: Any) -> str:
             "data": OwnData,
             "claims": Claim,
         }
-        homes |= {"loss": LossChoice, "bounding": Bounded}
-        above = [part for part in problem["loc"][:-1] if part in homes]
-        return _unknown_key(str(problem["loc"][-1]), homes[above[-1]] if above else Study)
-    said = str(problem["msg"]).removeprefix("Value error, ")
+        models |= {"loss": LossChoice, "bounding": Bounded}
+        above = [part for part in problem["loc"][:-1] if part in models]
+        return _unknown_key(str(problem["loc"][-1]), models[above[-1]] if above else Study)
+    message = str(problem["msg"]).removeprefix("Value error, ")
     shown = f", got {problem['input']!r}" if problem["type"] not in ("missing", "value_error") else ""
-    return said[0].lower() + said[1:] + shown
+    return message[0].lower() + message[1:] + shown
 
 
-def _unknown_key(key: str, home: type[BaseModel]) -> str:
-    known = [name for name in home.model_fields if name not in ("path", "store_name")]
+def _unknown_key(key: str, model: type[BaseModel]) -> str:
+    known = [name for name in model.model_fields if name not in ("path", "store_name")]
     near = difflib.get_close_matches(key, known, n=1)
-    return f"unknown key; did you mean {near[0]}?" if near else f"unknown key; known are {', '.join(known)}"
+    return f"unknown key; did you mean {near[0]}?" if near else f"unknown key; known keys are {', '.join(known)}"
 
 
 # ---- names that only the package's own parsers can check -------------------------------------------------------------

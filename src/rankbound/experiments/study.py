@@ -1,8 +1,8 @@
 """The Python entry to studies: `run_study` runs one, `plan_study` estimates one without running it.
 
 >>> from rankbound.experiments import known_studies
->>> known_studies()["thesis-5.1"][:27]
-'Metric bounding, table 5.1:'
+>>> known_studies()["thesis-5.1"][:28]
+'Westerborg (2022), table 5.1'
 """
 
 from __future__ import annotations

@@ -36,14 +36,14 @@ function watchFigures(filterNow) {
 
   async function draw(figure) {
     const specification = drawn.get(figure), filter = filterNow(), holder = figure.querySelector(".drawing");
-    const kept = Object.fromEntries(tables(specification).map(([name, rows]) => [name, rows.filter(row => passes(row, filter))]));
+    const passing = Object.fromEntries(tables(specification).map(([name, rows]) => [name, rows.filter(row => passes(row, filter))]));
     const filtered = isAffected(specification, filter);
     figure.querySelector(".tag").hidden = !filtered;
-    if (filtered && Object.values(kept).every(rows => !rows.length)) {
+    if (filtered && Object.values(passing).every(rows => !rows.length)) {
       holder.textContent = "No query passes the filter here.";
       return;
     }
-    await window.rankboundEmbed(holder, { ...specification, datasets: { ...specification.datasets, ...kept } }, {
+    await window.rankboundEmbed(holder, { ...specification, datasets: { ...specification.datasets, ...passing } }, {
       renderer: "svg", logLevel: 1, actions: { export: true, source: false, compiled: false, editor: false }, downloadFileName: figure.id,
     });
     const width = Number(holder.querySelector("svg")?.getAttribute("width")) || 0;

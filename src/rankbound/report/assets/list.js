@@ -5,7 +5,7 @@ const SPARE = 8; // rows above and below the view
 
 function makeList(box, { onChoose }) {
   const table = box.querySelector("table"), head = table.tHead, body = table.tBodies[0];
-  let columns = [], order = [], sort = { key: null, down: false }, chosen = -1, indexOf = new Map(), allRows = [];
+  let columns = [], order = [], sort = { key: null, down: false }, selected = -1, indexOf = new Map(), allRows = [];
 
   function arrange(rows) {
     allRows = rows;
@@ -82,7 +82,7 @@ function makeList(box, { onChoose }) {
     line.tabIndex = 0;
     line.dataset.row = row;
     line.setAttribute("aria-rowindex", index + 2);
-    line.setAttribute("aria-selected", row === chosen);
+    line.setAttribute("aria-selected", row === selected);
     for (const column of columns) {
       const cell = document.createElement("td");
       cell.textContent = column.show(row);
@@ -130,7 +130,7 @@ function makeList(box, { onChoose }) {
     },
     setRows: arrange,
     choose(row) {
-      chosen = row;
+      selected = row;
       draw();
     },
     scrollTo,

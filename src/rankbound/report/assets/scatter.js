@@ -5,7 +5,7 @@ const REACH = 14; // pixels; the pointer selects the nearest point within this d
 
 function makeScatter(canvas, tip, { describe, onChoose, onStep }) {
   let plot = null; // {xs, ys, rows, colors, xTitle, yTitle, diagonal, logX}
-  let chosen = -1, hovered = -1, toX, toY;
+  let selected = -1, hovered = -1, toX, toY;
 
   const color = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -96,16 +96,16 @@ function makeScatter(canvas, tip, { describe, onChoose, onStep }) {
     }
     drawPoints(pen, ratio);
     if (hovered >= 0) ring(pen, hovered, color("--ink"), 6, 1.5);
-    if (chosen >= 0 && plot.shown[chosen]) {
+    if (selected >= 0 && plot.shown[selected]) {
       pen.strokeStyle = color("--accent");
       pen.globalAlpha = 0.5;
-      const [x, y] = [toX(plot.xs(chosen)), toY(plot.ys(chosen))];
+      const [x, y] = [toX(plot.xs(selected)), toY(plot.ys(selected))];
       if (Number.isFinite(x + y)) {
         line(pen, left, y, right, y);
         line(pen, x, top, x, bottom);
       }
       pen.globalAlpha = 1;
-      ring(pen, chosen, color("--accent"), 8, 3);
+      ring(pen, selected, color("--accent"), 8, 3);
     }
   }
 
@@ -170,7 +170,7 @@ function makeScatter(canvas, tip, { describe, onChoose, onStep }) {
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
     if (step) {
       event.preventDefault();
-      hover(onStep(hovered >= 0 ? hovered : chosen, step));
+      hover(onStep(hovered >= 0 ? hovered : selected, step));
     } else if (event.key === "Enter" && hovered >= 0) onChoose(hovered);
     else if (event.key === "Escape") hover(-1);
   });
@@ -184,7 +184,7 @@ function makeScatter(canvas, tip, { describe, onChoose, onStep }) {
       draw();
     },
     choose(row) {
-      chosen = row;
+      selected = row;
       draw();
     },
     // the pixel of the canvas at which a query's point is drawn; used by tests

@@ -2,9 +2,9 @@
 (() => {
   const key = "rankbound-theme";
   const prefersDark = matchMedia("(prefers-color-scheme: dark)");
-  const chosen = () => { try { return localStorage.getItem(key); } catch { return null; } };
+  const stored = () => { try { return localStorage.getItem(key); } catch { return null; } };
   const apply = () => {
-    const theme = chosen() ?? (prefersDark.matches ? "dark" : "light");
+    const theme = stored() ?? (prefersDark.matches ? "dark" : "light");
     document.documentElement.dataset.theme = theme;
     const button = document.getElementById("theme");
     if (button) button.textContent = theme === "dark" ? "Light" : "Dark";

@@ -143,7 +143,9 @@ def query_map(table: pl.DataFrame, measure: str) -> Any:
             color=alt.Color(
                 "type:N",
                 title="type of query",
-                scale=alt.Scale(domain=list(QUERY_TYPES), range=[PALETTE[i] for i in (2, 6, 4, 1, 5)]),
+                scale=alt.Scale(
+                    domain=list(QUERY_TYPES), range=[PALETTE[i] for i in (2, 6, 4, 1, 5, 3, 7)[: len(QUERY_TYPES)]]
+                ),
             ),
             shape=alt.Shape("type:N", title="type of query", scale=alt.Scale(domain=list(QUERY_TYPES))),
             opacity=alt.condition(selection, alt.value(0.65), alt.value(0.06)),

@@ -25,8 +25,8 @@ def score_distributions(curves: pl.DataFrame, intervals: pl.DataFrame, contrast:
     shown = ["system", f"baseline: {contrast.baseline}"]
     lines = pl.concat(
         [
-            curves.drop("baseline").with_columns(pl.lit(shown[0]).alias("part")),
-            curves.drop("share").rename({"baseline": "share"}).with_columns(pl.lit(shown[1]).alias("part")),
+            curves.drop("baseline").with_columns(pl.lit(shown[0]).alias("line")),
+            curves.drop("share").rename({"baseline": "share"}).with_columns(pl.lit(shown[1]).alias("line")),
         ],
         how="diagonal",
     )
@@ -43,14 +43,14 @@ def score_distributions(curves: pl.DataFrame, intervals: pl.DataFrame, contrast:
     )
     line = (
         alt.Chart()
-        .transform_filter("isValid(datum.part)")
+        .transform_filter("isValid(datum.line)")
         .mark_line(interpolate="step-after", strokeWidth=1.6)
         .encode(
             x=alt.X("score:Q", title=f"{contrast.measure} of a query", scale=alt.Scale(zero=False)),
             y=alt.Y("share:Q", title="fraction of queries", scale=alt.Scale(domain=[0, 1])),
-            color=alt.Color("part:N", title=None, scale=alt.Scale(domain=shown, range=[BETTER, WORSE]), sort=shown),
-            strokeDash=alt.condition(f"datum.part === {shown[1]!r}", alt.value([4, 2]), alt.value([1, 0])),
-            tooltip=tips(system="system *", part="line *", score="score", share="fraction at most"),
+            color=alt.Color("line:N", title=None, scale=alt.Scale(domain=shown, range=[BETTER, WORSE]), sort=shown),
+            strokeDash=alt.condition(f"datum.line === {shown[1]!r}", alt.value([4, 2]), alt.value([1, 0])),
+            tooltip=tips(system="system *", line="line *", score="score", share="fraction at most"),
         )
     )
     return grid([shade, line], table, row="system", column="panel", size=_PANEL, independent=["x"])

@@ -48,8 +48,8 @@ def color(table: pl.DataFrame, column: str, title: str | None) -> Any:
 
 def highlight(column: str) -> tuple[Any, Any]:
     """A selection by clicking the legend of a column, and the opacity that fades the rest."""
-    chosen = alt.selection_point(fields=[column], bind="legend")
-    return chosen, alt.condition(chosen, alt.value(1.0), alt.value(0.12))
+    selection = alt.selection_point(fields=[column], bind="legend")
+    return selection, alt.condition(selection, alt.value(1.0), alt.value(0.12))
 
 
 def grid(

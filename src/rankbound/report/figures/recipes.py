@@ -269,13 +269,13 @@ def learned_coefficients(tables: Tables) -> Charts:
 def example_pairs(tables: Tables) -> Charts:
     """Li and Wu, figures 2, 6, 7: a figure for each model."""
     assert tables.examples is not None
-    parts = tables.examples.partition_by("table", "data", "system", maintain_order=True)[:MODELS]
-    systems = [part["system"][0] for part in parts]
+    models = tables.examples.partition_by("table", "data", "system", maintain_order=True)[:MODELS]
+    systems = [model["system"][0] for model in models]
     return {
-        system if systems.count(system) == 1 else f"{system}, {part['table'][0] or part['data'][0]}": (
-            training_figures.example_pairs(image_pairs.pictures_of(part))
+        system if systems.count(system) == 1 else f"{system}, {model['table'][0] or model['data'][0]}": (
+            training_figures.example_pairs(image_pairs.pictures_of(model))
         )
-        for system, part in zip(systems, parts, strict=True)
+        for system, model in zip(systems, models, strict=True)
     }
 
 
@@ -286,15 +286,15 @@ gain_by_activity = _each_contrast(_gain_by_activity)
 
 def cutoff_curves(tables: Tables) -> Charts:
     """Westerborg, figure 5.1: a row of panels for each loss."""
-    table, parts = _first_data_sets(tables.scores), []
+    table, panels = _first_data_sets(tables.scores), []
     for case in _contrasts(tables.scores):
         labels = {case.baseline: "none" if case.case else case.baseline} | dict(
             zip(case.systems, case.labels, strict=True)
         )
         selected = table.filter(pl.col("system").is_in(list(labels))).with_columns(pl.col("system").replace(labels))
         lines = curves.cutoff_curves(selected)
-        parts.append(lines.with_columns(pl.lit(f"{case.case} loss").alias("case")) if case.case else lines)
-    return {"": system_figures.cutoff_curves(pl.concat(parts), "nDCG")}
+        panels.append(lines.with_columns(pl.lit(f"{case.case} loss").alias("case")) if case.case else lines)
+    return {"": system_figures.cutoff_curves(pl.concat(panels), "nDCG")}
 
 
 def best_counts(tables: Tables) -> Charts:

@@ -1,0 +1,272 @@
+"""run_study and plan_study: the Python entry to studies, which the command calls."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import sys
+
+import polars as pl
+import pytest
+
+import rankbound as rb
+from rankbound.cli.main import run
+from rankbound.errors import ArgumentError, DataError
+from rankbound.experiments import (
+    Study,
+    StudyProgress,
+    TrialSlot,
+    TrialSpec,
+    known_studies,
+    load_study,
+    open_store,
+    plan_study,
+)
+from rankbound.experiments.modules import import_modules, module_digests
+from rankbound.experiments.runner import run_trials
+
+from .conftest import ROWS
+
+TWO = """
+title = "Two models"
+derived = []
+[[tables]]
+data = { letor = "letor" }
+models = [{ model = "RegressionRanker" }, { model = "AdaRank", name = "ada" }]
+measures = ["nDCG", "AP"]
+versus = { model = "ada" }
+[[claims]]
+claim = "Regression is better"
+where = { model = "RegressionRanker" }
+[quick]
+only = { model = "ada" }
+first = 10
+"""
+MODULE = """
+from rankbound.experiments.trial import RECORDERS
+
+RECORDERS["constant"] = "my_recorders:constant"
+
+
+def constant(fitted):
+    return [(0, "constant of my module", {value})]
+"""
+RECORDED = """
+title = "A recorder of the user"
+[[tables]]
+data = { letor = "letor" }
+model = "AdaRank"
+measures = "AP"
+record = ["constant"]
+"""
+
+
+@pytest.fixture
+def module(folder, tmp_path_factory, monkeypatch):
+    """Write a module into a folder on the path of this process and of its workers."""
+    modules = tmp_path_factory.mktemp("modules")
+    monkeypatch.syspath_prepend(modules)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(modules), os.environ.get("PYTHONPATH", "")]))
+
+    def write(name: str, text: str) -> str:
+        (modules / f"{name}.py").write_text(text)
+        sys.modules.pop(name, None)
+        return name
+
+    yield write
+    from rankbound.experiments.trial import RECORDERS
+
+    RECORDERS.pop("constant", None)
+    for file in modules.glob("*.py"):
+        sys.modules.pop(file.stem, None)
+
+
+@pytest.fixture
+def command(capsys):
+    """Call the command line in this process and return the JSON object that it prints."""
+
+    def call(*arguments):
+        assert run([*map(str, arguments), "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    return call
+
+
+def test_one_call_runs_a_study_and_the_next_one_finds_everything_done(study, folder):
+    study(TWO)
+    reports: list[StudyProgress] = []
+    result = rb.run_study("mine.toml", jobs=0, page=True, results="written", progress=reports.append)
+    assert vars(result.tally) == {"total": 2, "before": 0, "ran": 2, "failed": 0}
+    assert result.results["measure"].to_list() == ["nDCG", "AP"] * 2
+    assert result.claims[0].claim == "Regression is better"
+    assert result.store.is_dir()
+    assert result.page == result.store / "report.html"
+    assert [file.name for file in result.files] == ["mine.csv", "mine.md"]
+    trials = [report for report in reports if report.stage == "trials"]
+    assert [(report.done, report.total) for report in trials] == [(0, 2), (1, 2), (2, 2)]
+    assert {report.slot.system for report in trials[1:]} == {"RegressionRanker", "ada"}
+    assert [report.stage for report in reports if report.stage != "trials"] == ["study", "data", "page"]
+    again = rb.run_study(folder / "mine.toml", run=False)
+    assert (again.tally.ran, again.tally.before, again.page) == (0, 2, None)
+    assert again.results.equals(result.results)
+    loaded = rb.run_study(load_study("mine.toml"), only={"model": "ada"}, run=False)
+    assert loaded.results["model"].unique().to_list() == ["ada"]
+    with pytest.raises(AttributeError):
+        result.page = None
+
+
+def test_the_command_prints_what_the_call_returns(study, folder, command):
+    study(TWO)
+    printed = command("reproduce", "mine.toml", "--jobs", 1, "--no-page")
+    result = rb.run_study("mine.toml", run=False)
+    expected = json.loads(json.dumps(result.to_dict()))
+    assert printed | {"trials": None} == expected | {"trials": None}
+    planned = command("reproduce", "mine.toml", "--dry-run", "--jobs", 1)
+    assert planned == plan_study("mine.toml", jobs=1).to_dict()
+    listed = command("reproduce", "--list")["studies"]
+    assert {entry["name"]: entry["title"] for entry in listed} == known_studies()
+
+
+def test_a_plan_counts_what_remains(study, folder):
+    study(TWO)
+    plan = plan_study("mine.toml", jobs=2)
+    assert (plan.trials, plan.waiting, plan.settings, plan.workers, plan.seconds) == (2, 2, 2, 2, 10)
+    assert not plan.store.exists()
+    rb.run_study("mine.toml", only={"model": ["ada"]}, jobs=0)
+    assert plan_study("mine.toml").waiting == 1
+    quick = plan_study("mine.toml", quick=True)
+    assert (quick.study.name, quick.trials, quick.waiting) == ("mine-quick", 1, 1)
+
+
+def test_numbers_do_not_depend_on_where_trials_run(plan, folder, tmp_path):
+    slots = plan(ROWS)[:3]
+    stores = []
+    for jobs in (0, 2):
+        with open_store(tmp_path / f"{jobs}", create=True) as store, store.locked():
+            assert run_trials(slots, store, jobs=jobs).ran == 3
+            stores.append([store.scores(slot.id) for slot in slots])
+    assert all(here.equals(there) for here, there in zip(*stores, strict=True))
+
+
+def test_the_data_folder_applies_to_this_call_only(study, folder, monkeypatch):
+    monkeypatch.setenv("RANKBOUND_DATA", "/before")
+    (folder / "data" / "epinions").mkdir(parents=True)
+    (folder / "data" / "epinions" / "trust_data.txt").write_text("1 2 1\n2 1 1\n")
+    study(
+        'title = "t"\n[[tables]]\ndata = "epinions"\nmodel = "MatrixFactorization"\nnsr = 1\nloss = "nDCG"\n'
+        'measures = "AP"\n'
+    )
+    assert plan_study("mine.toml", data=folder / "data").trials == 5
+    assert os.environ["RANKBOUND_DATA"] == "/before"
+    with pytest.raises(ArgumentError, match="data: nowhere is not a folder"):
+        rb.run_study("mine.toml", data="nowhere")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"jobs": -2}, "jobs must be a positive integer, 0 or None, got -2"),
+        ({"only": {"model": "adam"}}, "only: model must be one of RegressionRanker, ada, got adam"),
+        ({"page": "page.txt"}, "page must be an .html file, got page.txt"),
+        ({"page": "letor.html"}, "page must be a file, got the folder letor.html"),
+        ({"modules": "one"}, "modules must be a list of module names, got the string 'one'"),
+        ({"modules": ["../x"]}, r"modules must be names as in an import statement, got '\.\./x'"),
+        ({"modules": ["no_such_module"]}, "modules: no_such_module cannot be imported: ModuleNotFoundError"),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_runs(study, folder, options, message):
+    study(TWO)
+    (folder / "letor.html").mkdir()
+    with pytest.raises(ArgumentError, match=message):
+        rb.run_study("mine.toml", **options)
+    assert not (folder / "rankbound-results").exists()
+
+
+# ---- modules of users ------------------------------------------------------------------------------------------------
+
+
+def recorded(store) -> list[float]:
+    with open_store(store) as opened:
+        return opened.history_table("mine").filter(pl.col("quantity") == "constant of my module")["value"].to_list()
+
+
+@pytest.mark.parametrize("where", [{"jobs": 1}, {"jobs": 0}, {"cluster": "local:1"}])
+@pytest.mark.filterwarnings("ignore")  # those of distributed
+def test_every_kind_of_worker_imports_the_modules(folder, module, where):
+    (folder / "mine.toml").write_text(RECORDED)
+    with pytest.raises(ArgumentError, match=r"record\[0\]: must be one of the registered recorders"):
+        rb.run_study("mine.toml", **where)
+    result = rb.run_study("mine.toml", modules=[module("my_recorders", MODULE.format(value=7.0))], **where)
+    assert result.tally.failed == 0
+    assert recorded(result.store) == [7.0]
+
+
+def test_trials_run_again_when_a_module_has_changed(folder, module):
+    (folder / "mine.toml").write_text(RECORDED)
+    for value in (1.0, 22.0):  # of another length: Python may not notice a change within one second
+        result = rb.run_study("mine.toml", modules=[module("my_recorders", MODULE.format(value=value))], jobs=0)
+        assert (result.tally.ran, recorded(result.store)) == (1, [value])
+    assert rb.run_study("mine.toml", modules=["my_recorders"], jobs=0).tally.ran == 0
+
+
+def test_the_command_imports_modules(folder, module, command):
+    (folder / "mine.toml").write_text(RECORDED)
+    name = module("my_recorders", MODULE.format(value=3.0))
+    answer = command("reproduce", "mine.toml", "--module", name, "--jobs", 1, "--no-page")
+    assert answer["trials"]["failed"] == 0
+    assert recorded(answer["store"]) == [3.0]
+
+
+def test_a_study_file_cannot_import_anything(folder, module, tmp_path):
+    module("evil", f"open({str(tmp_path / 'was_here')!r}, 'w')")
+    for text in (f'modules = ["evil"]{RECORDED}', RECORDED.replace("record", "modules")):
+        (folder / "mine.toml").write_text(text)
+        with pytest.raises(ArgumentError, match="modules: unknown key"):
+            rb.run_study("mine.toml", jobs=0)
+    assert not (tmp_path / "was_here").exists()
+
+
+def test_workers_refuse_another_module_than_that_of_the_runner(module):
+    digests = module_digests([module("mine_alone", "x = 1")])
+    import_modules(digests)
+    with pytest.raises(DataError, match="mine_alone of this worker is not the one that the study was started with"):
+        import_modules({"mine_alone": "0" * 32})
+    with pytest.raises(DataError, match="gone_away cannot be imported by this worker: ModuleNotFoundError"):
+        import_modules({"gone_away": "0" * 32})
+
+
+# ---- types -----------------------------------------------------------------------------------------------------------
+
+
+def test_specs_and_slots_survive_json(plan):
+    for slot in plan(ROWS):
+        assert TrialSpec.model_validate_json(slot.trial.spec.to_json()) == slot.trial.spec
+        read = TrialSlot.from_json(slot.to_json())
+        assert (read.id, read.setting, read.rule, read.point) == (slot.id, slot.setting, slot.rule, slot.point)
+        assert read.trial.source.files == ()  # paths belong to one machine
+    with pytest.raises(ValueError, match="frozen"):
+        slot.trial.spec.seed = 3
+    with pytest.raises(ValueError, match="validation error"):
+        TrialSlot.from_json('{"trial": {}}')
+
+
+def test_values_that_json_cannot_express_are_refused(study):
+    for value, message in (("nan", "must be a finite number, got nan"), ("1979-05-27", "must be a number, a string")):
+        with pytest.raises(ArgumentError, match=rf"tables\[0\].params.n_restarts: {message}"):
+            study(ROWS.replace("n_restarts = 1", f"n_restarts = {value}"))
+
+
+def test_functions_have_few_positional_parameters():
+    import importlib
+    import pkgutil
+
+    import rankbound.experiments as package
+
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    for entry in pkgutil.iter_modules(package.__path__):
+        module = importlib.import_module(f"{package.__name__}.{entry.name}")
+        for name, function in inspect.getmembers(module, inspect.isfunction):
+            positional = [p for p in inspect.signature(function).parameters.values() if p.kind in kinds]
+            assert len(positional) <= 6, f"{module.__name__}.{name}"
+    assert isinstance(load_study("thesis-5.1"), Study)
