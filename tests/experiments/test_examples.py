@@ -32,25 +32,25 @@ examples = 2
 
 
 @pytest.fixture
-def planned(plan, folder):
-    found = synthetic_images(count=150, size=12, seed=2)
-    np.savez(folder / "faces.npz", images=found.images, age=found.ages)
+def slots(plan, folder):
+    images = synthetic_images(count=150, size=12, seed=2)
+    np.savez(folder / "faces.npz", images=images.images, age=images.ages)
     return plan(FACES)
 
 
-def run_all(planned, folder, jobs):
+def run_all(slots, folder, jobs):
     with open_store(folder, create=True) as store, store.locked():
-        store.register("mine", planned)
-        assert run_trials(planned, store, jobs=jobs).failed == 0
+        store.register("mine", slots)
+        assert run_trials(slots, store, jobs=jobs).failed == 0
     return folder
 
 
-def test_examples_agree_with_the_scores_whichever_worker_ran_the_trial(planned, tmp_path):
-    together, apart = (run_all(planned, tmp_path / f"{jobs}", jobs) for jobs in (2, 1))
+def test_examples_agree_with_the_scores_whichever_worker_ran_the_trial(slots, tmp_path):
+    together, apart = (run_all(slots, tmp_path / f"{jobs}", jobs) for jobs in (2, 1))
     with open_store(together) as store, open_store(apart) as alone:
-        for one in planned:
-            examples = store.examples(one.trial.id)
-            assert examples.equals(alone.examples(one.trial.id))
+        for slot in slots:
+            examples = store.examples(slot.trial.id)
+            assert examples.equals(alone.examples(slot.trial.id))
             assert examples.height == 2 * 2 * 5
             left, right = examples.filter(pl.col("side") == "left"), examples.filter(pl.col("side") == "right")
             in_order = dict(zip(left["kind"], left["label"] > right["label"], strict=True))
@@ -63,31 +63,31 @@ def test_examples_agree_with_the_scores_whichever_worker_ran_the_trial(planned, 
     ]
 
 
-def test_only_trials_that_keep_examples_have_another_name(plan, planned):
+def test_only_trials_that_keep_examples_have_another_name(plan, slots):
     without = plan(FACES.replace("examples = 2\n", ""))
     zero = plan(FACES.replace("examples = 2", "examples = 0"))
-    assert [one.trial.id for one in zero] == [one.trial.id for one in without]
-    assert {one.trial.id for one in without}.isdisjoint(one.trial.id for one in planned)
+    assert [slot.trial.id for slot in zero] == [slot.trial.id for slot in without]
+    assert {slot.trial.id for slot in without}.isdisjoint(slot.trial.id for slot in slots)
     assert run_trial(without[0].trial).examples is None
-    assert run_trial(without[0].trial).scores.equals(run_trial(planned[0].trial).scores)
+    assert run_trial(without[0].trial).scores.equals(run_trial(slots[0].trial).scores)
 
 
-def test_a_store_without_examples_gives_none(plan, planned, tmp_path):
-    (one, *_) = plan(FACES.replace("examples = 2\n", ""))
+def test_a_store_without_examples_gives_none(plan, slots, tmp_path):
+    (slot, *_) = plan(FACES.replace("examples = 2\n", ""))
     with open_store(tmp_path / "store", create=True) as store:
-        store.register("mine", [one])
-        store.put(one.trial, run_trial(one.trial))
+        store.register("mine", [slot])
+        store.put(slot.trial, run_trial(slot.trial))
         (tmp_path / "store" / "examples").rmdir()  # as older versions left it
     with open_store(tmp_path / "store") as store:
         assert store.examples_table("mine").is_empty()
 
 
-def test_report_draws_the_pairs_of_a_store(planned, tmp_path, capsys):
+def test_report_draws_the_pairs_of_a_store(slots, tmp_path, capsys):
     pytest.importorskip("altair", reason="figures need altair")
-    (one, *_) = planned
+    (slot, *_) = slots
     with open_store(tmp_path / "store", create=True) as store:
-        store.register("mine", [one])
-        store.put(one.trial, run_trial(one.trial))
+        store.register("mine", [slot])
+        store.put(slot.trial, run_trial(slot.trial))
     page, figures = tmp_path / "page.html", tmp_path / "figures"
     assert run(["report", str(tmp_path / "store"), "-o", str(page), "--figures", str(figures)]) == 0
     assert "Pairs of images" not in capsys.readouterr().out  # not among those that were not drawn
@@ -95,17 +95,17 @@ def test_report_draws_the_pairs_of_a_store(planned, tmp_path, capsys):
     assert 'id="figure-example-pairs-reg-lr"' in page.read_text()
 
 
-def test_damaged_examples_are_reported(planned, tmp_path):
-    (one, *_) = planned
-    file = tmp_path / "store" / "examples" / f"{one.trial.id}.parquet"
+def test_damaged_examples_are_reported(slots, tmp_path):
+    (slot, *_) = slots
+    file = tmp_path / "store" / "examples" / f"{slot.trial.id}.parquet"
     with open_store(tmp_path / "store", create=True) as store:
-        store.register("mine", [one])
-        outcome = run_trial(one.trial)
+        store.register("mine", [slot])
+        outcome = run_trial(slot.trial)
         whole = outcome.examples
-        store.put(one.trial, replace(outcome, examples=whole.with_columns(pl.lit("<script>").alias("kind"))))
+        store.put(slot.trial, replace(outcome, examples=whole.with_columns(pl.lit("<script>").alias("kind"))))
         with pytest.raises(DataError, match=r"parquet: is damaged: pairs of images: kind must be one of"):
             store.examples_table("mine")
-        store.put(one.trial, replace(outcome, examples=whole.drop("pixels")))
+        store.put(slot.trial, replace(outcome, examples=whole.drop("pixels")))
         with pytest.raises(DataError, match=r"parquet: is damaged: pairs of images need a column pixels"):
             store.examples_table("mine")
         whole.write_parquet(file)

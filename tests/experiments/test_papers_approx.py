@@ -57,7 +57,7 @@ def test_every_published_number_has_a_place():
 def test_the_grids_are_the_papers():
     study = load_study("approx-tables")
     first = study.model_copy(update={"tables": study.tables[:1]})
-    points = {(one.setting["model"], *one.point.values()) for one in expand(first, fetch=False)}
+    points = {(slot.setting["model"], *map(int, slot.point.values())) for slot in expand(first, fetch=False)}
     assert {p[1:] for p in points if p[0] == "ApproxNDCG"} == {(a,) for a in (10, 20, 50, 100, 150, 200, 250, 300)}
     assert {p[1:] for p in points if p[0] == "ApproxAP"} == {
         (a, b) for a in (10, 20, 50, 100) for b in (1, 10, 20, 50, 100)
@@ -66,14 +66,14 @@ def test_the_grids_are_the_papers():
 
 def test_tables_without_data_are_left_out_with_one_note(tmp_path, monkeypatch):
     monkeypatch.setenv("RANKBOUND_DATA", str(tmp_path))
-    study, told = load_study("approx-tables"), []
-    there = expand(study, fetch=False, on_result=told.append)
-    assert {one.setting["data"] for one in there} == {"ohsumed"}
-    assert [text.split(":")[0] for text in told] == ["left out"] * 2
-    assert "TD2003: td2003 is not here" in told[0]
-    assert "TD2004, approximation error, figure 1: td2004 is not here" in told[1]
+    study, reported = load_study("approx-tables"), []
+    there = expand(study, fetch=False, notify=reported.append)
+    assert {slot.setting["data"] for slot in there} == {"ohsumed"}
+    assert [text.split(":")[0] for text in reported] == ["left out"] * 2
+    assert "TD2003: td2003 is not here" in reported[0]
+    assert "TD2004, approximation error, figure 1: td2004 is not here" in reported[1]
     only_absent = study.model_copy(update={"tables": [table for table in study.tables if table.optional]})
-    with pytest.raises(DataError, match="none of its tables are here"):
+    with pytest.raises(DataError, match="the data of all of its tables are missing"):
         expand(only_absent)
 
 
@@ -81,14 +81,14 @@ def test_td2003_runs_on_files_of_its_format(td2003):
     study = short(load_study("approx-tables"))
     study = study.model_copy(update={"tables": [table for table in study.tables if table.data == "td2003"]})
     with open_store(td2003 / "store", create=True) as store:
-        planned = run_here(study, {"fold": [1, 2]}, store)
+        slots = run_here(study, {"fold": [1, 2]}, store)
         published = read_published(study.published_path, ["table", "data", "model"])
-        found = results_table(store, planned, published).filter(pl.col("measure") == "AP")
-    assert dict(found.select("model", "published").iter_rows()) == {
+        table = results_table(store, slots, published).filter(pl.col("measure") == "AP")
+    assert dict(table.select("model", "published").iter_rows()) == {
         "ApproxAP": 0.233, "ApproxNDCG": 0.238, "AdaRank.MAP": 0.137, "SVMmap": 0.198,
     }  # fmt: skip
-    assert found["ours"].is_between(0.3, 1).all()
-    assert found["note"].str.contains("44 older features").all()
+    assert table["ours"].is_between(0.3, 1).all()
+    assert table["note"].str.contains("44 older features").all()
 
 
 STUDY = """
@@ -125,8 +125,8 @@ def test_error_along_training_is_the_difference_by_hand(plan, folder):
     from rankbound.losses import NDCGLoss
     from rankbound.models import LinearRanker
 
-    planned = plan(STUDY)
-    rough, fine = (run_trial(one.trial).history.filter(pl.col("quantity").str.ends_with(ERROR)) for one in planned)
+    slots = plan(STUDY)
+    rough, fine = (run_trial(data.trial).history.filter(pl.col("quantity").str.ends_with(ERROR)) for data in slots)
     assert rough["quantity"].unique(maintain_order=True).to_list() == [f"train {ERROR}", f"test {ERROR}"]
     assert rough["epoch"].unique(maintain_order=True).to_list() == list(range(2, 41, 2))
     assert fine["value"].max() < 1e-6
@@ -135,8 +135,8 @@ def test_error_along_training_is_the_difference_by_hand(plan, folder):
     model.fit(train.features, train.lists.labels, qid=train.lists.query_of_item)
     errors = []
     for query in range(len(test.lists)):
-        one = test.take([query])
-        scores, labels = model.predict(one.features).tolist(), one.lists.labels.tolist()
+        data = test.take([query])
+        scores, labels = model.predict(data.features).tolist(), data.lists.labels.tolist()
         if len(set(labels)) > 1:
             order = np.argsort(scores)[::-1]
             true = ndcg([labels[at] for at in order], range(1, len(order) + 1))
@@ -147,8 +147,8 @@ def test_error_along_training_is_the_difference_by_hand(plan, folder):
 
 def test_errors_make_a_table(study, folder):
     with open_store(folder / "store", create=True) as store:
-        planned = run_here(study(STUDY), {}, store)
-        table = error_along_training(store, planned, pl.DataFrame())
+        slots = run_here(study(STUDY), {}, store)
+        table = error_along_training(store, slots, pl.DataFrame())
     assert table.columns == ["table", "data", "system", "fold", "epoch", "train", "test"]
     assert table.height == 40
     assert re.fullmatch(r"nDCG.*loss\.alpha 0\.5", table["system"][0])
@@ -159,7 +159,7 @@ def test_errors_make_a_table(study, folder):
 def test_a_trial_on_ohsumed(data_dir, tmp_path):
     study = load_study("approx-tables")
     with open_store(tmp_path, create=True) as store:
-        planned = run_here(study, {"model": "AdaRank.NDCG", "fold": 1}, store)
-        found = results_table(store, planned)
-    assert found.filter(pl.col("measure") == NDCG)["ours"].item() > 0.55
+        slots = run_here(study, {"model": "AdaRank.NDCG", "fold": 1}, store)
+        table = results_table(store, slots)
+    assert table.filter(pl.col("measure") == NDCG)["ours"].item() > 0.55
     assert len(select(expand(study), {"table": "OHSUMED"})) == 155

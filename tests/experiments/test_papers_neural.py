@@ -27,18 +27,18 @@ def test_every_published_number_has_a_place():
 
 def test_which_models_classify():
     study = load_study("neural-tables")
-    faces = [one for table in study.tables if table.kind == "faces" for one in expand_table(study, table)]
-    for one in faces:
-        assert trial_faces._classifies(one.trial.spec) == one.setting["model"].startswith("Class"), one.setting
+    faces = [slot for table in study.tables if table.kind == "faces" for slot in expand_table(study, table)]
+    for slot in faces:
+        assert trial_faces._classifies(slot.trial.spec) == slot.setting["model"].startswith("Class"), slot.setting
 
 
 def test_the_models_of_the_figures_keep_pairs_of_faces():
     study = load_study("neural-tables")
     kept = [
-        (table.name, one.setting["model"])
+        (table.name, slot.setting["model"])
         for table in study.tables
         if table.examples
-        for one in expand_table(study, table)
+        for slot in expand_table(study, table)
     ]
     assert {("2: faces, pixels", "Rank LR"), ("3: faces, VGG16 features", "Rank LR")} <= set(kept)
 
@@ -61,9 +61,9 @@ measures = "pairwise accuracy"
 @pytest.fixture
 def faces(folder):
     """Discs that grow with age."""
-    found = synthetic_images(count=200, size=12, seed=2)
-    np.savez(folder / "faces.npz", images=found.images, age=found.ages)
-    return found
+    images = synthetic_images(count=200, size=12, seed=2)
+    np.savez(folder / "faces.npz", images=images.images, age=images.ages)
+    return images
 
 
 def test_classifiers_learn_which_of_two_is_older(plan, faces, monkeypatch):
@@ -82,8 +82,8 @@ def test_classifiers_learn_which_of_two_is_older(plan, faces, monkeypatch):
         return ranker
 
     monkeypatch.setattr(trial_faces, "ranker_of", listening)
-    for one in plan(FACES):
-        assert run_trial(one.trial).scores["pairwise accuracy"].mean() > 0.6
+    for slot in plan(FACES):
+        assert run_trial(slot.trial).scores["pairwise accuracy"].mean() > 0.6
     assert taught["RandomForestRanker"].tolist() == [0, 1]
     assert taught["LogisticRanker"].tolist() == [0, 1]
     assert len(taught["RegressionRanker"]) > 10
@@ -98,25 +98,25 @@ class Means(torch.nn.Module):
 
 def test_rankers_learn_from_a_networks_features(plan, study, faces, folder):
     text = FACES.replace("optional", "prepare = { backbone = 'net.pt2' }\noptional")
-    told = []
+    reported = []
     (folder / "other.toml").write_text(FACES.split("[[")[0] + FACES[FACES.index("[[") :] + text[text.index("[[") :])
-    assert len(expand(load_study("other.toml"), on_result=told.append)) == 3
-    assert "the network net.pt2 is not here" in told[0]
+    assert len(expand(load_study("other.toml"), notify=reported.append)) == 3
+    assert "the network net.pt2 is not available" in reported[0]
     example = torch.zeros(2, 3, 224, 224)
     batch = {0: torch.export.Dim("batch")}
     torch.export.save(torch.export.export(Means(), (example,), dynamic_shapes=(batch,)), folder / "net.pt2")
     plain, featured = plan(FACES), plan(text)
-    assert {one.trial.id for one in plain}.isdisjoint(one.trial.id for one in featured)
+    assert {slot.trial.id for slot in plain}.isdisjoint(slot.trial.id for slot in featured)
     assert plain[0].trial.digest != featured[0].trial.digest
-    found = run_trial(featured[2].trial)
-    assert found.scores["pairwise accuracy"].mean() > 0.6
+    outcome = run_trial(featured[2].trial)
+    assert outcome.scores["pairwise accuracy"].mean() > 0.6
     features = trial_faces._inputs(featured[0].trial.source, featured[0].trial.spec, faces)
     assert features.shape == (200, 3 * 16)
 
 
 def test_a_network_is_for_images(study):
     text = "title = 'x'\n[[tables]]\ndata = { letor = 'letor' }\nmodel = 'AdaRank'\nmeasures = 'AP'\n"
-    with pytest.raises(ArgumentError, match=r"tables\[0\].prepare.backbone: is for images only"):
+    with pytest.raises(ArgumentError, match=r"tables\[0\].prepare.backbone: applies to images only"):
         study(text + "prepare = { backbone = 'net.pt2' }\n")
 
 
@@ -125,10 +125,10 @@ def test_a_trial_on_the_sample(data_dir, tmp_path):
     study = load_study("neural-tables")
     with open_store(tmp_path, create=True) as store:
         only = {"table": "1: web pages", "data": "mslr-sample", "model": "Class Boost", "seed": 0}
-        planned = run_here(study, only, store)
+        slots = run_here(study, only, store)
         published = read_published(study.published_path, ["table", "data", "model"])
-        found = results_table(store, planned, published)
-    row = found.row(0, named=True)
+        table = results_table(store, slots, published)
+    row = table.row(0, named=True)
     assert (row["measure"], row["published"]) == ("nDCG@10", 0.4543)
     assert "MSLR-WEB10K" in row["note"]
     assert row["ours"] > 0.2

@@ -63,8 +63,8 @@ def means(scores, name):
 
 
 def ours(meta, quantity, measure, of="all"):
-    found = meta.filter((pl.col("quantity") == quantity) & (pl.col("measure") == measure) & (pl.col("set") == of))
-    return found["ours"].item()
+    rows = meta.filter((pl.col("quantity") == quantity) & (pl.col("measure") == measure) & (pl.col("set") == of))
+    return rows["ours"].item()
 
 
 def test_meta_evaluation_is_scipys(sample):
@@ -117,6 +117,6 @@ def test_a_single_ranker_has_no_meta_evaluation(tmp_path):
 @pytest.mark.real_data
 def test_a_trial_on_the_sample(data_dir, tmp_path):
     with open_store(tmp_path, create=True) as store:
-        planned = run_here(load_study("ul-tables"), {"table": "MSLR sample", "model": "ARank"}, store)
-        found = results_table(store, planned)
-    assert found.filter(pl.col("measure") == NDCG.format(10))["ours"].item() > 0.2
+        slots = run_here(load_study("ul-tables"), {"table": "MSLR sample", "model": "ARank"}, store)
+        table = results_table(store, slots)
+    assert table.filter(pl.col("measure") == NDCG.format(10))["ours"].item() > 0.2

@@ -27,16 +27,16 @@ RUN = "import sys; from rankbound.cli.main import run; sys.exit(run())"
 known = {}
 
 
-def expected(planned):
+def expected(slots):
     """What an undisturbed run in this very process gives."""
-    for one in planned:
-        if one.trial.id not in known:  # equal ids are equal trials, whatever folder their data are in
-            known[one.trial.id] = run_trial(one.trial).scores
-    return {one.trial.id: known[one.trial.id] for one in planned}
+    for slot in slots:
+        if slot.trial.id not in known:  # equal ids are equal trials, whatever folder their data are in
+            known[slot.trial.id] = run_trial(slot.trial).scores
+    return {slot.trial.id: known[slot.trial.id] for slot in slots}
 
 
-def check(store, planned, wanted):
-    assert store.states() == dict.fromkeys((one.trial.id for one in planned), "done")
+def check(store, slots, wanted):
+    assert store.states() == dict.fromkeys((slot.trial.id for slot in slots), "done")
     for name, scores in wanted.items():
         assert store.scores(name).equals(scores)
 
@@ -83,22 +83,22 @@ class Deadly(str):
 
 def test_results_do_not_depend_on_workers_or_on_failing_trials(plan, tmp_path):
     """Eight good trials alone, and then beside one that fails and one that takes its worker process with it."""
-    planned = plan(ROWS)
-    wanted = expected(planned)
+    slots = plan(ROWS)
+    wanted = expected(slots)
     with open_store(tmp_path / "alone", create=True) as store, store.locked():
-        tally = run_trials(planned, store, jobs=1)
+        tally = run_trials(slots, store, jobs=1)
         assert (tally.total, tally.before, tally.ran, tally.failed) == (8, 0, 8, 0)
-        check(store, planned, wanted)
-        assert run_trials(planned, store, jobs=1).ran == 0  # nothing is run twice
+        check(store, slots, wanted)
+        assert run_trials(slots, store, jobs=1).ran == 0  # nothing is run twice
     failing, deadly = plan(ROWS.replace("[0, 1, 2, 3, 4, 5, 6, 7]", "[-7, 8]"))
     assert deadly.trial.id
     deadly.trial.spec.params["random_state"] = Deadly("8")  # a frozen spec can hold it all the same
-    told = []
+    reported = []
     with open_store(tmp_path / "beside", create=True) as store, store.locked():
-        together = [failing, deadly, *planned]
-        tally = run_trials(together, store, jobs=2, on_result=lambda one, result: told.append(one.trial.id))
+        together = [failing, deadly, *slots]
+        tally = run_trials(together, store, jobs=2, on_result=lambda slot, result: reported.append(slot.trial.id))
         assert (tally.ran, tally.failed) == (8, 2)
-        assert sorted(told) == sorted(one.trial.id for one in together)
+        assert sorted(reported) == sorted(slot.trial.id for slot in together)
         errors = store.failures()
         assert "random_state" in errors[failing.trial.id] or "seed" in errors[failing.trial.id]
         assert "worker process died twice while it ran this trial" in errors[deadly.trial.id]
@@ -109,7 +109,7 @@ def test_results_do_not_depend_on_workers_or_on_failing_trials(plan, tmp_path):
 
 
 def test_a_killed_runner_resumes_where_it_stopped(plan, folder):
-    planned = plan(SLOW)
+    slots = plan(SLOW)
     store_folder = folder / "kept"
     command = [
         sys.executable,
@@ -130,34 +130,34 @@ def test_a_killed_runner_resumes_where_it_stopped(plan, folder):
     os.kill(runner.pid, signal.SIGKILL)
     runner.wait()
     before = done_in(store_folder)
-    assert 2 <= len(before) < len(planned)
+    assert 2 <= len(before) < len(slots)
     assert workers
     wait_for(lambda: not any(alive(worker) for worker in workers))  # nobody is left behind
     with open_store(store_folder) as store, store.locked():
-        tally = run_trials(planned, store, jobs=1)
-        assert (tally.before, tally.ran) == (len(before), len(planned) - len(before))
-        check(store, planned, expected(planned))
+        tally = run_trials(slots, store, jobs=1)
+        assert (tally.before, tally.ran) == (len(before), len(slots) - len(before))
+        check(store, slots, expected(slots))
     after = done_in(store_folder)
     assert {name: after[name] for name in before} == before  # not repeated: not even its time has changed
 
 
 @pytest.mark.filterwarnings("ignore")  # distributed has some of its own when a worker is killed
 def test_a_killed_dask_worker_loses_no_trial(plan, tmp_path):
-    planned = plan(SLOW)
-    wanted = expected(planned)
+    slots = plan(SLOW)
+    wanted = expected(slots)
     killed = []
 
-    def kill_one(one, result):
+    def kill_one(slot, result):
         if not killed:
             workers = [child for child in children(os.getpid()) if b"spawn_main" in cmdline(child)]
             killed.append(workers[-1])
             os.kill(workers[-1], signal.SIGKILL)
 
     with open_store(tmp_path / "store", create=True) as store, store.locked():
-        tally = run_trials(planned, store, cluster="local:2", on_result=kill_one)
+        tally = run_trials(slots, store, cluster="local:2", on_result=kill_one)
         assert killed
         assert (tally.ran, tally.failed) == (8, 0)
-        check(store, planned, wanted)
+        check(store, slots, wanted)
 
 
 def cmdline(process: int) -> bytes:
@@ -171,20 +171,20 @@ def test_files_are_sent_to_workers_that_lack_them(plan, folder, monkeypatch):
     """What a plugin does on a worker of another machine, whose files are elsewhere or nowhere."""
     from rankbound.experiments import cluster
 
-    one = plan(ROWS)[0]
-    wanted = run_trial(one.trial).scores
-    parcel, empty = cluster.pack(one.trial.source), cluster.pack(one.trial.source, limit=10)
+    slot = plan(ROWS)[0]
+    wanted = run_trial(slot.trial).scores
+    parcel, empty = cluster.pack(slot.trial.source), cluster.pack(slot.trial.source, limit=10)
     cluster._received.cache_clear()
     try:
         assert cluster.receive(empty)  # the files are here, under the same path
-        assert run_trial(one.trial).scores.equals(wanted)
+        assert run_trial(slot.trial).scores.equals(wanted)
         moved_files.clear()
         cluster._received.cache_clear()
         (folder / "letor").rename(folder / "gone")
         assert not cluster.receive(empty)
         assert cluster.receive(parcel)
         monkeypatch.chdir("/")
-        assert run_trial(one.trial).scores.equals(wanted)
+        assert run_trial(slot.trial).scores.equals(wanted)
     finally:
         moved_files.clear()
 

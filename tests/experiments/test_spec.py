@@ -66,29 +66,29 @@ def test_other_files_are_refused(study, folder):
 
 
 def test_every_combination_becomes_a_trial(plan):
-    planned = plan(USERS)
-    assert len(planned) == 2 * 2 * 2 * 2  # losses, boundings, folds, rates
-    assert len({one.trial.id for one in planned}) == len(planned)
-    assert {one.system for one in planned} == {"nDCG · none", "nDCG · min-max", "AP · none", "AP · min-max"}
-    assert {one.variant for one in planned} == {"NSR 1"}
-    rates = select(planned, {"learning_rate": "0.1", "loss": ["nDCG"]})
-    assert [one.metadata["fold"] for one in rates] == ["0", "1", "0", "1"]
+    slots = plan(USERS)
+    assert len(slots) == 2 * 2 * 2 * 2  # losses, boundings, folds, rates
+    assert len({slot.trial.id for slot in slots}) == len(slots)
+    assert {slot.system for slot in slots} == {"nDCG · none", "nDCG · min-max", "AP · none", "AP · min-max"}
+    assert {slot.variant for slot in slots} == {"NSR 1"}
+    rates = select(slots, {"learning_rate": "0.1", "loss": ["nDCG"]})
+    assert [slot.metadata["fold"] for slot in rates] == ["0", "1", "0", "1"]
     with pytest.raises(ArgumentError, match=r"only: unknown key 'los'; this study has .*loss"):
-        select(planned, {"los": "AP"})
+        select(slots, {"los": "AP"})
     with pytest.raises(ArgumentError, match=r"only: loss must be one of AP, nDCG, got RR"):
-        select(planned, {"loss": "RR"})
+        select(slots, {"loss": "RR"})
 
 
 def test_identity_is_the_content_of_spec_and_data(plan, folder):
-    first = {one.trial.id for one in plan(USERS)}
+    first = {slot.trial.id for slot in plan(USERS)}
     renamed = USERS.replace('title = "Users"', 'title = "Others"').replace(
         "[[tables]]", '[[tables]]\nname = "a"\nseconds = 1'
     )
-    assert {one.trial.id for one in plan(renamed, "other")} == first  # names and estimates are no part of it
-    assert not {one.trial.id for one in plan(USERS.replace("epochs = 4", "epochs = 5"))} & first
+    assert {slot.trial.id for slot in plan(renamed, "other")} == first  # names and estimates are no part of it
+    assert not {slot.trial.id for slot in plan(USERS.replace("epochs = 4", "epochs = 5"))} & first
     with (folder / "ratings.csv").open("a") as stream:
         stream.write("999,1,4.0\n")
-    assert not {one.trial.id for one in plan(USERS)} & first
+    assert not {slot.trial.id for slot in plan(USERS)} & first
 
 
 def test_losses_boundings_and_ratios_have_options(plan):
@@ -99,9 +99,9 @@ def test_losses_boundings_and_ratios_have_options(plan):
     text = text.replace("nsr = 1", "nsr = [1, 2]\ntest_nsr = 1").replace(
         "learning_rate = [", '"loss.beta" = [2.0], learning_rate = ['
     )
-    found = {(one.system, one.variant) for one in plan(text)}
-    assert ("steep · log-distribution, ranker_strength 0.7", "NSR 2, tested at 1") in found
-    specs = [one.trial.spec for one in plan(text)]
+    systems = {(slot.system, slot.variant) for slot in plan(text)}
+    assert ("steep · log-distribution, ranker_strength 0.7", "NSR 2, tested at 1") in systems
+    specs = [slot.trial.spec for slot in plan(text)]
     assert {spec.loss_options["alpha"] for spec in specs} == {10}
     assert {spec.loss_options["beta"] for spec in specs} == {2.0}
     assert {spec.loss_options.get("ranker_strength") for spec in specs} == {None, 0.7}
@@ -121,7 +121,7 @@ def test_a_quick_study_is_small_and_has_a_name_of_its_own(study):
     text = USERS + "[quick]\nonly = { fold = 0 }\nparams = { epochs = 1 }\ngrid = {}\nfirst = 10\n"
     quick = quickened(study(text))
     assert (quick.name, quick.store_name) == ("mine-quick", "mine-quick")
-    specs = [one.trial.spec for one in select(expand(quick), study(text).quick.only)]
+    specs = [slot.trial.spec for slot in select(expand(quick), study(text).quick.only)]
     assert len(specs) == 4
     assert {spec.params["epochs"] for spec in specs} == {1}
     assert {spec.prepare.first for spec in specs} == {10}
@@ -132,21 +132,21 @@ def test_a_study_can_report_the_trials_of_another(study, plan, folder):
     study("title = 'x'\ntrials_of = 'first'\nreport = ['AP']\n", "second")
     second = load_study("second.toml")
     assert second.store_name == "first"
-    assert {slot.identified().id for slot in expand(second)} == {one.trial.id for one in plan(USERS, "first")}
-    assert {one.rule.report for one in expand(second)} == {("AP",)}
+    assert {slot.identified().id for slot in expand(second)} == {slot.trial.id for slot in plan(USERS, "first")}
+    assert {slot.rule.report for slot in expand(second)} == {("AP",)}
 
 
 def test_folders_and_files_of_queries(plan, folder):
-    assert {one.trial.spec.fold for one in plan(ROWS)} == {1}
+    assert {slot.trial.spec.fold for slot in plan(ROWS)} == {1}
     for number in (1, 2):
         (folder / "folds" / f"Fold{number}").mkdir(parents=True)
         for file in (folder / "letor").iterdir():
             (folder / "folds" / f"Fold{number}" / file.name).write_bytes(file.read_bytes())
-    assert {one.trial.spec.fold for one in plan(ROWS.replace('"letor" }', '"folds" }'))} == {1, 2}
+    assert {slot.trial.spec.fold for slot in plan(ROWS.replace('"letor" }', '"folds" }'))} == {1, 2}
     files = '["letor/train.txt", "letor/vali.txt", "letor/test.txt"]'
-    assert {one.trial.spec.fold for one in plan(ROWS.replace('"letor" }', f"{files} }}"))} == {1, 2, 3}
+    assert {slot.trial.spec.fold for slot in plan(ROWS.replace('"letor" }', f"{files} }}"))} == {1, 2, 3}
     single = plan(ROWS.replace('"letor" }', '"letor/train.txt" }\nfolds = 3'))
-    assert {(one.trial.spec.split, one.trial.spec.fold) for one in single} == {("query-folds", n) for n in range(3)}
+    assert {(slot.trial.spec.split, slot.trial.spec.fold) for slot in single} == {("query-folds", n) for n in range(3)}
     with pytest.raises(DataError, match=r"nowhere: no such file or folder"):
         plan(ROWS.replace('"letor" }', '"nowhere" }'))
     (folder / "empty").mkdir()
@@ -160,25 +160,25 @@ def test_folders_and_files_of_queries(plan, folder):
 def test_studies_that_come_with_the_package(name):
     """They can be read, all their published numbers belong to a setting, and --quick leaves something."""
     study = load_study(name)
-    planned = expand(study, fetch=False)
+    slots = expand(study, fetch=False)
     assert study.title
-    settings = {(tuple(one.setting.items()), measure) for one in planned for measure in one.rule.report}
-    published = read_published(study.published_path, {key for one in planned for key in one.setting})
+    settings = {(tuple(slot.setting.items()), measure) for slot in slots for measure in slot.rule.report}
+    published = read_published(study.published_path, {key for slot in slots for key in slot.setting})
     if published is not None:
         if "table" in published.columns:  # optional tables are left out where their data are absent
-            published = published.filter(published["table"].is_in([one.setting["table"] for one in planned]))
+            published = published.filter(published["table"].is_in([slot.setting["table"] for slot in slots]))
         folds = {int(fold) for fold in published["fold"]} if "fold" in published.columns else {0}
-        found = [published_number(published, dict(setting), measure, folds) for setting, measure in settings]
+        numbers = [published_number(published, dict(setting), measure, folds) for setting, measure in settings]
         per_number = len(folds) if "fold" in published.columns else 1
-        assert sum(value is not None for value in found) * per_number >= published.height
+        assert sum(value is not None for value in numbers) * per_number >= published.height
     assert select(expand(quickened(study), fetch=False), study.quick.only)
 
 
 def test_the_thesis_has_sixty_settings_and_numbers(study):
-    planned = expand(load_study("thesis-5.1"), fetch=False)
-    main = [one for one in planned if "highest" not in one.setting["table"]]
-    assert len({tuple(one.setting.items()) for one in main}) == 60
-    assert {one.trial.spec.selection for one in planned} == {"validation"}
+    slots = expand(load_study("thesis-5.1"), fetch=False)
+    main = [slot for slot in slots if "highest" not in slot.setting["table"]]
+    assert len({tuple(slot.setting.items()) for slot in main}) == 60
+    assert {slot.trial.spec.selection for slot in slots} == {"validation"}
 
 
 def test_the_examples_of_the_guide_can_be_read(study, folder):

@@ -28,23 +28,23 @@ def outcome(value: float = 0.5, rows: int = 2) -> Outcome:
 
 
 @pytest.fixture
-def planned(plan):
+def slots(plan):
     return plan(ROWS)
 
 
-def test_stored_results_are_read_back(planned, tmp_path):
+def test_stored_results_are_read_back(slots, tmp_path):
     with open_store(tmp_path / "store", create=True) as store, store.locked():
-        store.register("mine", planned)
-        store.put(planned[0].trial, outcome())
-        store.put_failure(planned[1].trial, "too bad\nsomewhere")
+        store.register("mine", slots)
+        store.put(slots[0].trial, outcome())
+        store.put_failure(slots[1].trial, "too bad\nsomewhere")
     with open_store(tmp_path / "store") as store:
-        assert store.states() == {planned[0].trial.id: "done", planned[1].trial.id: "failed"}
+        assert store.states() == {slots[0].trial.id: "done", slots[1].trial.id: "failed"}
         assert store.studies() == ["mine"]
-        assert [slot.to_json() for slot in store.slots("mine")] == [slot.to_json() for slot in planned]
-        assert [slot.id for slot in store.slots()] == [slot.id for slot in planned]
-        assert store.metadata()[planned[0].trial.id]["mean"] == {"nDCG": 0.5, "AP": 0.25}
-        assert store.failures() == {planned[1].trial.id: "too bad\nsomewhere"}
-        assert store.scores(planned[0].trial.id).equals(outcome().scores)
+        assert [slot.to_json() for slot in store.slots("mine")] == [slot.to_json() for slot in slots]
+        assert [slot.id for slot in store.slots()] == [slot.id for slot in slots]
+        assert store.metadata()[slots[0].trial.id]["mean"] == {"nDCG": 0.5, "AP": 0.25}
+        assert store.failures() == {slots[1].trial.id: "too bad\nsomewhere"}
+        assert store.scores(slots[0].trial.id).equals(outcome().scores)
         assert store.trials().select("status", "seconds").rows() == [("done", 1.5), ("failed", 0.0)]
         table = store.score_table("mine")
         assert {"data", "variant", "system", "fold", "seed", "qid", "items", "relevant", "AP"} < set(table.columns)
@@ -76,9 +76,9 @@ def test_folders_without_a_store_are_refused(tmp_path):
 
 
 @pytest.fixture
-def filled(planned, tmp_path):
+def filled(slots, tmp_path):
     with open_store(tmp_path / "store", create=True) as store:
-        store.put(planned[0].trial, outcome())
+        store.put(slots[0].trial, outcome())
     return tmp_path / "store"
 
 
@@ -129,21 +129,21 @@ def test_other_schemas_and_databases_are_refused(filled, tmp_path, schema, write
         open_store(other, create=True)
 
 
-def test_damaged_or_missing_scores_are_reported(filled, planned):
-    file = filled / "scores" / f"{planned[0].trial.id}.parquet"
+def test_damaged_or_missing_scores_are_reported(filled, slots):
+    file = filled / "scores" / f"{slots[0].trial.id}.parquet"
     cut(file)
     file.write_bytes(file.read_bytes()[:50])
     with open_store(filled) as store:
         with pytest.raises(DataError, match=r"parquet: is damaged"):
-            store.scores(planned[0].trial.id)
+            store.scores(slots[0].trial.id)
         file.unlink()
         with pytest.raises(DataError, match=r"parquet: is missing, although its trial is recorded as done"):
-            store.scores(planned[0].trial.id)
+            store.scores(slots[0].trial.id)
 
 
-def test_files_with_any_bit_flipped_are_reported(filled, planned):
+def test_files_with_any_bit_flipped_are_reported(filled, slots):
     """Every byte in turn: polars would give other numbers for some of these, and end the process over others."""
-    trial = planned[0].trial.id
+    trial = slots[0].trial.id
     with open_store(filled) as store:
         for part, read in (("scores", store.scores), ("history", store.history)):
             file = filled / part / f"{trial}.parquet"
@@ -171,8 +171,8 @@ def test_a_second_runner_is_refused_and_a_killed_one_leaves_no_lock(filled):
     )
     with holder, open_store(filled) as store:
         assert holder.stdout.readline() == "held\n"
-        told = rf"another process \({holder.pid} on .*\) is writing to the store"
-        with pytest.raises(DataError, match=told), store.locked():
+        message = rf"another process \({holder.pid} on .*\) is writing to the store"
+        with pytest.raises(DataError, match=message), store.locked():
             pass
         os.kill(holder.pid, signal.SIGKILL)
         holder.wait()
@@ -181,7 +181,7 @@ def test_a_second_runner_is_refused_and_a_killed_one_leaves_no_lock(filled):
             assert not (filled / "scores" / ".half.parquet.x").exists()
 
 
-def test_a_full_disk_is_reported_and_loses_nothing(filled, planned):
+def test_a_full_disk_is_reported_and_loses_nothing(filled, slots):
     """A limit on the size of files stands for a disk without room: the kernel refuses the write in both cases."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -189,11 +189,11 @@ def test_a_full_disk_is_reported_and_loses_nothing(filled, planned):
         try:
             resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
             with pytest.raises(DataError, match="there is no space left to write; finished trials are kept"):
-                store.put(planned[1].trial, outcome(rows=5000))
+                store.put(slots[1].trial, outcome(rows=5000))
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
             signal.signal(signal.SIGXFSZ, handler)
-        assert store.states() == {planned[0].trial.id: "done"}
+        assert store.states() == {slots[0].trial.id: "done"}
         assert len(list((filled / "scores").iterdir())) == 1
-        store.put(planned[1].trial, outcome(rows=5000))
+        store.put(slots[1].trial, outcome(rows=5000))
         assert len(store.states()) == 2

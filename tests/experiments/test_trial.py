@@ -24,36 +24,36 @@ from .conftest import ROWS, USERS
 
 def test_rows_are_what_the_model_gives_by_hand(plan, folder):
     text = "title = 'x'\n[[tables]]\ndata = { letor = 'letor' }\nmodel = 'AdaRank'\nmeasures = ['nDCG', 'AP']\n"
-    (one,) = plan(text)
-    found = run_trial(one.trial)
+    (slot,) = plan(text)
+    outcome = run_trial(slot.trial)
     train, valid, test = (read_letor(folder / "letor" / f"{name}.txt") for name in ("train", "vali", "test"))
     columns = [(part.features, part.lists.labels, part.lists.query_of_item) for part in (train, valid)]
     ranker = AdaRank(measure="nDCG").fit(*columns[0][:2], qid=columns[0][2], eval_set=columns[1])
     expected = evaluate_lists(test.lists.with_scores(ranker.predict(test.features)), ["nDCG", "AP"])
     for name in ("nDCG", "AP"):
-        np.testing.assert_array_equal(found.scores[name].fill_null(np.nan).to_numpy(), expected.values[name])
-    assert found.scores["items"].to_list() == test.lists.sizes.tolist()
-    assert found.scores["qid"].to_list() == [str(name) for name in test.lists.query_ids]
+        np.testing.assert_array_equal(outcome.scores[name].fill_null(np.nan).to_numpy(), expected.values[name])
+    assert outcome.scores["items"].to_list() == test.lists.sizes.tolist()
+    assert outcome.scores["qid"].to_list() == [str(name) for name in test.lists.query_ids]
     relevant = [int((labels >= 1).sum()) for labels in np.split(test.lists.labels, test.lists.offsets[1:-1])]
-    assert found.scores["relevant"].to_list() == relevant
-    assert found.metadata["eval_score"] == ranker.eval_score_
+    assert outcome.scores["relevant"].to_list() == relevant
+    assert outcome.metadata["eval_score"] == ranker.eval_score_
 
 
 def test_preparation_of_rows(plan):
     text = ROWS.replace("measures", "prepare = { binarize = 2, scale = 'min-max', relevant = 1, first = 5 }\nmeasures")
-    found = run_trial(plan(text)[0].trial).scores
-    assert found.height == 5
-    assert found["relevant"].min() >= 1
+    scores = run_trial(plan(text)[0].trial).scores
+    assert scores.height == 5
+    assert scores["relevant"].min() >= 1
 
 
 def test_users_choose_within_the_training_folds_and_are_trained_again(plan, folder):
-    one = plan(USERS.replace("folds = 2", "folds = 3"))[0]
-    assert (one.trial.spec.loss, one.trial.spec.params["learning_rate"], one.trial.spec.fold) == (
+    slot = plan(USERS.replace("folds = 2", "folds = 3"))[0]
+    assert (slot.trial.spec.loss, slot.trial.spec.params["learning_rate"], slot.trial.spec.fold) == (
         "nDCG",
         0.01,
         0,
     )
-    found = run_trial(one.trial)
+    outcome = run_trial(slot.trial)
     table = read_ratings(folder / "ratings.csv")
     fold = user_folds(table, 3, 0)
 
@@ -67,48 +67,48 @@ def test_users_choose_within_the_training_folds_and_are_trained_again(plan, fold
     again = MatrixFactorization(epochs=first.kept_epoch_, **common).fit(*columns(train))
     users, items, _ = columns(test)
     expected = evaluate_lists(test.lists.with_scores(again.predict(users, items)), ["nDCG"]).values["nDCG"]
-    np.testing.assert_array_equal(found.scores["nDCG"].to_numpy(), expected)
-    assert found.metadata["eval_score"] == first.eval_score_
-    assert found.history.filter(quantity="validation nDCG").height == 4
+    np.testing.assert_array_equal(outcome.scores["nDCG"].to_numpy(), expected)
+    assert outcome.metadata["eval_score"] == first.eval_score_
+    assert outcome.history.filter(quantity="validation nDCG").height == 4
 
 
 def test_other_ways_to_choose_and_to_split(plan):
     tested = USERS.replace("versus", "selection = 'test'\nchoose = 'each'\nprotocol = 'published'\nversus")
-    found = run_trial(plan(tested)[0].trial)
-    assert found.scores["nDCG"].mean() == pytest.approx(found.metadata["eval_score"], abs=1e-12)
+    outcome = run_trial(plan(tested)[0].trial)
+    assert outcome.scores["nDCG"].mean() == pytest.approx(outcome.metadata["eval_score"], abs=1e-12)
     last = USERS.replace(
         "grid = { learning_rate = [0.01, 0.1] }", "selection = 'last'\nsplit = 'monte-carlo'\ntest_fraction = 0.3"
     )
-    found = run_trial(plan(last)[0].trial)
-    assert found.metadata["kept_epoch"] == 4
-    assert "eval_score" not in found.metadata
+    outcome = run_trial(plan(last)[0].trial)
+    assert outcome.metadata["kept_epoch"] == 4
+    assert "eval_score" not in outcome.metadata
     more = run_trial(plan(last.replace("nsr = 1", "nsr = 1\ntest_nsr = 2"))[0].trial)
-    assert more.scores["items"].sum() == 1.5 * found.scores["items"].sum()
-    assert more.scores["relevant"].to_list() == found.scores["relevant"].to_list()
+    assert more.scores["items"].sum() == 1.5 * outcome.scores["items"].sum()
+    assert more.scores["relevant"].to_list() == outcome.scores["relevant"].to_list()
 
 
 def test_graded_queries_keep_their_bounds(plan, folder):
-    (one,) = plan(ROWS.replace("[0, 1, 2, 3, 4, 5, 6, 7]", "[0]").replace('"AP"]', '"AP", "UL2(nDCG)"]'))
-    found = run_trial(one.trial).scores
+    (slot,) = plan(ROWS.replace("[0, 1, 2, 3, 4, 5, 6, 7]", "[0]").replace('"AP"]', '"AP", "UL2(nDCG)"]'))
+    scores = run_trial(slot.trial).scores
     bounds = [f"{part} {name}" for name in ("AP", "nDCG") for part in ("worst", "expected", "best")]
-    assert found.columns == ["qid", "items", "relevant", "AP", "UL2(nDCG)", "nDCG", *bounds]
+    assert scores.columns == ["qid", "items", "relevant", "AP", "UL2(nDCG)", "nDCG", *bounds]
     test = read_letor(folder / "letor" / "test.txt").lists
     truth = evaluate(test.with_scores(np.zeros(test.offsets[-1])), measures=["nDCG"], bounds=True).bounds["nDCG"]
     for part in ("worst", "expected", "best"):
-        assert found[f"{part} nDCG"].to_numpy() == pytest.approx(np.asarray(getattr(truth, part)))
+        assert scores[f"{part} nDCG"].to_numpy() == pytest.approx(np.asarray(getattr(truth, part)))
     with open_store(folder / "store", create=True) as store:
-        store.register("mine", [one])
-        store.put(one.trial, run_trial(one.trial))
-        assert set(store.metadata()[one.trial.id]["mean"]) == {"AP", "UL2(nDCG)", "nDCG"}
+        store.register("mine", [slot])
+        store.put(slot.trial, run_trial(slot.trial))
+        assert set(store.metadata()[slot.trial.id]["mean"]) == {"AP", "UL2(nDCG)", "nDCG"}
         table = store.score_table("mine")
     assert measures_of(table) == ["AP", "UL2(nDCG)", "nDCG"]
-    counted = found.filter(pl.col("nDCG").is_not_null())
+    counted = scores.filter(pl.col("nDCG").is_not_null())
     assert expected_scores(table, "nDCG")["expected"].to_list() == counted["expected nDCG"].to_list()
 
 
 def test_binary_queries_need_no_bounds(plan):
-    found = run_trial(plan(USERS.replace("folds = 2", "folds = 3"))[0].trial).scores
-    assert not any(name.startswith("expected") for name in found.columns)
+    scores = run_trial(plan(USERS.replace("folds = 2", "folds = 3"))[0].trial).scores
+    assert not any(name.startswith("expected") for name in scores.columns)
 
 
 def test_faces_are_pairs(plan, folder):
@@ -124,11 +124,11 @@ params = { epochs = 8, batch_size = 1, list_size = 64, learning_rate = 0.01 }
 pairs = 300
 measures = "pairwise accuracy"
 """
-    found = [run_trial(one.trial) for one in plan(text)]
-    assert [one.scores.height for one in found] == [300] * 3
-    assert all(set(one.scores["pairwise accuracy"].unique()) <= {0.0, 0.5, 1.0} for one in found)
-    assert found[0].scores["pairwise accuracy"].mean() > 0.6  # the older the larger the disc
-    assert found[0].scores["qid"].equals(found[1].scores["qid"])
+    outcomes = [run_trial(slot.trial) for slot in plan(text)]
+    assert [outcome.scores.height for outcome in outcomes] == [300] * 3
+    assert all(set(outcome.scores["pairwise accuracy"].unique()) <= {0.0, 0.5, 1.0} for outcome in outcomes)
+    assert outcomes[0].scores["pairwise accuracy"].mean() > 0.6  # the older the larger the disc
+    assert outcomes[0].scores["qid"].equals(outcomes[1].scores["qid"])
 
 
 def epochs_twice(fitted):
@@ -139,16 +139,16 @@ def epochs_twice(fitted):
 
 def test_a_recorder_adds_to_the_history(plan, monkeypatch):
     monkeypatch.setitem(trials.RECORDERS, "weights", f"{__name__}:epochs_twice")
-    found = run_trial(plan(ROWS.replace("measures", "record = ['weights']\nmeasures"))[0].trial)
-    assert found.history.row(0)[:2] == (1, "weights")
+    outcome = run_trial(plan(ROWS.replace("measures", "record = ['weights']\nmeasures"))[0].trial)
+    assert outcome.history.row(0)[:2] == (1, "weights")
 
 
 def test_data_that_changed_meanwhile_are_refused(plan, folder):
-    one = plan(ROWS)[0]
+    slot = plan(ROWS)[0]
     with (folder / "letor" / "test.txt").open("a") as stream:
         stream.write("1 qid:99 1:0.5\n0 qid:99 1:0.25\n")
     with pytest.raises(DataError, match="letor: its files on this machine are not those that the study"):
-        run_trial(one.trial)
+        run_trial(slot.trial)
 
 
 @pytest.mark.parametrize(
@@ -167,18 +167,18 @@ def test_studies_of_data_that_few_have_run_on_files_of_their_form(folder, monkey
     study = load_study(name)
     tables = [table for table in study.tables if table.data in file]
     quick = quickened(study.model_copy(update={"tables": tables}))
-    one = select(expand(quick), {"loss": "nRBP", "nsr": 1, "fold": 1, "learning_rate": 0.1})[0]
-    found = run_trial(one.trial).scores
+    slot = select(expand(quick), {"loss": "nRBP", "nsr": 1, "fold": 1, "learning_rate": 0.1})[0]
+    scores = run_trial(slot.trial).scores
     active = table.per_user[table.per_user >= 25]
-    assert found.height == len(active) > 2
-    assert found["relevant"].to_list() == [round(0.2 * count) for count in active]  # a fifth of each user's choices
-    assert found["items"].sum() == 2 * found["relevant"].sum()
+    assert scores.height == len(active) > 2
+    assert scores["relevant"].to_list() == [round(0.2 * count) for count in active]  # a fifth of each user's choices
+    assert scores["items"].sum() == 2 * scores["relevant"].sum()
 
 
 @pytest.mark.real_data
 def test_a_trial_of_the_thesis_on_movielens(data_dir):
     wanted = {"table": "MovieLens", "loss": "nDCG", "bounding": "none", "nsr": 1, "fold": 0, "learning_rate": 0.03}
-    (one,) = select(expand(load_study("thesis-5.1")), wanted)
-    found = run_trial(one.trial)
-    assert found.scores.height == 412  # users with 25 ratings from 4 on
-    assert found.scores["nDCG"].mean() > 0.964  # published 0.9659
+    (slot,) = select(expand(load_study("thesis-5.1")), wanted)
+    outcome = run_trial(slot.trial)
+    assert outcome.scores.height == 412  # users with 25 ratings from 4 on
+    assert outcome.scores["nDCG"].mean() > 0.964  # published 0.9659

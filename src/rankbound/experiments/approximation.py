@@ -69,11 +69,11 @@ def error_along_training(store: Store, slots: Sequence[TrialSlot], results: pl.D
     history = history_table(store, slots)
     if history.is_empty():
         return pl.DataFrame()
-    part = pl.col("quantity").str.strip_suffix(f" {ERROR}").alias("part")
-    errors = history.filter(pl.col("quantity").str.ends_with(ERROR)).with_columns(part)
+    split = pl.col("quantity").str.strip_suffix(f" {ERROR}").alias("split")
+    errors = history.filter(pl.col("quantity").str.ends_with(ERROR)).with_columns(split)
     names = [tables[key] for key in errors.select("data", "system").iter_rows()]
     return (
         errors.with_columns(pl.Series("table", names, dtype=pl.String))
-        .pivot(on="part", index=["table", "data", "system", "fold", "epoch"], values="value")
+        .pivot(on="split", index=["table", "data", "system", "fold", "epoch"], values="value")
         .sort("table", "data", "system", "fold", "epoch", maintain_order=True)
     )

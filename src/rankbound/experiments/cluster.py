@@ -157,11 +157,18 @@ def receive(parcel: Parcel) -> bool:
             if present is None:
                 target.write_bytes(parcel.content[at])
             else:
-                target.symlink_to(present[at])
+                _link(target, present[at])
         moved_files[file] = str(target)
     if source.known:
         os.environ["RANKBOUND_DATA"] = str(_received())
     return True
+
+
+def _link(target: Path, file: str) -> None:
+    try:
+        target.symlink_to(file)
+    except OSError:  # Windows allows symbolic links to some users only
+        shutil.copyfile(file, target)
 
 
 def _is_content(files: tuple[str, ...], parcel: Parcel) -> bool:

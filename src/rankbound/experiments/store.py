@@ -38,7 +38,7 @@ __all__ = ["SCHEMA", "Store", "open_store"]
 
 SCHEMA = 3
 _OLDER = ("1", "2")
-_PARTS = ("scores", "history", "examples")  # folders with a file per trial
+_FRAMES = ("scores", "history", "examples")  # folders with a Parquet file per trial
 _TABLES = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE trials (
@@ -73,8 +73,8 @@ def open_store(path: str | os.PathLike[str], *, create: bool = False) -> Store:
         if not file.exists() and folder.is_dir() and any(folder.iterdir()) and not _begun(folder):
             raise ArgumentError(f"{folder}: contains other files and no store; choose an empty or new folder")
     with _explained(file):
-        for part in _PARTS if create else ():
-            (folder / part).mkdir(parents=True, exist_ok=True)
+        for name in _FRAMES if create else ():
+            (folder / name).mkdir(parents=True, exist_ok=True)
         writable = os.access(folder, os.W_OK) and os.access(file, os.W_OK)
         return Store(folder, _connected(file) if create or writable else _connected_to_read(file))
 
@@ -84,7 +84,7 @@ _SAFE = "(nothing was changed: restore a copy, or move the folder away and run t
 
 def _begun(folder: Path) -> bool:
     """Whether a folder looks as a runner leaves it that was killed before its first commit."""
-    return {file.name for file in folder.iterdir()} <= {*_PARTS, "lock", "trials.sqlite-wal", "trials.sqlite-shm"}
+    return {file.name for file in folder.iterdir()} <= {*_FRAMES, "lock", "trials.sqlite-wal", "trials.sqlite-shm"}
 
 
 def _connected(file: Path) -> sqlite3.Connection:
@@ -184,8 +184,8 @@ class Store:
 
     def _sweep(self) -> None:
         """Remove files that a killed writer left incomplete."""
-        for part in _PARTS:
-            for file in (self.folder / part).glob(".*"):
+        for name in _FRAMES:
+            for file in (self.folder / name).glob(".*"):
                 file.unlink()
 
     def register(self, study: str, slots: Iterable[TrialSlot]) -> None:
@@ -200,7 +200,7 @@ class Store:
         from rankbound.analysis.query_sets import is_bound_column
 
         self._check_exists()
-        files = {part: self._write(part, trial.id, getattr(outcome, part)) for part in ("scores", "history")}
+        files = {name: self._write(name, trial.id, getattr(outcome, name)) for name in ("scores", "history")}
         others = ("qid", "items", "relevant")
         measures = [name for name in outcome.scores.columns if name not in others and not is_bound_column(name)]
         means = {name: outcome.scores[name].mean() for name in measures}
@@ -221,12 +221,12 @@ class Store:
         if not file.exists():
             raise DataError(f"{file}: was removed while trials were running; their results cannot be kept")
 
-    def _path(self, part: str, trial: str) -> Path:
-        return self.folder / part / f"{trial}.parquet"
+    def _path(self, name: str, trial: str) -> Path:
+        return self.folder / name / f"{trial}.parquet"
 
-    def _write(self, part: str, trial: str, frame: pl.DataFrame) -> str:
+    def _write(self, name: str, trial: str, frame: pl.DataFrame) -> str:
         """Write a file of a trial and return its SHA-256."""
-        path, buffer = self._path(part, trial), io.BytesIO()
+        path, buffer = self._path(name, trial), io.BytesIO()
         frame.write_parquet(buffer)
         content = buffer.getvalue()  # a view of the buffer, kept alive by an error's traceback, would keep it locked
         with _explained(path):
@@ -389,13 +389,13 @@ class Store:
         with _explained(self.folder / "trials.sqlite"):
             return self._connection.execute(query, values).fetchall()
 
-    def _read(self, part: str, trial: str) -> pl.DataFrame:
+    def _read(self, name: str, trial: str) -> pl.DataFrame:
         import polars as pl
 
-        path = self._path(part, trial)
+        path = self._path(name, trial)
         try:
             content = path.read_bytes()
-            if hashlib.sha256(content).hexdigest() != self._written(part, trial):
+            if hashlib.sha256(content).hexdigest() != self._written(name, trial):
                 raise DataError(f"{path}: is damaged: its SHA-256 is not the one recorded when it was written {_SAFE}")
             return pl.read_parquet(content)
         except FileNotFoundError:
@@ -405,11 +405,11 @@ class Store:
         except polars_failures() as error:
             raise DataError(f"{path}: is damaged: {error} {_SAFE}") from error
 
-    def _written(self, part: str, trial: str) -> str | None:
+    def _written(self, name: str, trial: str) -> str | None:
         """SHA-256 of a trial's file, as recorded when it was written."""
         rows = self._rows("SELECT files FROM trials WHERE id = ?", (trial,))
         with self._sound():
-            return json.loads(rows[0][0]).get(part) if rows else None
+            return json.loads(rows[0][0]).get(name) if rows else None
 
 
 def _text(value: Any) -> str:

@@ -36,5 +36,5 @@ def run(spec: TrialSpec, source: Source) -> Outcome:
     return Outcome(score_frame(fold.test.lists, values), history, metadata)
 
 
-def _columns(part: LetorData) -> tuple[Any, Any, Any]:
-    return part.features, part.lists.labels, part.lists.query_of_item
+def _columns(data: LetorData) -> tuple[Any, Any, Any]:
+    return data.features, data.lists.labels, data.lists.query_of_item

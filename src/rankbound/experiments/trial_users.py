@@ -55,10 +55,10 @@ def run(spec: TrialSpec, source: Source) -> Outcome:
     return Outcome(score_frame(test.lists, _values(model, test, spec.measures)), history, metadata)
 
 
-def _values(model: MatrixFactorization, part: UserLists, measures: Sequence[str]) -> dict[str, NDArray[np.float64]]:
-    users, items, _ = _columns(part)
-    return dict(evaluate_lists(part.lists.with_scores(model.predict(users, items)), measures).values)
+def _values(model: MatrixFactorization, data: UserLists, measures: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+    users, items, _ = _columns(data)
+    return dict(evaluate_lists(data.lists.with_scores(model.predict(users, items)), measures).values)
 
 
-def _columns(part: UserLists) -> tuple[Any, Any, Any]:
-    return np.repeat(part.users, part.lists.sizes), part.items, part.lists.labels
+def _columns(data: UserLists) -> tuple[Any, Any, Any]:
+    return np.repeat(data.users, data.lists.sizes), data.items, data.lists.labels
