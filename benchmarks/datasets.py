@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankbound.data.catalog import find_entry
-from rankbound.data.obtain import present_files
+from rankbound.data.set_files import present_files
 
 __all__ = ["is_available"]
 

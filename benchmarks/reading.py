@@ -18,7 +18,7 @@ from benchmarks.curves import OURS, Curve, Implementation, growth_of
 from benchmarks.memory import peaks
 from benchmarks.records import Finding, Row
 from benchmarks.timing import Work
-from rankbound.data.converted import converted
+from rankbound.data.array_cache import read_cached
 from rankbound.data.letor import LetorData, read_letor
 from rankbound.data.sampling import sample_lists
 from rankbound.data.splits import monte_carlo
@@ -60,7 +60,7 @@ def ours(path: Path) -> Work:
 
 
 def from_cache(path: Path) -> Work:
-    return lambda: converted([path], lambda: read_letor(path), LetorData)
+    return lambda: read_cached([path], lambda: read_letor(path), LetorData)
 
 
 def scikit_learn(path: Path) -> Work:

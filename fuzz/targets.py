@@ -182,8 +182,8 @@ def parquet(data: bytes, folder: Path) -> list[Any]:
 
 
 def compressed(data: bytes, folder: Path) -> list[Any]:
-    from rankbound.data.chunks import line_chunks
-    from rankbound.data.obtain import content_sha256
+    from rankbound.data.set_files import content_sha256
+    from rankbound.data.text_chunks import line_chunks
     from rankbound.io import read_bytes
 
     (path,) = _files(data, folder, "text.txt")
@@ -216,7 +216,7 @@ def archives(data: bytes, folder: Path) -> list[Any]:
 
 def converted(data: bytes, folder: Path) -> list[Any]:
     """A damaged entry of the cache is read anew from the source, so nothing is ever refused."""
-    from rankbound.data.converted import converted as read_or_cached
+    from rankbound.data.array_cache import read_cached as read_or_cached
     from rankbound.data.describe import describe
     from rankbound.data.interactions import Interactions
     from rankbound.data.letor import LetorData

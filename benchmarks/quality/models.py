@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from rankbound.data import age_pairs, binarized, deal, load_fold, load_set
+from rankbound.data import age_pairs, binarized, load_fold, load_set, random_parts
 from rankbound.data.letor import LetorData
 from rankbound.evaluation import evaluate_lists
 from rankbound.losses import APLoss, NDCGLoss, PointwiseLoss
@@ -279,7 +279,7 @@ class FaceData:
 def faces() -> FaceData:
     found = load_set("all-age-faces")
     ages = found.ages.astype(np.int64)
-    part = deal(found.ids, (0.7, 0.1, 0.2), seed=SEED)
+    part = random_parts(found.ids, (0.7, 0.1, 0.2), seed=SEED)
     parts = tuple(np.flatnonzero(part == number) for number in range(3))
     pairs, older = age_pairs(ages[parts[2]], found.ids[parts[2]], 10_000, min_gap=int(GAP) + 1, seed=SEED)
     flat = [images.reshape(len(found), -1).astype(np.float32) for images in (found.images, found.images[:, :, ::-1])]

@@ -9,9 +9,9 @@ import pytest
 
 from rankbound.data.catalog import find_entry, known_sets
 from rankbound.data.describe import describe
-from rankbound.data.obtain import check, obtain, present_files
+from rankbound.data.loading import load_fold, load_set
 from rankbound.data.ratings import FORMATS
-from rankbound.data.sets import load_fold, load_set
+from rankbound.data.set_files import check, obtain, present_files
 from rankbound.errors import ArgumentError, DataError
 
 PAPERS = (
@@ -45,7 +45,7 @@ def test_entries_are_complete(entry: object) -> None:
 def test_unknown_set_is_refused_with_near_names() -> None:
     with pytest.raises(ArgumentError, match="unknown data set 'mq208': did you mean mq2008"):
         find_entry("mq208")
-    with pytest.raises(ArgumentError, match="unknown data set '': known are ml-latest-small"):
+    with pytest.raises(ArgumentError, match="unknown data set '': the known sets are ml-latest-small"):
         find_entry("")
 
 

@@ -49,7 +49,7 @@ def test_describe_a_letor_file(capsys: pytest.CaptureFixture[str], letor: Path) 
     assert found["difficulty"]["uninformative_queries"] == 1
     expected = (1 + 0.6309297535714575) / 2  # one relevant item of two: rank 1 or rank 2
     assert found["difficulty"]["mean_expected"] == pytest.approx(expected)
-    assert "not neighbors" in found["notes"][0]
+    assert "not adjacent" in found["notes"][0]
     assert run(["data", "describe", str(letor)]) == 0
     shown = capsys.readouterr().out
     assert "uninformative queries 50.0%" in shown
@@ -114,7 +114,7 @@ def test_verify_prints_all_files_and_fails_for_a_wrong_one(capsys: pytest.Captur
         (("get", "mq208"), "rankbound: unknown data set 'mq208': did you mean mq2008"),
         (("describe", "mq208"), "rankbound: unknown data set 'mq208'"),
         (("describe", "absent/file.txt"), "absent/file.txt: no such file, and no data set of that name"),
-        (("describe", "{letor.parent}"), "a folder must hold a BEIR corpus or images"),
+        (("describe", "{letor.parent}"), "a folder must contain a BEIR corpus or images"),
         (("verify", "nonsense"), "rankbound: unknown data set 'nonsense'"),
         (("get", "mq2007"), "Put S1.txt, S2.txt, S3.txt, S4.txt, S5.txt (plain, .gz or .zst) into"),
         (("describe", "{letor}", "--plot", "x.gif"), "--plot must be an .html, .svg, .png or .pdf file, got 'x.gif'"),
@@ -129,4 +129,4 @@ def test_bad_requests_are_refused_in_one_line(
 def test_a_bad_line_is_named_with_its_number(capsys: pytest.CaptureFixture[str], letor: Path) -> None:
     letor.write_text(letor.read_text() + "1 qid:9 0:1\n")
     message = refused(capsys, "describe", str(letor))
-    assert message == f"rankbound: {letor}:5: a feature index must be a whole number from 1 to 65536, got '0:1'\n"
+    assert message == f"rankbound: {letor}:5: a feature index must be an integer from 1 to 65536, got '0:1'\n"

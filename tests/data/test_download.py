@@ -17,8 +17,8 @@ import pytest
 from rankbound.data import archives, download
 from rankbound.data.catalog import DataFile, Entry, find_entry
 from rankbound.data.download import fetch
-from rankbound.data.obtain import check, obtain
-from rankbound.data.sets import read_files
+from rankbound.data.loading import read_files
+from rankbound.data.set_files import check, obtain
 from rankbound.errors import ArgumentError, DataError
 
 
@@ -81,7 +81,7 @@ def test_a_file_arrives_with_its_checksum_and_progress(site: Site, tmp_path: Pat
 
 def test_a_broken_download_is_continued(site: Site, tmp_path: Path) -> None:
     site.files["a.bin"], site.break_after = CONTENT, 500_000
-    with pytest.raises(DataError, match="cannot be fetched: the connection broke off after 500000 of 1024000 bytes"):
+    with pytest.raises(DataError, match="cannot be downloaded: the connection broke after 500000 of 1024000 bytes"):
         fetch(site.address + "a.bin", tmp_path / "a.bin")
     assert not (tmp_path / "a.bin").exists()
     site.break_after = None
@@ -93,7 +93,7 @@ def test_a_broken_download_is_continued(site: Site, tmp_path: Path) -> None:
 
 def test_a_file_that_changed_meanwhile_is_fetched_anew(site: Site, tmp_path: Path) -> None:
     site.files["a.bin"], site.break_after = b"old" * 100, 100
-    with pytest.raises(DataError, match="broke off"):
+    with pytest.raises(DataError, match="the connection broke"):
         fetch(site.address + "a.bin", tmp_path / "a.bin")
     site.files["a.bin"], site.break_after, site.version = b"new" * 100, None, '"v2"'
     fetch(site.address + "a.bin", tmp_path / "a.bin")
@@ -121,11 +121,11 @@ def test_a_full_disk_leaves_nothing(site: Site, tmp_path: Path, monkeypatch: pyt
 
 
 def test_addresses_that_do_not_answer_are_named(site: Site, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"none\.bin: cannot be fetched: Not Found"):
+    with pytest.raises(DataError, match=r"none\.bin: cannot be downloaded: Not Found"):
         fetch(site.address + "none.bin", tmp_path / "a.bin")
-    with pytest.raises(DataError, match="cannot be fetched"):
+    with pytest.raises(DataError, match="cannot be downloaded"):
         fetch("http://127.0.0.1:9/", tmp_path / "a.bin")
-    with pytest.raises(ArgumentError, match="only http and https addresses can be fetched, got 'file:///etc/passwd'"):
+    with pytest.raises(ArgumentError, match="url must be an http or https address, got 'file:///etc/passwd'"):
         fetch("file:///etc/passwd", tmp_path / "a.bin")
 
 

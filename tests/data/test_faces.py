@@ -39,7 +39,7 @@ def test_archive_equals_folder_and_keeps_the_given_split(tmp_path: Path) -> None
     for name, gray in (("00001A10.jpg", 50), ("00002A20.jpg", 200)):
         (folder / name).write_bytes(jpeg(gray=gray))
     with tarfile.open(tmp_path / "faces.tar", "w") as tape:
-        tape.add(folder, "aligned")
+        tape.add(folder, "align_interactions")
     (tmp_path / "train.txt").write_text("00002A20.jpg 1\n")
     one, other = read_faces(folder), read_faces(tmp_path / "faces.tar", train_list=tmp_path / "train.txt")
     np.testing.assert_array_equal(one.images, other.images)
@@ -56,16 +56,16 @@ def test_the_square_in_the_middle_is_taken(tmp_path: Path) -> None:
 
 
 def test_bad_faces_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="holds no JPEG or PNG"):
+    with pytest.raises(DataError, match="contains no JPEG or PNG"):
         read_faces(tmp_path)
     (tmp_path / "portrait.jpg").write_bytes(jpeg())
-    with pytest.raises(FileFormatError, match=r"an image's name must give the age.*got 'portrait\.jpg'"):
+    with pytest.raises(FileFormatError, match=r"the name of an image must contain the age.*got 'portrait\.jpg'"):
         read_faces(tmp_path)
     (tmp_path / "portrait.jpg").rename(tmp_path / "00001A10.jpg")
     (tmp_path / "00001A10.jpg").write_bytes(b"no picture")
     with pytest.raises(DataError, match=r"00001A10\.jpg is not an image that can be read"):
         read_faces(tmp_path)
-    with pytest.raises(ArgumentError, match="size must be positive, got 0"):
+    with pytest.raises(ArgumentError, match="size must be a positive integer, got 0"):
         read_faces(tmp_path, size=0)
     (tmp_path / "x.tar").write_bytes(b"no archive")
     with pytest.raises(DataError, match=r"x\.tar: cannot be read"):
@@ -81,10 +81,10 @@ def test_bad_arrays_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="expected the arrays images and age, got images"):
         read_faces(path)
     np.savez(path, images=np.zeros((2, 4), np.uint8), age=np.zeros(2))
-    with pytest.raises(DataError, match="images must be uint8 of three dimensions, got uint8"):
+    with pytest.raises(DataError, match="images must be a three-dimensional uint8 array, got uint8"):
         read_faces(path)
     np.savez(path, images=np.zeros((2, 4, 4), np.uint8), age=np.zeros(2), train_split=np.array(["yes", "no"]))
-    with pytest.raises(DataError, match="train_split numbers"):
+    with pytest.raises(DataError, match="train_split numeric"):
         read_faces(path)
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("images", b"no array")

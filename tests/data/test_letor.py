@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankbound.data import chunks
+from rankbound.data import text_chunks
 from rankbound.data.letor import LetorData, read_letor
 from rankbound.data.letor_text import BlockParser
 from rankbound.data.synthetic import synthetic_letor
@@ -71,12 +71,12 @@ GOOD = "1 qid:1 1:5 2:6\n"
 @pytest.mark.parametrize(
     ("line", "rule"),
     [
-        ("1 qid:1 1:5 2:", "a feature is written index:value, got '2:' (line cut short?)"),
-        ("1 qid:1 1:5 2", "a feature is written index:value, got '2' (line cut short?)"),
-        ("1 qid:1 0:5 2:6", "a feature index must be a whole number from 1 to 65536, got '0:5'"),
-        ("1 qid:1 x:5", "a feature index must be a whole number from 1 to 65536, got 'x:5'"),
-        ("1 qid:1 1.5:5", "a feature index must be a whole number from 1 to 65536, got '1.5:5'"),
-        ("1 qid:1 999999999:5", "a feature index must be a whole number from 1 to 65536, got '999999999:5'"),
+        ("1 qid:1 1:5 2:", "a feature must be written index:value, got '2:' (truncated line?)"),
+        ("1 qid:1 1:5 2", "a feature must be written index:value, got '2' (truncated line?)"),
+        ("1 qid:1 0:5 2:6", "a feature index must be an integer from 1 to 65536, got '0:5'"),
+        ("1 qid:1 x:5", "a feature index must be an integer from 1 to 65536, got 'x:5'"),
+        ("1 qid:1 1.5:5", "a feature index must be an integer from 1 to 65536, got '1.5:5'"),
+        ("1 qid:1 999999999:5", "a feature index must be an integer from 1 to 65536, got '999999999:5'"),
         ("1 qid:1 2:5 2:6", "feature indices must increase, got 2 after 2"),
         ("1 qid:1 2:5 1:6", "feature indices must increase, got 1 after 2"),
         ("1 qid:1 1:5 2:abc", "a feature value must be a finite number or NULL, got '2:abc'"),
@@ -84,11 +84,11 @@ GOOD = "1 qid:1 1:5 2:6\n"
         ("1 qid:1 1:1e39 2:6", "a feature value must be a finite number or NULL, got '1:1e39'"),
         ("1 1:5 2:6", "qid is missing: the second field must be qid:number, got '1:5'"),
         ("1", "qid is missing: the second field must be qid:number, got 'nothing'"),
-        ("1 qid:x 1:5 2:6", "qid must be a whole number below 2^63, got 'qid:x'"),
-        ("1 qid:1.5 1:5 2:6", "qid must be a whole number below 2^63, got 'qid:1.5'"),
-        ("1 qid:9999999999999999999 1:5", "qid must be a whole number below 2^63, got 'qid:9999999999999999999'"),
-        ("x qid:1 1:5 2:6", "a line begins with a number, the label, got 'x'"),
-        ("NULL qid:1 1:5 2:6", "a line begins with a number, the label, got 'NULL'"),
+        ("1 qid:x 1:5 2:6", "qid must be an integer below 2^63, got 'qid:x'"),
+        ("1 qid:1.5 1:5 2:6", "qid must be an integer below 2^63, got 'qid:1.5'"),
+        ("1 qid:9999999999999999999 1:5", "qid must be an integer below 2^63, got 'qid:9999999999999999999'"),
+        ("x qid:1 1:5 2:6", "a line must begin with a number, the label, got 'x'"),
+        ("NULL qid:1 1:5 2:6", "a line must begin with a number, the label, got 'NULL'"),
         ("nan qid:1 1:5 2:6", "the label must lie between -1 and 31, got 'nan'"),
         ("32 qid:1 1:5 2:6", "the label must lie between -1 and 31, got '32'"),
         ("-2 qid:1 1:5 2:6", "the label must lie between -1 and 31, got '-2'"),
@@ -103,7 +103,7 @@ def test_bad_line_is_named_with_file_number_rule_and_what_came(tmp_path: Path, l
 
 def test_line_numbers_are_right_in_later_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path, GOOD * 100 + "1 qid:1 1:x\n")
-    monkeypatch.setattr(chunks.line_chunks, "__defaults__", (64,))
+    monkeypatch.setattr(text_chunks.line_chunks, "__defaults__", (64,))
     with pytest.raises(FileFormatError, match=r"data\.txt:101: a feature value must be"):
         read_letor(path)
 
@@ -132,7 +132,7 @@ def test_queries_that_are_not_contiguous_are_brought_together_with_a_note(tmp_pa
     assert data.lists.offsets.tolist() == [0, 2, 4, 5]
     assert data.features.ravel().tolist() == [1, 3, 2, 4, 5]
     assert data.lists.ids.tolist() == ["a", "c", "b", "d", "e"]
-    assert data.notes == ("the rows of 2 queries were not neighbors and were brought together",)
+    assert data.notes == ("the rows of 2 queries were not adjacent and were grouped together",)
 
 
 def test_group_file_beside_the_data_gives_the_queries(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_group_file_beside_the_data_gives_the_queries(tmp_path: Path) -> None:
     ("sizes", "message"),
     [
         ("1\n3\n", r"group sizes must add up to the rows of .*, 3, got 4"),
-        ("1\nx\n", r"query:2: a group size must be a positive whole number, got 'x'"),
+        ("1\nx\n", r"query:2: a group size must be a positive integer, got 'x'"),
         (None, r"data.txt:1: qid is missing: .*, no group file .*data\.txt\.query"),
     ],
 )
@@ -179,7 +179,7 @@ def test_zstandard_files_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# nothing\n"])
 def test_empty_files_are_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(DataError, match=r"data\.txt: holds no line of data"):
+    with pytest.raises(DataError, match=r"data\.txt: has no line of data"):
         read_letor(written(tmp_path, text))
 
 
@@ -238,7 +238,7 @@ def test_any_rows_come_back_whatever_the_chunks(
     path = tmp_path_factory.mktemp("letor") / "data.txt"
     path.write_text("\n".join(line.rstrip() for line in lines) + "\n")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunks.line_chunks, "__defaults__", (size,))
+        patch.setattr(text_chunks.line_chunks, "__defaults__", (size,))
         data = read_letor(path)
     width = max((max(pairs, default=0) for _, _, pairs in rows), default=0)
     expected = np.zeros((len(rows), width), np.float32)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankbound.data.interactions import Interactions
+from rankbound.data.loading import load_fold, load_set
 from rankbound.data.preparation import (
     binarize,
     binarized,
@@ -22,7 +23,6 @@ from rankbound.data.preparation import (
     scale_per_query,
 )
 from rankbound.data.ratings import read_ratings
-from rankbound.data.sets import load_fold, load_set
 from rankbound.data.splits import user_folds
 from rankbound.data.synthetic import synthetic_interactions, synthetic_letor
 from rankbound.errors import ArgumentError, DataError

@@ -84,7 +84,7 @@ def test_citeulike_lines_count_their_items(tmp_path: Path) -> None:
     assert triples(table) == [(0, 3, None), (0, 7, None), (2, 7, None)]
     path.write_text("2 7 3\n3 7\n")
     with pytest.raises(
-        FileFormatError, match=r"users\.dat:2: a line begins with the count of its items, got 3 before 1"
+        FileFormatError, match=r"users\.dat:2: a line must begin with the number of its items, got 3 before 1"
     ):
         read_ratings(path)
 
@@ -113,10 +113,10 @@ def test_trust_files_allow_blanks_comments_and_a_third_column(tmp_path: Path) ->
         ("u.data", "1\t2\t3\t4\n1\t2\tinf\t4\n", r"u\.data:2: the rating must be a finite number, got 'inf'"),
         ("r.csv", "userId,movieId,rating\n1,2,3\n,5,6\n", r"r\.csv:3: the user must not be empty, got ',5,6'"),
         ("r.csv", "userId,title\n1,2\n", r"r\.csv:1: the header must have a column for the item"),
-        ("r.csv", "userId,movieId\n", r"r\.csv: holds no interaction"),
-        ("r.csv", "", r"r\.csv: holds no line of data"),
+        ("r.csv", "userId,movieId\n", r"r\.csv: has no interaction"),
+        ("r.csv", "", r"r\.csv: has no line of data"),
         ("t.txt", "1 2\n3\n", r"t\.txt:2: expected 2 fields, got 1"),
-        ("s.txt", "1 2 3 4 5\n3\n", r"s\.txt:2: a line holds a user and at least one item, got '3'"),
+        ("s.txt", "1 2 3 4 5\n3\n", r"s\.txt:2: a line must have a user and an item, got '3'"),
     ],
 )
 def test_bad_rows_are_named(tmp_path: Path, name: str, text: str, message: str) -> None:
@@ -141,7 +141,7 @@ def test_damaged_parquet_is_refused(tmp_path: Path) -> None:
 def test_repeated_pairs_keep_the_latest_and_leave_a_note() -> None:
     table = Interactions.from_columns([1, 1, 1], [5, 5, 6], [2.0, 4.0, 1.0], [20, 10, 5])
     assert triples(table) == [(1, 5, 2.0), (1, 6, 1.0)]
-    assert table.notes == ("1 repeated pairs of user and item were left out",)
+    assert table.notes == ("1 repeated pairs of user and item were dropped",)
 
 
 def test_names_are_numbers_only_if_all_are_written_as_numbers() -> None:
@@ -152,7 +152,7 @@ def test_names_are_numbers_only_if_all_are_written_as_numbers() -> None:
 def test_columns_must_have_one_length_and_no_gaps() -> None:
     with pytest.raises(DataError, match="rating must have one entry per user, 2, got 1"):
         Interactions.from_columns([1, 2], [1, 2], rating=[3.0])
-    with pytest.raises(DataError, match="every interaction must name its item, got 1 without"):
+    with pytest.raises(DataError, match="every interaction must name its item, got 1 without one"):
         Interactions.from_columns([1, 2], [1, None])
 
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankbound.data.interactions import Interactions
+from rankbound.data.loading import load_set
 from rankbound.data.preparation import prepare_movielens
-from rankbound.data.sampling import UserLists, age_pairs, aligned, sample_lists
-from rankbound.data.sets import load_set
+from rankbound.data.sampling import UserLists, age_pairs, align_interactions, sample_lists
 from rankbound.data.splits import monte_carlo, user_folds
 from rankbound.data.synthetic import synthetic_interactions
 from rankbound.errors import ArgumentError, DataError
@@ -48,7 +48,7 @@ def test_honest_lists_share_nothing_and_keep_the_ratio(
 
     def sample(rows: list[tuple[int, int]]) -> tuple[UserLists, UserLists, Interactions, np.ndarray]:
         table = table_of(rows)
-        test = monte_carlo(table, repeats=1, test_share=0.34, seed=seed)[0]
+        test = monte_carlo(table, repeats=1, test_fraction=0.34, seed=seed)[0]
         lists = sample_lists(table.rows(~test), table.rows(test), train_ratio=ratio, test_ratio=test_ratio, seed=seed)
         return *lists, table, test
 
@@ -69,7 +69,7 @@ def test_honest_lists_share_nothing_and_keep_the_ratio(
 
 def test_published_protocol_lets_test_positives_be_training_negatives() -> None:
     table = table_of([(user, item) for user in range(5) for item in range(12)])
-    test = monte_carlo(table, repeats=1, test_share=0.5, seed=0)[0]
+    test = monte_carlo(table, repeats=1, test_fraction=0.5, seed=0)[0]
     train_lists, test_lists = sample_lists(
         table.rows(~test), table.rows(test), train_ratio=5, test_ratio=1, protocol="published", seed=1
     )
@@ -96,7 +96,7 @@ def test_every_item_left_can_be_asked_for_and_not_one_more() -> None:
     none = table.rows(np.zeros(len(table), bool))
     lists, _ = sample_lists(table, none, train_ratio=4)
     assert lists.items.tolist() == list(range(ITEMS))
-    with pytest.raises(DataError, match=r"user 1 needs 40 negative items \(ratio 5\) and only 32 are left"):
+    with pytest.raises(DataError, match=r"user 1 needs 40 negative items \(ratio 5\), but only 32 are left"):
         sample_lists(table, none, train_ratio=5)
 
 
@@ -104,7 +104,7 @@ def test_wrong_arguments_are_named() -> None:
     table = table_of([(1, 1)])
     with pytest.raises(ArgumentError, match='protocol must be "honest" or "published", got'):
         sample_lists(table, table, protocol="other")
-    with pytest.raises(ArgumentError, match="a ratio of negatives must be a number from 0 on, got -1"):
+    with pytest.raises(ArgumentError, match="a ratio of negatives must be a finite number of at least 0, got -1"):
         sample_lists(table, table, train_ratio=-1)
     with pytest.raises(DataError, match="train and test must share their users and items"):
         sample_lists(table, table.compact())
@@ -113,7 +113,7 @@ def test_wrong_arguments_are_named() -> None:
 def test_tables_of_separate_files_are_aligned_by_name() -> None:
     train = Interactions.from_columns(["b", "a"], ["x", "z"])
     test = Interactions.from_columns(["b", "c"], ["y", "x"])
-    one, other = aligned(train, test)
+    one, other = align_interactions(train, test)
     assert one.user_names.tolist() == other.user_names.tolist() == ["a", "b", "c"]
     assert one.item_names[one.items].tolist() == ["z", "x"]
     assert other.user_names[other.users].tolist() == ["b", "c"]
@@ -135,11 +135,11 @@ def test_age_pairs_keep_the_gap_and_do_not_depend_on_the_order(
 
 
 def test_impossible_pairs_are_refused() -> None:
-    with pytest.raises(DataError, match="only 2 pairs lie at least 10 years apart, 3 were asked for"):
+    with pytest.raises(DataError, match="count must be at most 2, the pairs at least 10 years apart, got 3"):
         age_pairs([1, 5, 20], [1, 2, 3], count=3, min_gap=10)
     with pytest.raises(ArgumentError, match="min_gap must be at least 1, got 0"):
         age_pairs([1, 5], [1, 2], count=1, min_gap=0)
-    with pytest.raises(ArgumentError, match="ids must name every row"):
+    with pytest.raises(ArgumentError, match="ids must be distinct, one for each row"):
         age_pairs([1, 5], [1, 1], count=1)
 
 

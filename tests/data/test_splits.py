@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankbound.data.interactions import Interactions
-from rankbound.data.sets import load_fold
-from rankbound.data.splits import deal, letor_folds, monte_carlo, user_folds
+from rankbound.data.loading import load_fold
+from rankbound.data.splits import letor_folds, monte_carlo, random_parts, user_folds
 from rankbound.errors import ArgumentError
 
 pairs = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 40)), min_size=1, max_size=120, unique=True)
@@ -53,13 +53,13 @@ def test_monte_carlo_tests_the_same_share_of_every_user(
     rows: list[tuple[int, int]], share: float, seed: int, data: st.DataObject
 ) -> None:
     table = table_of(rows)
-    splits = monte_carlo(table, repeats=2, test_share=share, seed=seed)
+    splits = monte_carlo(table, repeats=2, test_fraction=share, seed=seed)
     for test in splits:
         np.testing.assert_array_equal(
             np.bincount(table.users[test], minlength=len(table.user_names)), np.rint(table.per_user * share)
         )
     again = table_of(data.draw(st.permutations(rows)))
-    for one, other in zip(splits, monte_carlo(again, repeats=2, test_share=share, seed=seed), strict=True):
+    for one, other in zip(splits, monte_carlo(again, repeats=2, test_fraction=share, seed=seed), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -74,18 +74,21 @@ def test_seeds_and_repeats_differ() -> None:
 @given(names=st.lists(st.integers(0, 1000), min_size=1, max_size=60, unique=True), parts=st.integers(1, 5), seed=seeds)
 @settings(max_examples=80, deadline=None)
 def test_deal_gives_even_parts_whatever_the_order(names: list[int], parts: int, seed: int) -> None:
-    part = deal(names, parts, seed)
+    part = random_parts(names, parts, seed)
     assert np.ptp(np.bincount(part, minlength=parts)) <= 1
-    np.testing.assert_array_equal(deal(names[::-1], parts, seed), part[::-1])
+    np.testing.assert_array_equal(random_parts(names[::-1], parts, seed), part[::-1])
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: user_folds(table_of([(1, 1)]), 1), "folds must be at least 2, got 1"),
-        (lambda: monte_carlo(table_of([(1, 1)]), test_share=1.5), r"test_share must lie between 0 and 1, got 1\.5"),
-        (lambda: deal([1, 2], (0.5, 0.4)), "shares that add up to 1"),
-        (lambda: deal([1, 1], 2), "names must be distinct"),
+        (
+            lambda: monte_carlo(table_of([(1, 1)]), test_fraction=1.5),
+            r"test_fraction must lie between 0 and 1, got 1\.5",
+        ),
+        (lambda: random_parts([1, 2], (0.5, 0.4)), "fractions that add up to 1"),
+        (lambda: random_parts([1, 1], 2), "names must be distinct"),
     ],
 )
 def test_wrong_arguments_are_named(call: object, message: str) -> None:

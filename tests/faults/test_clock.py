@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from rankbound.data.converted import converted
+from rankbound.data.array_cache import read_cached
 from rankbound.data.letor import LetorData, read_letor
 from rankbound.difficulty.distribution import cache as distribution_cache
 from rankbound.errors import DataError
@@ -28,7 +28,7 @@ def features(letor, tmp_path, monkeypatch):
             read.append(letor)
             return read_letor(letor)
 
-        found = converted([letor], reader, LetorData)
+        found = read_cached([letor], reader, LetorData)
         assert np.array_equal(found.features, read_letor(letor).features)
         return len(read)
 
@@ -64,9 +64,9 @@ def test_a_file_that_is_changed_while_it_is_read(letor, tmp_path, monkeypatch):
         return found
 
     with pytest.raises(DataError, match="was changed while it was being read"):
-        converted([letor], reader, LetorData)
+        read_cached([letor], reader, LetorData)
     letor.write_text(text)
-    assert len(converted([letor], lambda: read_letor(letor), LetorData).lists) == 12
+    assert len(read_cached([letor], lambda: read_letor(letor), LetorData).lists) == 12
 
 
 def test_distributions_when_the_clock_jumps_back(tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from rankbound.checkpoints import Checkpoints
-from rankbound.data.converted import converted
+from rankbound.data.array_cache import read_cached
 from rankbound.data.letor import LetorData, read_letor
 from rankbound.difficulty.distribution import cache as distribution_cache
 from rankbound.errors import DataError
@@ -83,7 +83,7 @@ def in_the_way(entry):
 )
 def test_converted_data_that_are_damaged_are_read_anew(own_cache, letor, damage):
     def features():
-        return converted([letor], lambda: read_letor(letor), LetorData).features
+        return read_cached([letor], lambda: read_letor(letor), LetorData).features
 
     expected = np.array(features())
     (entry,) = (path for path in (own_cache / "converted").iterdir() if path.name != "checksums")
@@ -94,11 +94,11 @@ def test_converted_data_that_are_damaged_are_read_anew(own_cache, letor, damage)
 
 @pytest.mark.parametrize("text", ["", "null", "[1]", '{"stamp": 3}', "[" * 100_000, "\xff"])
 def test_remembered_checksums_that_are_damaged_are_computed_anew(own_cache, letor, text):
-    expected = converted([letor], lambda: read_letor(letor), LetorData).features
+    expected = read_cached([letor], lambda: read_letor(letor), LetorData).features
     (memory,) = (own_cache / "converted" / "checksums").iterdir()
     good = memory.read_bytes()
     memory.write_text(text, encoding="latin-1")
-    assert np.array_equal(converted([letor], lambda: pytest.fail("it is kept"), LetorData).features, expected)
+    assert np.array_equal(read_cached([letor], lambda: pytest.fail("it is kept"), LetorData).features, expected)
     assert memory.read_bytes() == good
 
 

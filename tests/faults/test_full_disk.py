@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from rankbound.checkpoints import Checkpoints
-from rankbound.data.converted import converted
+from rankbound.data.array_cache import read_cached
 from rankbound.data.download import fetch
 from rankbound.data.letor import LetorData, read_letor
 from rankbound.difficulty.distribution import cache as distribution_cache
@@ -82,7 +82,7 @@ def test_distributions_are_computed_without_their_cache(small_disk, monkeypatch)
 def test_data_are_read_without_their_cache(small_disk, letor, monkeypatch):
     disk = small_disk(0)
     monkeypatch.setenv("RANKBOUND_CACHE", str(disk))
-    found = converted([letor], lambda: read_letor(letor), LetorData)
+    found = read_cached([letor], lambda: read_letor(letor), LetorData)
     assert np.array_equal(found.features, read_letor(letor).features)
     assert found.notes[0].startswith("not kept in the cache: ")
     assert [name for name in content(disk) if name != "filler"] == []

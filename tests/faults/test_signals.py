@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rankbound.data.converted import converted
+from rankbound.data.array_cache import read_cached
 from rankbound.data.download import fetch
 from rankbound.data.letor import LetorData, read_letor
 
@@ -118,7 +118,7 @@ CONVERT = """
 import sys
 from pathlib import Path
 import numpy as np
-from rankbound.data.converted import converted
+from rankbound.data.array_cache import read_cached
 from rankbound.data.letor import LetorData, read_letor
 
 def half(path, array, **_):
@@ -127,7 +127,7 @@ def half(path, array, **_):
     sys.stdin.read()
 
 save, np.save = np.save, half
-converted([Path(sys.argv[1])], lambda: read_letor(sys.argv[1]), LetorData)
+read_cached([Path(sys.argv[1])], lambda: read_letor(sys.argv[1]), LetorData)
 """
 
 
@@ -140,7 +140,7 @@ def test_kill_while_a_data_set_is_converted(start, letor, tmp_path, monkeypatch)
     converter.wait(LONG)
     kept = tmp_path / "cache" / "converted"
     assert list(kept.glob(".new.*"))
-    found = converted([letor], lambda: read_letor(letor), LetorData)
+    found = read_cached([letor], lambda: read_letor(letor), LetorData)
     assert np.array_equal(found.features, read_letor(letor).features)
     assert found.notes == ()
     assert not list(kept.glob(".new.*"))

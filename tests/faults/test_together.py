@@ -12,7 +12,7 @@ import pytest
 
 from rankbound.data.catalog import DataFile, Entry
 from rankbound.data.letor import read_letor
-from rankbound.data.obtain import check, obtain
+from rankbound.data.set_files import check, obtain
 from rankbound.models import load_ranker
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
@@ -66,11 +66,11 @@ def test_one_conversion(python, letor, tmp_path, monkeypatch):
     code = """
 from pathlib import Path
 import numpy as np
-from rankbound.data.converted import converted
+from rankbound.data.array_cache import read_cached
 from rankbound.data.letor import LetorData, read_letor
 file = Path(sys.argv[1])
 def work(number):
-    found = converted([file], lambda: read_letor(file), LetorData)
+    found = read_cached([file], lambda: read_letor(file), LetorData)
     os.write(1, f"{float(found.features.sum())} {len(found.notes)}\\n".encode())
 race(work)
 """

@@ -20,17 +20,17 @@ import zstandard
 from rankbound.analysis.score_tables import contrasts
 from rankbound.checkpoints import Checkpoints, _digest
 from rankbound.cli.train import _read_config
-from rankbound.data import archives, chunks, table_chunks
+from rankbound.data import archives, table_chunks, text_chunks
 from rankbound.data.archives import unpack
+from rankbound.data.array_cache import _loaded
 from rankbound.data.beir import read_beir
-from rankbound.data.chunks import line_chunks
-from rankbound.data.converted import _loaded
 from rankbound.data.faces import read_faces
 from rankbound.data.frames import lists_from_frame, read_frame
 from rankbound.data.interactions import Interactions
 from rankbound.data.judged import DuplicateError
 from rankbound.data.letor import LetorData, read_groups, read_letor
 from rankbound.data.ratings import read_ratings
+from rankbound.data.text_chunks import line_chunks
 from rankbound.data.trec import read_qrels
 from rankbound.errors import DataError, FileFormatError, MeasureError, RankboundError
 from rankbound.evaluation import evaluate
@@ -70,8 +70,8 @@ def test_a_label_beyond_64_bits(label: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (f"1 qid:{DIGITS} 1:1", r":1: qid must be a whole number below 2\^63"),
-        (f"1 qid:1 {DIGITS}:1", ":1: a feature index must be a whole number from 1 to 65536"),
+        (f"1 qid:{DIGITS} 1:1", r":1: qid must be an integer below 2\^63"),
+        (f"1 qid:1 {DIGITS}:1", ":1: a feature index must be an integer from 1 to 65536"),
         ("1 qid:1 1:1 # docid = " + "x" * 256, ":1: a document's id must have at most 255 characters, got 'xxx"),
     ],
 )
@@ -81,12 +81,12 @@ def test_numbers_and_ids_without_end_in_letor(line: str, message: str, tmp_path:
 
 
 def test_a_group_size_without_end(tmp_path: Path) -> None:
-    with pytest.raises(FileFormatError, match=":2: a group size must be a positive whole number, got '999"):
+    with pytest.raises(FileFormatError, match=":2: a group size must be a positive integer, got '999"):
         read_groups(written(tmp_path / "train.query", f"1\n{DIGITS}\n"))
 
 
 def test_a_line_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "_LONGEST", 50)
+    monkeypatch.setattr(text_chunks, "_LONGEST", 50)
     path = written(tmp_path / "text", b"short\n" + b"x" * 100)
     with pytest.raises(FileFormatError, match=":2: a line must be shorter than 0 MiB, got b'xxx"):
         list(line_chunks(path, 16))
@@ -274,9 +274,9 @@ def test_what_zipfile_cannot_do_is_damage(tmp_path: Path) -> None:
 
 
 def test_an_archive_that_would_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archives, "_ROOM", 10_000)
+    monkeypatch.setattr(archives, "_FREE_BYTES", 10_000)
     path = written(tmp_path / "bomb.txt.bz2", bz2.compress(b"0" * 1_000_000))
-    with pytest.raises(DataError, match=r"bomb\.txt\.bz2: unpacks to more than 200 times its size"):
+    with pytest.raises(DataError, match=r"bomb\.txt\.bz2: must not unpack to more than 200 times its size"):
         unpack(path, tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
 
@@ -292,7 +292,7 @@ def test_arrays_of_faces_that_cannot_be_used(damage: str, tmp_path: Path) -> Non
         out = io.BytesIO()
         np.save(out, np.zeros(3))
         written(path, out.getvalue())
-    with pytest.raises(DataError, match=r"faces\.npz: (cannot be read|age must be numbers from 0 to 999)"):
+    with pytest.raises(DataError, match=r"faces\.npz: (cannot be read|age must be 1-D with numbers from 0 to 999)"):
         read_faces(path)
 
 
@@ -338,7 +338,7 @@ def test_a_database_that_asks_for_all_memory(tmp_path: Path) -> None:
     for place, part in parts.items():
         content[place : place + len(part)] = part
     written(tmp_path / "trials.sqlite", bytes(content))
-    with pytest.raises(DataError, match="is damaged or cannot be used: it asks for more memory than there is"):
+    with pytest.raises(DataError, match="is damaged or cannot be used: it claims more memory than is available"):
         open_store(tmp_path)
 
 

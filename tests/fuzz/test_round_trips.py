@@ -15,7 +15,7 @@ from polars.testing import assert_frame_equal
 from rankbound.checkpoints import Checkpoints
 from rankbound.cli.output import write_table
 from rankbound.cli.rank import Format, _write
-from rankbound.data.converted import converted
+from rankbound.data.array_cache import read_cached
 from rankbound.data.frames import read_frame
 from rankbound.data.interactions import Interactions
 from rankbound.data.letor import LetorData, read_letor
@@ -92,8 +92,8 @@ def test_interactions_in_the_cache(rows: list[tuple[str, str, float]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "source"
         source.write_bytes(repr(rows).encode())
-        converted([source], lambda: table, Interactions)
-        found = converted([source], lambda: (_ for _ in ()).throw(AssertionError("read anew")), Interactions)
+        read_cached([source], lambda: table, Interactions)
+        found = read_cached([source], lambda: (_ for _ in ()).throw(AssertionError("read anew")), Interactions)
     for name in ("users", "items", "user_names", "item_names", "ratings"):
         assert getattr(found, name).tolist() == getattr(table, name).tolist()
     assert found.notes == table.notes
@@ -106,8 +106,8 @@ def test_letor_data_in_the_cache(features: np.ndarray, qid: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "source"
         source.write_bytes(features.tobytes() + str(qid).encode())
-        converted([source], lambda: table, LetorData)
-        found = converted([source], lambda: (_ for _ in ()).throw(AssertionError("read anew")), LetorData)
+        read_cached([source], lambda: table, LetorData)
+        found = read_cached([source], lambda: (_ for _ in ()).throw(AssertionError("read anew")), LetorData)
     np.testing.assert_array_equal(found.features, features)
     assert found.lists.query_ids.tolist() == [qid, -1]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rankbound.data.array_cache import read_cached
 from rankbound.data.catalog import find_entry, set_folders
-from rankbound.data.converted import converted
 from rankbound.data.letor import LetorData, read_letor
-from rankbound.data.obtain import check, obtain
+from rankbound.data.set_files import check, obtain
 from rankbound.difficulty.distribution import cache as distribution_cache
 from rankbound.errors import DataError
 from rankbound.io import cache_folder, caching_is_off, is_private_and_writable
@@ -36,7 +36,7 @@ def keep_everything(folder: Path) -> Path | None:
     """Let every user of the cache keep something; return the folder for compiled kernels."""
     distribution_cache.store("key", DISTRIBUTION)
     file = folder / "letor.txt"
-    table = converted([file], lambda: read_letor(file), LetorData)
+    table = read_cached([file], lambda: read_letor(file), LetorData)
     assert table.features.tolist() == [[0.5], [0.25]]
     assert table.notes == ()
     return kernel_folder(folder / "package")

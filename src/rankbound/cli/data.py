@@ -31,7 +31,7 @@ def list_sets(as_json: options.Json = False) -> None:
       rankbound data list
     """
     from rankbound.data.catalog import known_sets
-    from rankbound.data.obtain import present_files
+    from rankbound.data.set_files import present_files
 
     here = {entry.name: present_files(entry) is not None for entry in known_sets().values()}
     if as_json:
@@ -57,7 +57,7 @@ def get_set(
       rankbound data get ml-latest-small
     """
     from rankbound.data.catalog import find_entry
-    from rankbound.data.obtain import obtain, present_files
+    from rankbound.data.set_files import obtain, present_files
 
     entry = find_entry(name)
     before = present_files(entry)
@@ -114,7 +114,7 @@ def verify_sets(
       rankbound data verify mq2008
     """
     from rankbound.data.catalog import find_entry, known_sets
-    from rankbound.data.obtain import check, present_files
+    from rankbound.data.set_files import check, present_files
     from rankbound.errors import DataError
 
     chosen = [find_entry(name) for name in names or ()]
@@ -144,7 +144,7 @@ def verify_sets(
 def _described(target: str) -> dict[str, Any]:
     from rankbound.data.catalog import find_entry, known_sets
     from rankbound.data.describe import describe, read_any
-    from rankbound.data.sets import load_set
+    from rankbound.data.loading import load_set
 
     known = target in known_sets()
     if not known and not Path(target).exists() and not set(target) & set("./\\"):

@@ -224,7 +224,7 @@ def read_parts(source: str) -> Fold[Any]:
     """Data to train on and, for a fold of a known data set, its other parts."""
     from rankbound.data.catalog import known_sets
     from rankbound.data.letor import read_letor
-    from rankbound.data.sets import load_fold, load_set
+    from rankbound.data.loading import load_fold, load_set
     from rankbound.data.splits import Fold
 
     name, _, number = source.partition("/")

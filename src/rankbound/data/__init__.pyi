@@ -7,6 +7,8 @@ from rankbound.data.faces import read_faces as read_faces
 from rankbound.data.interactions import Interactions as Interactions
 from rankbound.data.letor import LetorData as LetorData
 from rankbound.data.letor import read_letor as read_letor
+from rankbound.data.loading import load_fold as load_fold
+from rankbound.data.loading import load_set as load_set
 from rankbound.data.preparation import binarize as binarize
 from rankbound.data.preparation import binarized as binarized
 from rankbound.data.preparation import keep_queries as keep_queries
@@ -18,12 +20,8 @@ from rankbound.data.preparation import scale_per_query as scale_per_query
 from rankbound.data.ratings import read_ratings as read_ratings
 from rankbound.data.sampling import UserLists as UserLists
 from rankbound.data.sampling import age_pairs as age_pairs
-from rankbound.data.sampling import aligned as aligned
 from rankbound.data.sampling import sample_lists as sample_lists
-from rankbound.data.sets import load_fold as load_fold
-from rankbound.data.sets import load_set as load_set
 from rankbound.data.splits import Fold as Fold
-from rankbound.data.splits import deal as deal
 from rankbound.data.splits import letor_folds as letor_folds
 from rankbound.data.splits import monte_carlo as monte_carlo
 from rankbound.data.splits import user_folds as user_folds

@@ -1,4 +1,4 @@
-"""Archives from the network, unpacked without trusting them."""
+"""Unpack archives from the network without trusting them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rankbound.errors import DataError
 
 __all__ = ["is_archive", "unpack"]
 
-_ROOM, _RATIO = 1 << 30, 200  # bytes that any archive may unpack to; beyond that, so many times its own size
+_FREE_BYTES, _RATIO = 1 << 30, 200  # any archive may unpack to 1 GiB, and beyond that to 200 times its own size
 
 
 def is_archive(name: str) -> bool:
-    """Whether a file of that name is to be unpacked; .gz and .zst are read as they are.
+    """Return whether a file of that name is an archive to unpack; .gz and .zst files are read as they are.
 
     >>> is_archive("ml-1m.zip"), is_archive("trust_data.txt.bz2"), is_archive("S1.txt.gz")
     (True, True, False)
@@ -28,77 +28,77 @@ def is_archive(name: str) -> bool:
 
 
 def unpack(archive: Path, target: Path) -> list[Path]:
-    """Unpack all files into ``target``, without the one folder that holds them all, if there is one.
+    """Unpack all files into ``target``, without the top-level folder if there is only one.
 
-    An archive with a member outside the folder (``../``, absolute) or with a link is refused, and one that would fill
-    the disk: more than 1 GiB and more than 200 times its own size. Either all files arrive or none.
+    An archive is refused if a member lies outside the folder (``../``, absolute) or is a link, and if it unpacks to
+    more than 1 GiB and more than 200 times its own size. Either all files are unpacked or none.
     """
     name = archive.name
     target.mkdir(parents=True, exist_ok=True)
-    workshop = Path(tempfile.mkdtemp(prefix=".unpack.", dir=target))
+    temporary = Path(tempfile.mkdtemp(prefix=".unpack.", dir=target))
     try:
-        written: dict[Path, None] = {}  # a member that comes twice is one file, the last
+        written: dict[Path, None] = {}  # of members with the same name the last one counts
         meter = _Meter(archive)
         for member, stream in _members(archive, name):
-            path = workshop / _safe(archive, member)
+            path = temporary / _safe(archive, member)
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("wb") as out:
                 shutil.copyfileobj(meter.watched(stream), out, 1 << 20)
             written[path] = None
-        inner = workshop
-        while len(found := list(inner.iterdir())) == 1 and found[0].is_dir():
-            inner = found[0]
+        inner = temporary
+        while len(entries := list(inner.iterdir())) == 1 and entries[0].is_dir():
+            inner = entries[0]
         return [_moved(path, target / path.relative_to(inner)) for path in written]
     except DataError:
         raise
     except OSError as error:
         raise DataError(f"{name}: cannot be unpacked into {target}: {error.strerror or error}") from error
-    except Exception as error:  # zipfile and tarfile raise errors of a dozen types over damaged files
+    except Exception as error:  # damaged files make zipfile and tarfile raise errors of a dozen types
         raise DataError(f"{name}: is damaged: {error or type(error).__name__}") from error
     finally:
-        shutil.rmtree(workshop, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 class _Meter:
-    """Counts what an archive unpacks to, and stops where no data set would have come to."""
+    """Counts the bytes that an archive unpacks to and raises DataError beyond the limit."""
 
     def __init__(self, archive: Path) -> None:
         self._name = archive.name
-        self._room = max(_ROOM, _RATIO * archive.stat().st_size)
+        self._remaining = max(_FREE_BYTES, _RATIO * archive.stat().st_size)
         self._stream: Any = None
 
     def watched(self, stream: Any) -> _Meter:
-        """This meter as the stream of a member."""
+        """Return this meter as the stream of a member."""
         self._stream = stream
         return self
 
     def read(self, size: int = -1, /) -> bytes:
-        """The next bytes of the member."""
+        """Read the next bytes of the member."""
         block: bytes = self._stream.read(size)
-        self._room -= len(block)
-        if self._room < 0:
-            raise DataError(f"{self._name}: unpacks to more than {_RATIO} times its size, which no data set does")
+        self._remaining -= len(block)
+        if self._remaining < 0:
+            raise DataError(f"{self._name}: must not unpack to more than {_RATIO} times its size, as no data set does")
         return block
 
 
 def _members(archive: Path, name: str) -> Iterator[tuple[str, IO[bytes] | bz2.BZ2File]]:
     if name.endswith(".zip"):
-        with zipfile.ZipFile(archive) as box:
-            for info in box.infolist():
+        with zipfile.ZipFile(archive) as zipped:
+            for info in zipped.infolist():
                 if (info.external_attr >> 16) & 0o170000 == 0o120000:
                     raise DataError(f"{name}: links are not allowed in an archive, got {info.filename!r}")
                 if not info.is_dir():
-                    with box.open(info) as stream:
+                    with zipped.open(info) as stream:
                         yield info.filename, stream
     elif ".tar" in name or name.endswith(".tgz"):
-        with tarfile.open(archive) as box_of_tape:
-            for member in box_of_tape:
+        with tarfile.open(archive) as tarred:
+            for member in tarred:
                 if member.isdir():
                     continue
-                stream_of_tape = box_of_tape.extractfile(member) if member.isreg() else None
-                if stream_of_tape is None:
+                content = tarred.extractfile(member) if member.isreg() else None
+                if content is None:
                     raise DataError(f"{name}: links and devices are not allowed in an archive, got {member.name!r}")
-                yield member.name, stream_of_tape
+                yield member.name, content
     else:
         with bz2.open(archive, "rb") as packed:
             yield Path(name).stem, packed

@@ -1,4 +1,4 @@
-"""BEIR folders: corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv."""
+"""Read BEIR folders: corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 import polars as pl
 
-from rankbound.data.chunks import StrPath, line_chunks
+from rankbound.data.text_chunks import StrPath, line_chunks
 from rankbound.errors import DataError, FileFormatError
 from rankbound.lists import Lists
 
@@ -21,7 +21,7 @@ Rows: TypeAlias = list[tuple[str, ...]]
 
 @dataclass(frozen=True, eq=False)
 class BeirData:
-    """Judged documents of each query, and the texts as frames: queries (id, text), corpus (id, title, text)."""
+    """Judgments as Lists, and the texts as frames: queries (id, text) and corpus (id, title, text)."""
 
     lists: Lists
     queries: pl.DataFrame
@@ -34,18 +34,18 @@ class BeirData:
 
 def read_beir(folder: StrPath, split: str = "test") -> BeirData:
     """Read a folder as BEIR distributes it; each file may be compressed (.gz, .zst)."""
-    lists = _read_qrels(_found(folder, f"qrels/{split}.tsv"))
-    queries = _read_texts(_found(folder, "queries.jsonl"), ("_id", "text"))
-    corpus = _read_texts(_found(folder, "corpus.jsonl"), ("_id", "title", "text"))
+    lists = _read_qrels(_find(folder, f"qrels/{split}.tsv"))
+    queries = _read_texts(_find(folder, "queries.jsonl"), ("_id", "text"))
+    corpus = _read_texts(_find(folder, "corpus.jsonl"), ("_id", "title", "text"))
     return BeirData(lists, queries, corpus)
 
 
-def _found(folder: StrPath, name: str) -> Path:
-    for packed in ("", ".gz", ".zst"):
-        path = Path(folder) / (name + packed)
+def _find(folder: StrPath, name: str) -> Path:
+    for suffix in ("", ".gz", ".zst"):
+        path = Path(folder) / (name + suffix)
         if path.is_file():
             return path
-    raise DataError(f"{folder}: a BEIR folder must hold {name}, which is not there")
+    raise DataError(f"{folder}: a BEIR folder must contain {name}, which is missing")
 
 
 def _read_qrels(path: Path) -> Lists:
@@ -56,16 +56,16 @@ def _read_qrels(path: Path) -> Lists:
             if not row.strip() or (number == 1 and fields[0] == "query-id"):
                 continue
             if len(fields) != 3:
-                raise FileFormatError(path, number, "expected query, document, label between tabs", f"got {row[:60]!r}")
+                raise FileFormatError(path, number, "expected three fields separated by tabs", f"got {row[:60]!r}")
             try:
                 labels.append(int(fields[2]))
             except ValueError:
-                raise FileFormatError(path, number, "a label must be a whole number", f"got {fields[2]!r}") from None
+                raise FileFormatError(path, number, "a label must be an integer", f"got {fields[2]!r}") from None
             queries.append(fields[0])
             documents.append(fields[1])
     if not labels:
-        raise DataError(f"{path}: holds no judgment")
-    # as objects: arrays of text are as wide as their longest entry
+        raise DataError(f"{path}: has no judgment")
+    # as objects: every entry of a text array is as wide as the longest
     return Lists.from_qid(labels, np.array(queries, dtype=object), ids=np.array(documents, dtype=object))
 
 
@@ -79,9 +79,9 @@ def _read_texts(path: Path, fields: tuple[str, ...]) -> pl.DataFrame:
                 entry = json.loads(row)
                 if not isinstance(entry, dict) or "_id" not in entry:
                     raise ValueError("no _id")
-                found = tuple(str(entry.get(field, "")) for field in fields)
-                "".join(found).encode()  # escapes can give half of a character, which is no text
+                values = tuple(str(entry.get(field, "")) for field in fields)
+                "".join(values).encode()  # refuses half of a surrogate pair, which a JSON escape can contain
             except (ValueError, RecursionError) as error:
                 raise FileFormatError(path, number, "a line must be a JSON object with _id", f"got {error}") from None
-            rows.append(found)
+            rows.append(values)
     return pl.DataFrame(rows, schema=[(field.removeprefix("_"), pl.String) for field in fields], orient="row")

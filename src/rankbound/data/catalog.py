@@ -25,16 +25,16 @@ _SUFFIXES = ("", ".gz", ".zst")
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file of a set: where it lies in the set's folder and the sha256 of its content, decompressed, where known."""
+    """A file of a set: its path in the set's folder, and the sha256 of its decompressed content if it is known."""
 
     path: str
     sha256: str | None = None
-    data: bool = True  # False: a companion, not read as data itself
+    data: bool = True  # False for companion files, which are not read as data
 
 
 @dataclass(frozen=True)
 class FoldFiles:
-    """How the files of given folds are called; {} stands for the fold's number."""
+    """The names of the files of predefined folds; {} stands for the number of the fold."""
 
     numbers: tuple[int, ...]
     train: str
@@ -42,7 +42,7 @@ class FoldFiles:
     validation: str | None = None
 
     def of(self, number: int) -> dict[str, str]:
-        """The files of a fold by their role.
+        """Return the files of a fold by their role.
 
         >>> FoldFiles((1, 2), "Fold{}/train.txt", "Fold{}/test.txt").of(2)
         {'train': 'Fold2/train.txt', 'test': 'Fold2/test.txt'}
@@ -53,7 +53,7 @@ class FoldFiles:
 
 @dataclass(frozen=True)
 class Entry:
-    """A data set of the catalog; the fields are explained in catalog.toml."""
+    """A data set of the catalog; catalog.toml explains the fields."""
 
     name: str
     title: str
@@ -73,7 +73,7 @@ class Entry:
 
     @property
     def fold_numbers(self) -> tuple[int, ...]:
-        """Numbers of the folds that the set comes with."""
+        """Numbers of the predefined folds."""
         if isinstance(self.folds, FoldFiles):
             return self.folds.numbers
         return tuple(range(1, len(self.files) + 1)) if self.folds == "rotation" else ()
@@ -81,7 +81,7 @@ class Entry:
 
 @cache
 def known_sets() -> Mapping[str, Entry]:
-    """All sets by name.
+    """Return all data sets by name.
 
     >>> known_sets()["mq2008"].counts["queries"]
     784
@@ -92,7 +92,7 @@ def known_sets() -> Mapping[str, Entry]:
 
 
 def find_entry(name: str) -> Entry:
-    """The set of that name; the error for an unknown one names the nearest.
+    """Return the data set of a name; the error for an unknown name suggests similar ones.
 
     >>> find_entry("mq2008").kind
     'letor'
@@ -100,7 +100,7 @@ def find_entry(name: str) -> Entry:
     known = known_sets()
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"
+        hint = f"did you mean {' or '.join(near)}?" if near else f"the known sets are {', '.join(known)}"
         raise ArgumentError(f"unknown data set {name!r}: {hint}")
     return known[name]
 
@@ -122,7 +122,7 @@ def _entry(name: str, table: dict[str, Any]) -> Entry:
     if isinstance(folds, dict):
         folds = FoldFiles(**{**folds, "numbers": tuple(folds["numbers"])})
     files = tuple(DataFile(**file) for file in table.pop("files", ()))
-    if not files:  # given folds: the files of the first make up the whole set
+    if not files:  # predefined folds: the files of the first one make up the complete set
         numbers = folds.numbers
         files = tuple(
             DataFile(path, data=number == numbers[0]) for number in numbers for path in folds.of(number).values()

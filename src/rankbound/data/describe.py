@@ -1,4 +1,4 @@
-"""What a data set holds, in numbers; and files of any known format by their looks."""
+"""Describe data sets in numbers, and read files of any known format by their content."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rankbound.data.beir import BeirData, read_beir
-from rankbound.data.chunks import StrPath, line_chunks
 from rankbound.data.faces import Faces, read_faces
 from rankbound.data.interactions import Interactions
 from rankbound.data.letor import LetorData, read_letor
 from rankbound.data.ratings import read_ratings
+from rankbound.data.text_chunks import StrPath, line_chunks
 from rankbound.errors import DataError
 from rankbound.lists import Lists
 
@@ -24,36 +24,36 @@ _LETOR_LINE = re.compile(r"\S+\s+(qid:\S+|\d+:\S+)(\s+\d+:\S*)*\s*(#.*)?$")
 
 
 def read_any(path: StrPath) -> Any:
-    """A file or folder by what it looks like: LETOR, ratings, faces or BEIR."""
-    place = Path(path)
-    if place.is_dir():
-        if any(place.glob("corpus.jsonl*")):
-            return read_beir(place)
-        if any(place.rglob("*.jpg")) or any(place.rglob("*.png")):
-            return read_faces(place)
-        raise DataError(f"{path}: a folder must hold a BEIR corpus or images; name a file for the other formats")
-    if not place.is_file():
+    """Read a file or folder whose format is recognized: LETOR, ratings, faces or BEIR."""
+    source = Path(path)
+    if source.is_dir():
+        if any(source.glob("corpus.jsonl*")):
+            return read_beir(source)
+        if any(source.rglob("*.jpg")) or any(source.rglob("*.png")):
+            return read_faces(source)
+        raise DataError(f"{path}: a folder must contain a BEIR corpus or images; name a file for the other formats")
+    if not source.is_file():
         raise DataError(f"{path}: no such file, and no data set of that name (see rankbound data list)")
-    if place.name.endswith((".npz", ".tar", ".tar.gz", ".tgz")):
-        return read_faces(place)
-    if ".parquet" in place.suffixes:
-        return read_ratings(place)
-    return read_letor(place) if _LETOR_LINE.match(_first_row(place)) else read_ratings(place)
+    if source.name.endswith((".npz", ".tar", ".tar.gz", ".tgz")):
+        return read_faces(source)
+    if ".parquet" in source.suffixes:
+        return read_ratings(source)
+    return read_letor(source) if _LETOR_LINE.match(_first_row(source)) else read_ratings(source)
 
 
 def describe(data: Any) -> dict[str, Any]:
-    """Counts, labels and sizes of lists, as plain Python values.
+    """Return counts, labels and list sizes as plain Python values.
 
     >>> from rankbound.data.synthetic import synthetic_letor
-    >>> found = describe(synthetic_letor(queries=20, features=6, seed=2))
-    >>> found["queries"], found["features"], list(found["labels"])
+    >>> summary = describe(synthetic_letor(queries=20, features=6, seed=2))
+    >>> summary["queries"], summary["features"], list(summary["labels"])
     (20, 6, ['0', '1', '2'])
     """
     if isinstance(data, LetorData):
         unknown = float(np.isnan(data.features).mean()) if data.features.size else 0.0
-        found = _of_lists("letor", data.lists) | {"features": data.features.shape[1], "unknown_values": unknown}
+        summary = _of_lists("letor", data.lists) | {"features": data.features.shape[1], "unknown_values": unknown}
     elif isinstance(data, Interactions):
-        found = {
+        summary = {
             "kind": "ratings",
             "users": len(data.user_names),
             "items": len(data.item_names),
@@ -64,7 +64,7 @@ def describe(data: Any) -> dict[str, Any]:
         }
     elif isinstance(data, Faces):
         height, width = data.images.shape[1:]
-        found = {
+        summary = {
             "kind": "faces",
             "images": len(data),
             "height": height,
@@ -73,25 +73,25 @@ def describe(data: Any) -> dict[str, Any]:
             "labels": _counted(data.ages),
         }
     elif isinstance(data, BeirData):
-        found = _of_lists("beir", data.lists) | {"documents": len(data.corpus)}
+        summary = _of_lists("beir", data.lists) | {"documents": len(data.corpus)}
     elif isinstance(data, Lists):
-        found = _of_lists("trec", data)
+        summary = _of_lists("trec", data)
     else:
         raise DataError(f"expected a data set, got {type(data).__name__}")
-    return found | {"notes": list(getattr(data, "notes", ()))}
+    return summary | {"notes": list(getattr(data, "notes", ()))}
 
 
 def size_histogram(sizes: ArrayLike) -> list[dict[str, int]]:
-    """How many sizes fall between powers of two.
+    """Count the sizes between powers of two.
 
     >>> size_histogram([1, 2, 3, 9])
     [{'from': 1, 'to': 1, 'count': 1}, {'from': 2, 'to': 3, 'count': 2}, {'from': 8, 'to': 15, 'count': 1}]
     """
-    whole = np.asarray(sizes, dtype=np.int64)
-    power = np.floor(np.log2(np.maximum(whole, 1))).astype(np.int64)
-    counts = np.bincount(power[whole > 0])
+    sizes = np.asarray(sizes, dtype=np.int64)
+    power = np.floor(np.log2(np.maximum(sizes, 1))).astype(np.int64)
+    counts = np.bincount(power[sizes > 0])
     filled = [{"from": 2**k, "to": 2 ** (k + 1) - 1, "count": int(n)} for k, n in enumerate(counts) if n]
-    empty = int((whole == 0).sum())
+    empty = int((sizes == 0).sum())
     return [{"from": 0, "to": 0, "count": empty}, *filled] if empty else filled
 
 
@@ -127,4 +127,4 @@ def _first_row(path: Path) -> str:
         for row in text.decode("utf-8", "replace").splitlines():
             if row.strip() and not row.lstrip().startswith("#"):
                 return row
-    raise DataError(f"{path}: holds no line of data")
+    raise DataError(f"{path}: has no line of data")

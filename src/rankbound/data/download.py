@@ -1,4 +1,4 @@
-"""One file from the network: resumed where it broke off, checked, and put in place in one step."""
+"""Download one file: resume where the last attempt stopped, verify, and rename."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from rankbound.errors import ArgumentError, DataError
 
 __all__ = ["Progress", "fetch"]
 
-Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all if the server says
+Progress = Callable[[int, int | None], None]  # bytes received, total bytes if the server knows
 _BLOCK = 1 << 18
 
 
 def fetch(url: str, target: Path, sha256: str | None = None, progress: Progress | None = None) -> str:
-    """Download to ``target`` and return the sha256 of what came.
+    """Download to ``target`` and return the sha256 of the file.
 
-    What arrived before the connection broke is kept beside the target (``.part``) and continued the next time, if the
-    server says that its file is still the same. A wrong checksum or a full disk leaves nothing behind.
+    If the connection breaks, the received bytes are kept next to the target (``.part``), and the next attempt continues
+    them if the file on the server has not changed. A wrong checksum or a full disk leaves no file behind.
     """
     if not url.startswith(("http://", "https://")):
-        raise ArgumentError(f"only http and https addresses can be fetched, got {url!r}")
+        raise ArgumentError(f"url must be an http or https address, got {url!r}")
     part, mark = target.with_name(target.name + ".part"), target.with_name(target.name + ".part.json")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -36,8 +36,8 @@ def fetch(url: str, target: Path, sha256: str | None = None, progress: Progress 
             raise DataError(f"{url}: wrong checksum, expected sha256 {sha256}, got {digest}")
         part.replace(target)
     except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
-        reason = getattr(error, "reason", None) or error
-        raise DataError(f"{url}: cannot be fetched: {reason}") from error  # what came is kept for the next attempt
+        reason = getattr(error, "reason", None) or error  # the received bytes are kept for the next attempt
+        raise DataError(f"{url}: cannot be downloaded: {reason}") from error
     except (OSError, DataError) as error:
         part.unlink(missing_ok=True)
         mark.unlink(missing_ok=True)
@@ -59,7 +59,7 @@ def _transfer(url: str, part: Path, mark: Path, progress: Progress | None) -> No
     except urllib.error.HTTPError as error:
         if error.code != http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             raise
-        part.unlink()  # what we have is no beginning of what the server has
+        part.unlink()  # the received bytes are not a prefix of the file
         mark.unlink(missing_ok=True)
         response = urllib.request.urlopen(url, timeout=60)  # noqa: S310
     with response:
@@ -72,7 +72,7 @@ def _transfer(url: str, part: Path, mark: Path, progress: Progress | None) -> No
         with part.open("ab" if resumed else "wb") as out:
             _copy(response, out, have, total, progress)
     if total is not None and part.stat().st_size < total:
-        raise ConnectionError(f"the connection broke off after {part.stat().st_size} of {total} bytes")
+        raise ConnectionError(f"the connection broke after {part.stat().st_size} of {total} bytes")
 
 
 def _copy(response: Any, out: IO[bytes], have: int, total: int | None, progress: Progress | None) -> None:

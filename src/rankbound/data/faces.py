@@ -1,4 +1,4 @@
-"""Faces with ages: All-Age-Faces and folders or archives of JPEGs named after the age."""
+"""Read images of faces with ages: All-Age-Faces, and folders or archives of JPEGs whose names contain the age."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankbound.data.chunks import StrPath
+from rankbound.data.text_chunks import StrPath
 from rankbound.errors import ArgumentError, DataError, FileFormatError
 from rankbound.io import read_arrays, read_bytes
 
@@ -22,14 +22,14 @@ __all__ = ["Faces", "read_faces"]
 _AAF = re.compile(r"(?P<id>\d{5,18})A(?P<age>\d{2,3})$")  # 00010A02: person, age
 _UTK = re.compile(r"(?P<age>\d{1,3})_\d_.*$")  # 26_1_0_20170116...: age, gender, race, date
 _IMAGES = (".jpg", ".jpeg", ".png")
-_LARGEST = 64 << 20  # bytes of a file and pixels of an image
+_LARGEST = 64 << 20  # bytes of a file, pixels of an image
 
 
 @dataclass(frozen=True, eq=False)
 class Faces:
-    """Gray images (count x height x width, uint8), the ages of those who are seen, and a name for each.
+    """Gray images (count x height x width, uint8), the age of each person, and an id of each image.
 
-    ``train`` is the data set's own split, where it has one.
+    ``train`` is the data set's own split, if it has one.
     """
 
     images: NDArray[np.uint8]
@@ -53,21 +53,21 @@ class Faces:
 def read_faces(path: StrPath, size: int = 48, train_list: StrPath | None = None) -> Faces:
     """Read an npz file of arrays, or JPEGs in a folder or tar archive.
 
-    JPEGs are named as All-Age-Faces names them (00010A02.jpg: person 10, 2 years old) or as UTKFace does
-    (26_1_0_2017.jpg: 26 years old). The square in their middle is scaled to ``size`` x ``size`` gray pixels.
-    ``train_list`` is a text file whose lines begin with the names of the images to train on.
+    JPEGs are named as in All-Age-Faces (00010A02.jpg: person 10, 2 years old) or in UTKFace (26_1_0_2017.jpg: 26 years
+    old). Their central square is scaled to ``size`` x ``size`` gray pixels. ``train_list`` is a text file whose lines
+    begin with the names of the images for training.
     """
     if size < 1:
-        raise ArgumentError(f"size must be positive, got {size}")
+        raise ArgumentError(f"size must be a positive integer, got {size}")
     if Path(path).suffix == ".npz":
         return _read_npz(path)
     named = sorted(_images(path), key=lambda pair: pair[0])
     if not named:
-        raise DataError(f"{path}: holds no JPEG or PNG")
+        raise DataError(f"{path}: contains no JPEG or PNG")
     parsed = [_parsed(path, name) for name, _ in named]
     pixels = np.stack([_gray(path, name, content, size) for name, content in named])
-    whole = all(isinstance(person, int) for person, _ in parsed)
-    ids = np.array([person for person, _ in parsed], dtype=np.int64 if whole else np.str_)
+    are_numbers = all(isinstance(person, int) for person, _ in parsed)
+    ids = np.array([person for person, _ in parsed], dtype=np.int64 if are_numbers else np.str_)
     train = None
     if train_list is not None:
         chosen = {
@@ -83,12 +83,12 @@ def _read_npz(path: StrPath) -> Faces:
         raise DataError(f"{path}: expected the arrays images and age, got {', '.join(arrays)}")
     images, ages = arrays["images"], arrays["age"]
     if images.ndim != 3 or images.dtype != np.uint8:
-        raise DataError(f"{path}: images must be uint8 of three dimensions, got {images.dtype} {images.shape}")
+        raise DataError(f"{path}: images must be a three-dimensional uint8 array, got {images.dtype} {images.shape}")
     if ages.ndim != 1 or ages.dtype.kind not in "iuf" or not ((ages >= 0) & (ages < 1000)).all():
-        raise DataError(f"{path}: age must be numbers from 0 to 999 in one dimension, got {ages.dtype} {ages.shape}")
+        raise DataError(f"{path}: age must be 1-D with numbers from 0 to 999, got {ages.dtype} {ages.shape}")
     ids, train = arrays.get("person_id", np.arange(len(images))), arrays.get("train_split")
     if ids.ndim != 1 or (train is not None and (train.ndim != 1 or train.dtype.kind not in "biuf")):
-        raise DataError(f"{path}: person_id and train_split must have one dimension, and train_split numbers")
+        raise DataError(f"{path}: person_id and train_split must be one-dimensional, and train_split numeric")
     return Faces(images, ages.astype(np.int16), ids, None if train is None else train.astype(bool))
 
 
@@ -105,11 +105,11 @@ def _images(path: StrPath) -> Iterator[tuple[str, bytes]]:
                 content = archive.extractfile(member) if member.name.lower().endswith(_IMAGES) else None
                 if content is not None:
                     if member.size > _LARGEST:
-                        raise DataError(f"{path}: an image has at most {_LARGEST >> 20} MiB, got {member.name!r}")
+                        raise DataError(f"{path}: an image must have at most {_LARGEST >> 20} MiB, got {member.name!r}")
                     yield Path(member.name).name, content.read()
     except DataError:
         raise
-    except Exception as error:  # tarfile raises errors of a dozen types over damaged files
+    except Exception as error:  # damaged files make tarfile raise errors of a dozen types
         raise DataError(f"{path}: cannot be read: {error or type(error).__name__}") from error
 
 
@@ -119,7 +119,7 @@ def _parsed(path: StrPath, name: str) -> tuple[int | str, int]:
         return int(match["id"]), int(match["age"])
     if match := _UTK.match(stem):
         return stem, int(match["age"])
-    rule = "an image's name must give the age: 00010A02.jpg or 26_1_0_20170116.jpg"
+    rule = "the name of an image must contain the age: 00010A02.jpg or 26_1_0_20170116.jpg"
     raise FileFormatError(path, None, rule, f"got {name!r}")
 
 
@@ -127,7 +127,7 @@ def _gray(path: StrPath, name: str, content: bytes, size: int) -> NDArray[np.uin
     try:
         from PIL import Image
     except ImportError as error:
-        raise DataError("reading JPEGs needs the package pillow, which is not installed") from error
+        raise DataError("reading JPEGs needs the package pillow: pip install 'rankbound[images]'") from error
     try:
         with Image.open(io.BytesIO(content), formats=("JPEG", "PNG")) as image:
             if image.width * image.height > _LARGEST:
@@ -136,5 +136,5 @@ def _gray(path: StrPath, name: str, content: bytes, size: int) -> NDArray[np.uin
             left, top = (image.width - side) // 2, (image.height - side) // 2
             square = image.convert("L").crop((left, top, left + side, top + side))
             return np.asarray(square.resize((size, size), Image.Resampling.LANCZOS))
-    except Exception as error:  # pillow raises errors of a dozen types over damaged files
+    except Exception as error:  # damaged files make Pillow raise errors of a dozen types
         raise DataError(f"{path}: {name} is not an image that can be read: {error}") from error

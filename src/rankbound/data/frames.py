@@ -1,4 +1,4 @@
-"""Frames: polars, pandas, and the parquet and csv files they come from."""
+"""Read polars and pandas frames, and parquet and csv files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
     "rename_columns",
 ]
 
-# what a column may be called: ours, ir_measures', ranx', LETOR habit
+# names that a column may have: ours, those of ir_measures and ranx, and common ones
 COLUMN_NAMES = {
     "qid": ("qid", "query_id", "q_id", "query", "user", "user_id"),
     "docid": ("docid", "doc_id", "docno", "document", "item", "item_id"),
@@ -36,7 +36,7 @@ COLUMN_NAMES = {
 
 
 def polars_failures() -> tuple[type[BaseException], ...]:
-    """What polars raises over a damaged file: its errors, panics of its native code, OSError over garbage like gzip."""
+    """Return what polars raises for damaged files: its errors, panics of its native code, and OSError."""
     import polars as pl
 
     return pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError
@@ -44,7 +44,7 @@ def polars_failures() -> tuple[type[BaseException], ...]:
 
 @contextmanager
 def polars_explained(path: str | PathLike[str]) -> Iterator[None]:
-    """What polars raises over a damaged file as an error of ours, with the file's name."""
+    """Turn what polars raises for a damaged file into a DataError that names the file."""
     try:
         yield
     except polars_failures() as error:
@@ -53,7 +53,7 @@ def polars_explained(path: str | PathLike[str]) -> Iterator[None]:
 
 
 def as_polars(frame: Any) -> pl.DataFrame:
-    """A polars frame from a polars or pandas frame, or from a parquet or csv path."""
+    """Return a polars frame from a polars or pandas frame, or from a parquet or csv path."""
     import polars as pl
 
     if isinstance(frame, pl.DataFrame):
@@ -62,7 +62,7 @@ def as_polars(frame: Any) -> pl.DataFrame:
         return frame.collect()
     if isinstance(frame, (str, PathLike)):
         return read_frame(frame)
-    if hasattr(frame, "to_numpy") and hasattr(frame, "columns"):  # pandas; by column, so that pyarrow is not needed
+    if hasattr(frame, "to_numpy") and hasattr(frame, "columns"):  # pandas; by column, without pyarrow
         return pl.DataFrame({str(name): frame[name].to_numpy() for name in frame.columns})
     raise DataError(f"expected a polars or pandas frame or a path, got {type(frame).__name__}")
 
@@ -83,15 +83,15 @@ def read_frame(path: str | PathLike[str]) -> pl.DataFrame:
 
 
 def rename_columns(frame: pl.DataFrame, names: dict[str, str | None], required: tuple[str, ...]) -> pl.DataFrame:
-    """The frame's columns under our names; ``names`` says which is which where the usual names do not fit."""
-    found = find_columns(frame.columns, names, required)
+    """Return the known columns under rankbound's names; ``names`` maps them where the usual names do not apply."""
+    columns = find_columns(frame.columns, names, required)
     return frame.select(
-        [frame[theirs].cast(plain_type(ours, frame.schema[theirs])).alias(ours) for ours, theirs in found.items()]
+        [frame[theirs].cast(plain_type(ours, frame.schema[theirs])).alias(ours) for ours, theirs in columns.items()]
     )
 
 
 def plain_type(name: str, kind: pl.DataType) -> pl.DataType | type[pl.DataType]:
-    """What one of our columns is read as: what NumPy knows or text, and numbers where labels and scores have others."""
+    """Return the type that a column is cast to: a type of NumPy or text, and numbers for labels and scores."""
     import polars as pl
 
     if kind.is_nested() or kind in (pl.Binary, pl.Object):
@@ -103,19 +103,19 @@ def plain_type(name: str, kind: pl.DataType) -> pl.DataType | type[pl.DataType]:
     return pl.String
 
 
-def find_columns(given: list[str], names: dict[str, str | None], required: tuple[str, ...]) -> dict[str, str]:
-    """What a table calls the columns that we know."""
-    found: dict[str, str] = {}
+def find_columns(present: list[str], names: dict[str, str | None], required: tuple[str, ...]) -> dict[str, str]:
+    """Return the table's own names of the columns that rankbound knows."""
+    columns: dict[str, str] = {}
     for ours, usual in COLUMN_NAMES.items():
         chosen = names.get(ours)
-        if chosen is not None and chosen not in given:
-            raise DataError(f"no column {chosen!r} for {ours}; the columns are {', '.join(given)}")
-        theirs = chosen or next((name for name in usual if name in given), None)
+        if chosen is not None and chosen not in present:
+            raise DataError(f"no column {chosen!r} for {ours}; the columns are {', '.join(present)}")
+        theirs = chosen or next((name for name in usual if name in present), None)
         if theirs is not None:
-            found[ours] = theirs
+            columns[ours] = theirs
         elif ours in required:
-            raise DataError(f"no column for {ours} ({', '.join(usual)}); the columns are {', '.join(given)}")
-    return found
+            raise DataError(f"no column for {ours} ({', '.join(usual)}); the columns are {', '.join(present)}")
+    return columns
 
 
 def lists_from_frame(
@@ -126,7 +126,7 @@ def lists_from_frame(
     score: str | None = None,
     docid: str | None = None,
 ) -> Lists:
-    """Lists from one frame that has a row per item: its query, its label and, where there are any, score and id.
+    """Create Lists from a frame with one row per item: query, label and, if present, score and document id.
 
     >>> import polars as pl
     >>> lists_from_frame(pl.DataFrame({"qid": ["a", "a", "b"], "label": [1, 0, 2], "score": [0.3, 0.1, 0.2]}))

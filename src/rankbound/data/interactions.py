@@ -1,4 +1,4 @@
-"""Interactions: who chose what, as codes sorted by user and item."""
+"""Interactions of users with items, as integer codes sorted by user and item."""
 
 from __future__ import annotations
 
@@ -9,24 +9,34 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankbound.data.growing import GrowingTable
+from rankbound.data.growing_table import GrowingTable
 from rankbound.errors import DataError
 
 __all__ = ["LONGEST_NAME", "Interactions", "NameCoder"]
 
-LONGEST_NAME = 255  # bytes: arrays of text are as wide as their longest entry
+LONGEST_NAME = 255  # bytes: every entry of a NumPy text array is as wide as the longest
 _STEP = 1 << 20
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Interactions:
-    """Pairs of user and item, each pair once, sorted by user and then item.
+    """Distinct pairs of user and item, sorted by user and then by item.
 
-    Users and items are codes into ``user_names`` and ``item_names``, which are sorted. So the table depends on what the
-    rows say and not on the order in which they came; whatever is drawn from it with a seed does so too.
+    The table depends on the content of the rows and not on their order, because the names are sorted. The same holds
+    for everything that is sampled from it with a seed.
 
-    ``ratings`` is None for data that only say that there was an interaction. ``timestamps`` are seconds, or the place
-    in the user's sequence where a file gives no more than an order; None where a file gives neither.
+    Parameters
+    ----------
+    users, items:
+        Codes of user and item of each interaction: indices into ``user_names`` and ``item_names``.
+    user_names, item_names:
+        Names of all users and items, sorted.
+    ratings:
+        Rating of each interaction; None for implicit feedback.
+    timestamps:
+        Seconds, or the position in the user's sequence if a file has no more than an order; None if it has neither.
+    notes:
+        Remarks of the reader for the user.
     """
 
     users: NDArray[np.int32]
@@ -39,9 +49,10 @@ class Interactions:
 
     @classmethod
     def from_columns(cls, user: Any, item: Any, rating: Any = None, timestamp: Any = None) -> Interactions:
-        """From one entry per interaction, in any order.
+        """Create interactions from one entry per interaction, in any order.
 
-        Of a pair that occurs more than once the latest is kept, of several at one time the highest rated.
+        Of a pair that occurs more than once, the latest interaction is kept, and among several at one time the one
+        with the highest rating.
 
         >>> table = Interactions.from_columns(["bo", "al", "bo"], [7, 3, 5], rating=[4.0, 2.5, 1.0])
         >>> table
@@ -55,7 +66,7 @@ class Interactions:
             ratings = None if rating is None else _filled("rating", pl.Series(rating).cast(pl.Float32))
             timestamps = None if timestamp is None else _filled("timestamp", pl.Series(timestamp).cast(pl.Int64))
         except (pl.exceptions.PolarsError, TypeError) as error:
-            raise DataError(f"interactions are made of names and numbers: {error}") from error
+            raise DataError(f"interactions must consist of names and numbers, got: {error}") from error
         for name, column in (("item", items), ("rating", ratings), ("timestamp", timestamps)):
             if column is not None and len(column) != len(users):
                 raise DataError(f"{name} must have one entry per user, {len(users)}, got {len(column)}")
@@ -71,12 +82,15 @@ class Interactions:
         ratings: NDArray[np.float32] | None = None,
         timestamps: NDArray[np.int64] | None = None,
     ) -> Interactions:
-        """From codes into sorted names, one per interaction, in any order."""
+        """Create interactions from codes, one per interaction and in any order, and sorted names."""
         keep, repeated = _kept_rows(users.astype(np.int64) * len(item_names) + items, ratings, timestamps)
-        users, items = users[keep], items[keep]  # one by one: each old column is let go before the next is made
+        users, items = (
+            users[keep],
+            items[keep],
+        )  # each old column is freed before the next is created
         ratings = None if ratings is None else ratings[keep]
         timestamps = None if timestamps is None else timestamps[keep]
-        notes = (f"{repeated} repeated pairs of user and item were left out",) if repeated else ()
+        notes = (f"{repeated} repeated pairs of user and item were dropped",) if repeated else ()
         return cls(users, items, user_names, item_names, ratings, timestamps, notes)
 
     def __len__(self) -> int:
@@ -87,16 +101,16 @@ class Interactions:
 
     @property
     def per_user(self) -> NDArray[np.int64]:
-        """Interactions of each user."""
+        """Number of interactions of each user."""
         return np.bincount(self.users, minlength=len(self.user_names)).astype(np.int64)
 
     @property
     def offsets(self) -> NDArray[np.int64]:
-        """Where the rows of each user begin, and at the end the number of rows."""
+        """Start of each user's rows, followed by the number of rows."""
         return np.concatenate(([0], np.cumsum(self.per_user)))
 
     def rows(self, chosen: NDArray[Any]) -> Interactions:
-        """The chosen rows (a mask); users and items keep their codes, even those that are left without a row."""
+        """Return the rows that a mask selects; users and items keep their codes, even those without any row."""
         return Interactions(
             self.users[chosen],
             self.items[chosen],
@@ -108,7 +122,7 @@ class Interactions:
         )
 
     def compact(self) -> Interactions:
-        """The same rows with users and items numbered anew, leaving out those without a row."""
+        """Return the same rows with new codes, without the users and items that have no row."""
         users, user_codes = np.unique(self.users, return_inverse=True)
         items, item_codes = np.unique(self.items, return_inverse=True)
         return Interactions(
@@ -123,16 +137,16 @@ class Interactions:
 
 
 def _filled(role: str, column: pl.Series) -> NDArray[Any]:
-    """Numbers, none of them missing."""
+    """Return numbers, none of them missing."""
     if column.null_count() or not column.is_finite().all():
-        raise DataError(f"every {role} must be a finite number, got others")
+        raise DataError(f"every {role} must be a finite number, got null, NaN or infinity")
     return column.to_numpy()
 
 
 class NameCoder:
-    """Gives names codes, chunk by chunk; the final codes are places among all names, sorted.
+    """Assigns codes to names, chunk by chunk; the final codes are indices into the sorted names.
 
-    Names that are all whole numbers, written without leading zeros, are sorted (and kept) as numbers.
+    If all names are integers without leading zeros, they are sorted and kept as integers.
 
     >>> coder = NameCoder()
     >>> coder.add(pl.Series(["b", "c"]))
@@ -146,7 +160,7 @@ class NameCoder:
         self._codes = GrowingTable(np.uint32)
 
     def add(self, names: pl.Series) -> None:
-        """Code some more names."""
+        """Add the names of another chunk."""
         if (names.str.len_bytes() > LONGEST_NAME).any():
             long = names.filter(names.str.len_bytes() > LONGEST_NAME)[0]
             raise DataError(f"a name must have at most {LONGEST_NAME} bytes, got {long[:40]!r}...")
@@ -155,16 +169,16 @@ class NameCoder:
         self._codes.append(chunk.to_physical().to_numpy())
 
     def names(self) -> NDArray[Any]:
-        """All names, sorted."""
+        """Return all names, sorted."""
         names = self._spelled().sort()
         return names.to_numpy() if names.dtype.is_integer() else np.array(names.to_list(), dtype=np.str_)
 
     def codes(self) -> NDArray[np.int32]:
-        """The code of each name that was added; they are handed over and the coder keeps none."""
+        """Return the code of each name that was added, and forget them."""
         physical = self._known.to_physical().to_numpy()[self._spelled().arg_sort().to_numpy()]
-        place = np.zeros(int(physical.max(initial=0)) + 1, np.int32)
-        place[physical] = np.arange(len(physical))
-        codes: NDArray[np.int32] = place[self._codes.finish().ravel()]
+        rank = np.zeros(int(physical.max(initial=0)) + 1, np.int32)
+        rank[physical] = np.arange(len(physical))
+        codes: NDArray[np.int32] = rank[self._codes.finish().ravel()]
         return codes
 
     def _spelled(self) -> pl.Series:
@@ -174,10 +188,10 @@ class NameCoder:
 
 
 def _coded(role: str, values: Any) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """Sorted distinct names, and for each value its place among them."""
+    """Return the sorted distinct names, and the index of each value among them."""
     column = values if isinstance(values, pl.Series) else pl.Series(values)
     if column.null_count():
-        raise DataError(f"every interaction must name its {role}, got {column.null_count()} without")
+        raise DataError(f"every interaction must name its {role}, got {column.null_count()} without one")
     if column.dtype.is_integer() or len(column) == 0:
         names = column.cast(pl.Int64).unique().sort()
         return names.to_numpy(), (column.rank("dense") - 1).cast(pl.Int32).to_numpy()
@@ -189,12 +203,12 @@ def _coded(role: str, values: Any) -> tuple[NDArray[Any], NDArray[np.int32]]:
 def _kept_rows(
     pair: NDArray[np.int64], ratings: NDArray[np.float32] | None, timestamps: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.int64] | slice, int]:
-    """Rows to keep, sorted by pair, and how many others repeat a pair."""
+    """Return the rows to keep, sorted by pair, and the number of rows that repeat a pair."""
     if (pair[1:] > pair[:-1]).all():  # many files are sorted already
         return slice(None), 0
     order = np.argsort(pair)
     again = np.zeros(len(order), dtype=bool)
-    for start in range(0, len(order), _STEP):  # not all at once: a sorted copy would be as large as a column
+    for start in range(0, len(order), _STEP):  # in steps: a sorted copy would be as large as a column
         block = pair[order[start : start + _STEP + 1]]
         again[start + 1 : start + len(block)] = block[1:] == block[:-1]
     if again.any():

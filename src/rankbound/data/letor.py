@@ -1,4 +1,4 @@
-"""LETOR 2.0 to 4.0, SVMlight with qid, and LightGBM's text with a file of group sizes."""
+"""Read LETOR 2.0 to 4.0, SVMlight with qid, and LightGBM's text format with a file of group sizes."""
 
 from __future__ import annotations
 
@@ -10,24 +10,30 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rankbound.data.chunks import StrPath, line_chunks
-from rankbound.data.growing import GrowingTable
+from rankbound.data.growing_table import GrowingTable
 from rankbound.data.letor_text import Block, BlockParser
+from rankbound.data.text_chunks import StrPath, line_chunks
 from rankbound.errors import DataError, FileFormatError
 from rankbound.io import read_bytes
 from rankbound.lists import Lists
 
 __all__ = ["LABELS", "LetorData", "group_file", "read_groups", "read_letor"]
 
-LABELS = (-1.0, 31.0)  # -1 is LETOR's "not judged"; above 31 a gain of 2^label - 1 is no longer a sensible number
+LABELS = (-1.0, 31.0)  # -1 means "not judged" in LETOR; beyond 31 the gain 2^label - 1 is no longer meaningful
 
 
 @dataclass(frozen=True, eq=False)
 class LetorData:
-    """Queries with a vector of features for every document.
+    """Queries with a feature vector for every document.
 
-    ``features`` has one float32 row per item of ``lists``; a feature that a file leaves out is 0, NULL is NaN.
-    ``notes`` are remarks for the user about what the reader had to do.
+    Parameters
+    ----------
+    lists:
+        Labels, and document ids if the file has them.
+    features:
+        One float32 row per item of ``lists``. Features that a file omits are 0, NULL is NaN.
+    notes:
+        Remarks of the reader for the user.
     """
 
     lists: Lists
@@ -45,7 +51,7 @@ class LetorData:
         return f"LetorData(queries={len(self.lists)}, rows={rows}, features={width})"
 
     def take(self, queries: NDArray[np.integer] | Sequence[int]) -> LetorData:
-        """The data of some queries, by position, in the order given."""
+        """Return the data of some queries, by index, in the given order."""
         chosen = np.asarray(queries, dtype=np.int64)
         lists = self.lists
         sizes = lists.sizes[chosen]
@@ -60,40 +66,42 @@ def read_letor(
     groups: StrPath | None = None,
     label_range: tuple[float, float] = LABELS,
 ) -> LetorData:
-    """Read one file, or several as if they were one, plain or compressed.
+    """Read one file, or several files as one, compressed or not.
 
     Parameters
     ----------
     path:
-        Lines ``label qid:q index:value ... # comment``. Comments become document ids: what follows ``docid =``,
-        else the first word.
+        Files with lines ``label qid:q index:value ... # comment``. The document id is what follows ``docid =`` in the
+        comment, or else its first word.
     groups:
-        For a file without qids: LightGBM's file of group sizes, one per line. Not given, it is looked for beside the
-        file under its name plus ``.query``. Queries are then numbered 0, 1, 2, ...
+        LightGBM's file of group sizes, one per line, for a file without qids. By default it is looked for next to the
+        file, under the same name with ``.query`` appended. Queries are then numbered 0, 1, 2, ...
     label_range:
         Smallest and largest label to accept.
 
-    Rows of a query that are not neighbors are brought together, with a note in the result.
+    Notes
+    -----
+    Rows of a query that are not adjacent are grouped together, and the result carries a note.
     """
     paths = [path] if isinstance(path, (str, PathLike)) else list(path)
     features = GrowingTable(np.float32)
     labels, qids, ids = [], [], []
-    for one in paths:
-        rows, numbered = 0, True
-        for block in _blocks(one, label_range):
+    for file in paths:
+        rows, has_qids = 0, True
+        for block in _blocks(file, label_range):
             features.append(block.features)
             labels.append(block.labels)
             ids.append(np.zeros(len(block.labels), np.str_) if block.ids is None else block.ids)
             rows += len(block.labels)
             if block.qids is None:
-                numbered = False
+                has_qids = False
             else:
                 qids.append(block.qids)
         if rows == 0:
-            raise DataError(f"{one}: holds no line of data")
-        if not numbered:
+            raise DataError(f"{file}: has no line of data")
+        if not has_qids:
             first = int(qids[-1].max()) + 1 if qids else 0
-            qids.append(first + _queries_of_groups(one, rows, groups))
+            qids.append(first + _queries_of_groups(file, rows, groups))
     names = np.concatenate(ids)
     return _assembled(
         np.concatenate(labels), np.concatenate(qids), names if (names != "").any() else None, features.finish()
@@ -101,7 +109,7 @@ def read_letor(
 
 
 def group_file(path: StrPath) -> Path:
-    """Where LightGBM expects the group sizes of a file.
+    """Return the path where LightGBM expects the group sizes of a file.
 
     >>> group_file("rank.train.gz").name
     'rank.train.query'
@@ -113,14 +121,14 @@ def group_file(path: StrPath) -> Path:
 
 
 def read_groups(path: StrPath) -> NDArray[np.int64]:
-    """Group sizes, one per line."""
+    """Read group sizes, one per line."""
     sizes = []
     for number, line in enumerate(read_bytes(path).split(b"\n"), 1):
         field = line.strip().decode("utf-8", "replace")
         if not field:
             continue
         if not field.isdecimal() or len(field) > 18 or int(field) == 0:
-            raise FileFormatError(path, number, "a group size must be a positive whole number", f"got {field!r}")
+            raise FileFormatError(path, number, "a group size must be a positive integer", f"got {field!r}")
         sizes.append(int(field))
     return np.array(sizes, dtype=np.int64)
 
@@ -134,13 +142,13 @@ def _blocks(path: StrPath, label_range: tuple[float, float]) -> Iterator[Block]:
 
 
 def _queries_of_groups(path: StrPath, rows: int, groups: StrPath | None) -> NDArray[np.int64]:
-    """The query, counted from 0, of each row of a file without qids."""
-    where = group_file(path) if groups is None else Path(groups)
-    if not where.exists():
-        raise FileFormatError(path, 1, "qid is missing: write 'label qid:q index:value ...'", f"no group file {where}")
-    sizes = read_groups(where)
+    """Return the query of each row of a file without qids, counted from 0."""
+    file = group_file(path) if groups is None else Path(groups)
+    if not file.exists():
+        raise FileFormatError(path, 1, "qid is missing: write 'label qid:q index:value ...'", f"no group file {file}")
+    sizes = read_groups(file)
     if sizes.sum() != rows:
-        raise DataError(f"{where}: group sizes must add up to the rows of {path}, {rows}, got {sizes.sum()}")
+        raise DataError(f"{file}: group sizes must add up to the rows of {path}, {rows}, got {sizes.sum()}")
     return np.repeat(np.arange(len(sizes)), sizes)
 
 
@@ -155,11 +163,11 @@ def _assembled(
     names, first, code = np.unique(runs, return_index=True, return_inverse=True)
     if len(names) == len(runs):
         return LetorData(Lists(labels, np.append(starts, len(qids)), None, ids, runs), features)
-    place = np.argsort(np.argsort(first))  # queries stand in the order of their first row
-    place_of_row = np.repeat(place[code], np.diff(np.append(starts, len(qids))))
-    order = np.argsort(place_of_row, kind="stable")
-    offsets = np.concatenate(([0], np.cumsum(np.bincount(place_of_row))))
-    note = f"the rows of {len(np.unique(code[_repeated(code)]))} queries were not neighbors and were brought together"
+    rank = np.argsort(np.argsort(first))  # queries are ordered by their first row
+    query_of_row = np.repeat(rank[code], np.diff(np.append(starts, len(qids))))
+    order = np.argsort(query_of_row, kind="stable")
+    offsets = np.concatenate(([0], np.cumsum(np.bincount(query_of_row))))
+    note = f"the rows of {len(np.unique(code[_repeated(code)]))} queries were not adjacent and were grouped together"
     lists = Lists(labels[order], offsets, None, None if ids is None else ids[order], runs[np.sort(first)])
     return LetorData(lists, features[order], (note,))
 

@@ -1,8 +1,8 @@
-"""LETOR and SVMlight lines to numbers, one block of lines at a time.
+"""Parse lines of LETOR and SVMlight files, one block of lines at a time.
 
-A block goes the fast way: every separator becomes a line break, polars parses all numbers at once as a single column,
-and NumPy checks that labels, qids, indices and values stand where they must. A block that does not fit, for whatever
-reason, is read again line by line, which either succeeds (unusual but valid) or names the first bad line.
+The fast way turns every separator into a line break, lets polars parse all numbers at once as a single column, and
+checks with NumPy that labels, qids, indices and values are where they must be. A block that the fast way cannot read is
+parsed again line by line, which either succeeds (unusual but valid) or names the first invalid line.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankbound.data.chunks import StrPath
 from rankbound.data.frames import polars_failures
+from rankbound.data.text_chunks import StrPath
 from rankbound.errors import FileFormatError
 
 __all__ = ["WIDEST", "Block", "BlockParser"]
 
-WIDEST = 65_536  # features are dense: one stray index of 10^9 must not ask for terabytes
+WIDEST = 65_536  # features are dense: a single index of 10^9 must not allocate terabytes
 _NEWLINE, _SPACE, _COLON = 10, 32, 58
 _QID = np.frombuffer(b"qid:", np.uint8)
 _DOCUMENT = re.compile(r"docid\s*=\s*(\S+)")
-_LONGEST_ID = 255  # characters: an array of text is as wide as its longest entry
+_LONGEST_ID = 255  # characters: every entry of a NumPy text array is as wide as the longest
 _LARGEST = float(np.finfo(np.float32).max)
-_EXACT = 2.0**53  # whole numbers up to here survive a float64
+_EXACT = 2.0**53  # float64 represents integers exactly up to here
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Rows of a file: label, qid (if the file has them), features, and the ids from comments (if any)."""
+    """Rows of a file: labels, qids if the file has them, features, and document ids from comments if there are any."""
 
     labels: NDArray[np.float64]
     qids: NDArray[np.int64] | None
@@ -42,15 +42,15 @@ class Block:
 
 @dataclass(slots=True)
 class BlockParser:
-    """Parses the blocks of one file; remembers what earlier blocks taught about it."""
+    """Parser of the blocks of one file; it remembers what earlier blocks revealed about the file."""
 
     path: StrPath
     label_range: tuple[float, float]
-    has_qid: bool | None = None  # known from the first row on
+    has_qid: bool | None = None  # None before the first row
     has_null: bool = False
 
     def parse(self, text: bytes, first_line: int) -> Block | None:
-        """The rows of ``text``, whole lines of which the first is number ``first_line``; None if it holds no row."""
+        """Parse complete lines of which the first is number ``first_line``; return None if there is no row."""
         ids = None
         body = text
         if b"#" in text:
@@ -71,18 +71,18 @@ class BlockParser:
     # ---- all numbers at once -----------------------------------------------------------------------------------------
 
     def _fast(self, text: bytes) -> Block | None:
-        """The block if every line reads ``label [qid:q] index:value ...`` with single separators, else None."""
+        """Parse lines ``label [qid:q] index:value ...`` with single separators; return None for any other text."""
         data = np.frombuffer(text, np.uint8).copy()
         separators = np.flatnonzero((data <= _SPACE) | (data == _COLON))
         if separators[0] == 0 or (np.diff(separators) == 1).any():
             return None
         kinds = data[separators]
         ends = np.flatnonzero(kinds == _NEWLINE)
-        heads = np.concatenate(([0], ends[:-1] + 1))  # separator behind each line's label
+        heads = np.concatenate(([0], ends[:-1] + 1))  # separator after the label of each line
         has_qid = _is_qid(data, separators[heads])
         if has_qid is None or self.has_qid not in (None, has_qid):
             return None
-        if has_qid:  # "qid:17" becomes the number "000017", so that a line holds label, qid, index, value, index, ...
+        if has_qid:  # "qid:17" becomes the number "000017", so that a line has label, qid, index, value, index, ...
             data[separators[heads, None] + np.arange(1, 5)] = ord("0")
             keep = np.ones(len(separators), dtype=bool)
             keep[heads + 1] = False
@@ -149,7 +149,7 @@ class BlockParser:
         low, high = self.label_range
         label = _float(field)
         if label is None:
-            raise self._error(line, "a line begins with a number, the label", f"got {_short(field)}")
+            raise self._error(line, "a line must begin with a number, the label", f"got {_short(field)}")
         if not low <= label <= high:
             raise self._error(line, f"the label must lie between {low:g} and {high:g}", f"got {_short(field)}")
         return label
@@ -159,7 +159,7 @@ class BlockParser:
         if name != "qid":
             raise self._error(line, "qid is missing: the second field must be qid:number", f"got {_short(field)}")
         if not re.fullmatch(r"[+-]?\d{1,19}", value) or abs(int(value)) >= 2**63:
-            raise self._error(line, "qid must be a whole number below 2^63", f"got {_short(field)}")
+            raise self._error(line, "qid must be an integer below 2^63", f"got {_short(field)}")
         return int(value)
 
     def _pairs(self, fields: list[str], line: int) -> tuple[list[int], list[float]]:
@@ -168,9 +168,11 @@ class BlockParser:
         for field in fields:
             index, colon, value = field.partition(":")
             if not colon or not index or not value:
-                raise self._error(line, "a feature is written index:value", f"got {_short(field)} (line cut short?)")
+                raise self._error(
+                    line, "a feature must be written index:value", f"got {_short(field)} (truncated line?)"
+                )
             if not index.isdecimal() or len(index) > 9 or not 1 <= int(index) <= WIDEST:
-                rule = f"a feature index must be a whole number from 1 to {WIDEST}"
+                rule = f"a feature index must be an integer from 1 to {WIDEST}"
                 raise self._error(line, rule, f"got {_short(field)}")
             if indices and int(index) <= indices[-1]:
                 raise self._error(line, "feature indices must increase", f"got {index} after {indices[-1]}")
@@ -190,19 +192,19 @@ class BlockParser:
         return FileFormatError(self.path, line, rule, came)
 
 
-def _is_qid(data: NDArray[np.uint8], behind_label: NDArray[np.int64]) -> bool | None:
-    """Whether a qid follows the label on every line (True) or on none (False); None if they differ."""
-    if int(behind_label[-1]) + 5 > len(data):  # no room for a qid on the last line
+def _is_qid(data: NDArray[np.uint8], after_label: NDArray[np.int64]) -> bool | None:
+    """Return whether a qid follows the label on every line (True) or on none (False); None if lines differ."""
+    if int(after_label[-1]) + 5 > len(data):  # the last line is too short for a qid
         return False
-    found = (data[behind_label[:, None] + np.arange(1, 5)] == _QID).all(axis=1)
-    return True if found.all() else None if found.any() else False
+    is_qid = (data[after_label[:, None] + np.arange(1, 5)] == _QID).all(axis=1)
+    return True if is_qid.all() else None if is_qid.any() else False
 
 
 def _rows(numbers: NDArray[np.float64], kinds: NDArray[np.uint8], ends: NDArray[np.int64], head: int) -> Any:
-    """Labels, qids (None when ``head`` is 1) and features, or None where a number is not in its place.
+    """Return labels, qids (None when ``head`` is 1) and features; None if the numbers do not have this structure.
 
-    ``kinds`` is the separator behind each number, ``ends`` the last number of each line, ``head`` the numbers of a line
-    that come before its pairs of index and value.
+    ``kinds`` is the separator after each number, ``ends`` the index of the last number of each line, ``head`` the count
+    of numbers that precede the pairs of index and value.
     """
     rows, per_line = len(ends), np.diff(ends, prepend=-1)
     width = int(per_line[0])
@@ -238,12 +240,12 @@ def _rows(numbers: NDArray[np.float64], kinds: NDArray[np.uint8], ends: NDArray[
 
 
 def _single(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    with np.errstate(over="ignore"):  # becomes an infinity, which the caller refuses
+    with np.errstate(over="ignore"):  # the caller refuses the resulting infinity
         return values.astype(np.float32, order="C")
 
 
 def _tidy_ends(text: bytes) -> bytes:
-    """The lines without blanks or carriage returns at their ends, if the first has them, and with a last line break."""
+    """Remove trailing spaces and carriage returns if the first line has them; end the text with a line break."""
     if not text.endswith(b"\n"):
         text += b"\n"
     first = text.find(b"\n")
@@ -254,7 +256,7 @@ def _tidy_ends(text: bytes) -> bytes:
 
 
 def _tidy(text: bytes) -> bytes:
-    """One blank between fields, none elsewhere, no empty lines."""
+    """Put one space between fields and none elsewhere, and remove empty lines."""
     lines = (b" ".join(line.split()) for line in text.split(b"\n"))
     return b"\n".join(line for line in lines if line) + b"\n"
 

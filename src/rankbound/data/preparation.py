@@ -1,6 +1,7 @@
-"""What is done to data before it is split: binarize, filter, scale; and the papers' own preparations.
+"""Preparation of data before splitting: binarize labels, filter queries and users, scale features.
 
-Every function is pure. What it gives depends on the content of its input and not on the order of rows.
+The preparations of the papers are here, too. Every function is pure, and its result does not depend on the order of
+rows.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ __all__ = [
 
 
 def binarize(labels: ArrayLike, at_least: float | str = 1) -> NDArray[np.int32]:
-    """1 where a label counts as relevant, else 0; "highest" counts the largest label that occurs and no other.
+    """Return 1 for relevant labels and 0 for others; "highest" regards only the largest label that occurs as relevant.
 
     >>> binarize([0, 1, 2, 1]).tolist(), binarize([0, 1, 2, 1], "highest").tolist()
     ([0, 1, 1, 1], [0, 0, 1, 0])
@@ -44,18 +45,18 @@ def binarize(labels: ArrayLike, at_least: float | str = 1) -> NDArray[np.int32]:
 
 
 def binarized(data: LetorData, at_least: float | str = 1) -> LetorData:
-    """The same queries with labels 0 and 1; see `binarize`."""
+    """Return the same queries with labels 0 and 1; see `binarize`."""
     lists = data.lists
     binary = replace(lists, labels=binarize(lists.labels, at_least))
     return LetorData(binary, data.features, data.notes)
 
 
 def keep_queries(data: LetorData, relevant: int = 1, irrelevant: int = 0, rel: float = 1) -> LetorData:
-    """The queries that have at least so many relevant (label >= rel) and so many other items.
+    """Return the queries with at least ``relevant`` relevant (label >= rel) and ``irrelevant`` other items.
 
     >>> from rankbound.data.synthetic import synthetic_letor
     >>> data = synthetic_letor(queries=50, seed=1)
-    >>> kept = keep_queries(data, relevant=1, irrelevant=1)  # those on which rankings can differ at all
+    >>> kept = keep_queries(data, relevant=1, irrelevant=1)  # queries on which rankings can differ
     >>> len(kept.lists) <= len(data.lists)
     True
     """
@@ -65,14 +66,14 @@ def keep_queries(data: LetorData, relevant: int = 1, irrelevant: int = 0, rel: f
 
 
 def relevant_only(interactions: Interactions, at_least: float) -> Interactions:
-    """The interactions with a rating of at least so much; all items remain known."""
+    """Return the interactions with a rating of at least ``at_least``; all items keep their codes."""
     if interactions.ratings is None:
         raise DataError("interactions without ratings cannot be binarized by rating")
     return interactions.rows(interactions.ratings >= at_least)
 
 
 def keep_users(interactions: Interactions, at_least: int) -> Interactions:
-    """The users with at least so many interactions, numbered anew; all items remain known."""
+    """Return the users with at least ``at_least`` interactions, with new codes; all items keep their codes."""
     kept = interactions.rows(interactions.per_user[interactions.users] >= at_least)
     users, codes = np.unique(kept.users, return_inverse=True)
     return Interactions(
@@ -87,9 +88,9 @@ def keep_users(interactions: Interactions, at_least: int) -> Interactions:
 
 
 def scale_per_query(features: ArrayLike, offsets: ArrayLike, method: str = "min-max") -> NDArray[np.float32]:
-    """Each feature scaled within each query: "min-max" to [0, 1], "standard" to mean 0 and deviation 1.
+    """Scale each feature within each query: "min-max" to [0, 1], "standard" to mean 0 and standard deviation 1.
 
-    A feature that is constant in a query becomes 0 there; NaN (not known) stays NaN.
+    A feature that is constant in a query becomes 0 there; NaN stays NaN.
 
     >>> scale_per_query([[1.0, 5.0], [3.0, 5.0], [2.0, 5.0]], [0, 3]).tolist()
     [[0.0, 0.0], [1.0, 0.0], [0.5, 0.0]]
@@ -97,9 +98,9 @@ def scale_per_query(features: ArrayLike, offsets: ArrayLike, method: str = "min-
     if method not in ("min-max", "standard"):
         raise ArgumentError(f'method must be "min-max" or "standard", got {method!r}')
     table = np.asarray(features, dtype=np.float64)
-    cuts = np.asarray(offsets, dtype=np.int64)
-    sizes = np.diff(cuts)
-    starts, rows = cuts[:-1][sizes > 0], sizes[sizes > 0]
+    ends = np.asarray(offsets, dtype=np.int64)
+    sizes = np.diff(ends)
+    starts, rows = ends[:-1][sizes > 0], sizes[sizes > 0]
     if len(rows) == 0:
         return table.astype(np.float32)
     if method == "min-max":
@@ -108,18 +109,19 @@ def scale_per_query(features: ArrayLike, offsets: ArrayLike, method: str = "min-
     else:
         known = np.add.reduceat(~np.isnan(table), starts, axis=0, dtype=np.float64)
         center = np.add.reduceat(np.nan_to_num(table), starts, axis=0) / np.maximum(known, 1)
-        away = np.nan_to_num(table - np.repeat(center, rows, axis=0))
-        spread = np.sqrt(np.add.reduceat(away**2, starts, axis=0) / np.maximum(known, 1))
+        deviation = np.nan_to_num(table - np.repeat(center, rows, axis=0))
+        spread = np.sqrt(np.add.reduceat(deviation**2, starts, axis=0) / np.maximum(known, 1))
     spread = np.where(spread > 0, spread, 1.0)
     scaled: NDArray[np.float64] = (table - np.repeat(center, rows, axis=0)) / np.repeat(spread, rows, axis=0)
     return scaled.astype(np.float32)
 
 
 def prepare_movielens(ratings: Interactions, items: str = "rated") -> Interactions:
-    """MovieLens as in the metric-bounding thesis: ratings from 4 on are relevant, users need 25 of them.
+    """Prepare MovieLens as Westerborg does in "User/Query-wise Metric Bounding in Learning to Rank".
 
-    ``items`` says from what negatives may come: every movie that anybody "rated", or only movies "relevant" to somebody
-    who was kept. The thesis counts unrated items among the irrelevant ones and does not say more.
+    Ratings of at least 4 are relevant, and users need 25 of them. ``items`` decides which movies can be sampled as
+    negatives: every movie that anybody "rated", or only movies that are "relevant" to a user who was kept. The thesis
+    counts unrated items as irrelevant and does not specify more.
     """
     if items not in ("rated", "relevant"):
         raise ArgumentError(f'items must be "rated" or "relevant", got {items!r}')
@@ -128,5 +130,7 @@ def prepare_movielens(ratings: Interactions, items: str = "rated") -> Interactio
 
 
 def prepare_citeulike(choices: Interactions) -> Interactions:
-    """CiteULike-a as in "New insights into metric optimization": users with 25 articles, and what they chose."""
+    """Prepare CiteULike-a as Li, Urbano and Hanjalic do in "New Insights into Metric Optimization for Ranking-based
+    Recommendation": users with at least 25 articles, and the articles that they chose.
+    """
     return keep_users(choices, 25).compact()

@@ -1,4 +1,4 @@
-"""Ratings and choices: MovieLens, RecBole, CiteULike, Epinions, Amazon, and any csv or parquet with named columns."""
+"""Read interactions: MovieLens, RecBole, CiteULike, Epinions, Amazon, and any csv or parquet with named columns."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from types import MappingProxyType
 import numpy as np
 import polars as pl
 
-from rankbound.data.chunks import StrPath, line_chunks
 from rankbound.data.frames import polars_explained, polars_failures
-from rankbound.data.growing import GrowingTable
+from rankbound.data.growing_table import GrowingTable
 from rankbound.data.interactions import LONGEST_NAME, Interactions, NameCoder
+from rankbound.data.text_chunks import StrPath, line_chunks
 from rankbound.errors import ArgumentError, DataError, FileFormatError
 
 __all__ = ["FORMATS", "read_ratings"]
@@ -22,13 +22,13 @@ __all__ = ["FORMATS", "read_ratings"]
 FORMATS: Mapping[str, str] = MappingProxyType(
     {
         "table": "csv or parquet with a header; MovieLens ratings.csv is one",
-        "u.data": "user, item, rating, timestamp between tabs, no header (MovieLens 100K)",
+        "u.data": "user, item, rating, timestamp, separated by tabs, no header (MovieLens 100K)",
         "::": "user::item::rating::timestamp (MovieLens 1M, 10M)",
-        "inter": "RecBole's atomic file: tabs, header with types such as user_id:token",
-        "amazon": "csv without header: user, item, rating, timestamp, or item before user (2018 release)",
-        "users.dat": "CiteULike: a line per user, the count of items and then the items",
-        "sequences": "a line per user, the user and then the items",
-        "trust": "Epinions: who trusts whom, between blanks or tabs; a third column is ignored; # begins a comment",
+        "inter": "RecBole's atomic file: separated by tabs, header with types such as user_id:token",
+        "amazon": "csv without header: user, item, rating, timestamp; item before user in the 2018 release",
+        "users.dat": "CiteULike: one line per user, the number of items and then the items",
+        "sequences": "one line per user, the user and then the items",
+        "trust": "Epinions: who trusts whom, separated by spaces or tabs; a third column is ignored, as are # comments",
     }
 )
 _NAMES = {
@@ -37,8 +37,8 @@ _NAMES = {
     "rating": ("rating", "overall", "stars", "score"),
     "timestamp": ("timestamp", "time", "unixreviewtime"),
 }
-_TYPES = {"user": pl.String, "item": pl.String, "rating": pl.Float64, "timestamp": pl.Float64}  # as they are parsed
-_NUMBERS = {"rating": np.float32, "timestamp": np.int64}  # as they are kept
+_TYPES = {"user": pl.String, "item": pl.String, "rating": pl.Float64, "timestamp": pl.Float64}  # while parsing
+_NUMBERS = {"rating": np.float32, "timestamp": np.int64}  # in the result
 _TOO_LARGE = {"rating": float(np.finfo(np.float32).max), "timestamp": 2.0**63}
 _BLANK_LINE = re.compile(rb"(^|\n)[ \t\r]*\n")
 _ASIN = 10  # characters of an Amazon product id; ids of reviewers are longer
@@ -46,7 +46,7 @@ _ASIN = 10  # characters of an Amazon product id; ids of reviewers are longer
 
 @dataclass(frozen=True)
 class _Layout:
-    """How the lines of a delimited file are cut, and at which place each column stands."""
+    """The separator of a delimited file and the index of each column."""
 
     separator: str
     columns: Mapping[str, int]
@@ -64,20 +64,27 @@ def read_ratings(
     rating: str | None = None,
     timestamp: str | None = None,
 ) -> Interactions:
-    """Read a file, plain or compressed, in one of `FORMATS`; "auto" tells it by its name and first line.
+    """Read a file of interactions, compressed or not.
 
-    ``user``, ``item``, ``rating`` and ``timestamp`` name the columns of a table whose header says something unusual.
+    Parameters
+    ----------
+    path:
+        The file.
+    form:
+        One of `FORMATS`; "auto" recognizes the format by the file's name and first line.
+    user, item, rating, timestamp:
+        Columns of a table whose header has unusual names.
     """
     if form not in ("auto", *FORMATS):
         raise ArgumentError(f"form must be auto or one of {', '.join(FORMATS)}; got {form!r}")
-    asked = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
+    named = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
     if ".parquet" in Path(path).suffixes:
-        return _read_parquet(path, asked)
+        return _read_parquet(path, named)
     first = _first_line(path)
     form = _recognize(path, first) if form == "auto" else form
     if form in ("users.dat", "sequences"):
         return _read_sequences(path, counted=form == "users.dat")
-    return _read_delimited(path, _layout(path, form, first, asked))
+    return _read_delimited(path, _layout(path, form, first, named))
 
 
 def _recognize(path: StrPath, first: str) -> str:
@@ -104,24 +111,24 @@ def _is_header(fields: Sequence[str]) -> bool:
 
 def _first_line(path: StrPath) -> str:
     if str(path) == "-":
-        raise ArgumentError("ratings cannot be read from standard input, because their form is looked up first")
+        raise ArgumentError("ratings cannot be read from standard input, because their format is recognized first")
     for _, text in line_chunks(path, 1 << 16):
         for line in text.decode("utf-8", "replace").splitlines():
             if line.strip():
                 return line
-    raise DataError(f"{path}: holds no line of data")
+    raise DataError(f"{path}: has no line of data")
 
 
 # ---- delimited -------------------------------------------------------------------------------------------------------
 
 
-def _layout(path: StrPath, form: str, first: str, asked: Mapping[str, str | None]) -> _Layout:
+def _layout(path: StrPath, form: str, first: str, named: Mapping[str, str | None]) -> _Layout:
     if form in ("table", "inter"):
         separator = "\t" if form == "inter" or "\t" in first else ","
         header = [field.strip().strip('"') for field in first.split(separator)]
         if form == "inter":
             header = [field.partition(":")[0] for field in header]
-        return _Layout(separator, _named(path, header, asked), len(header), header=True)
+        return _Layout(separator, _column_indices(path, header, named), len(header), header=True)
     separator = {"u.data": "\t", "::": "\t", "amazon": ",", "trust": " "}[form]
     if form == "trust":
         return _Layout(separator, {"user": 0, "item": 1}, 0, comment=True)
@@ -133,23 +140,23 @@ def _layout(path: StrPath, form: str, first: str, asked: Mapping[str, str | None
     return _Layout(separator, columns, len(fields))
 
 
-def _named(path: StrPath, header: Sequence[str], asked: Mapping[str, str | None]) -> dict[str, int]:
-    """Which column of a header is the user, the item, ..."""
-    found: dict[str, int] = {}
+def _column_indices(path: StrPath, header: Sequence[str], named: Mapping[str, str | None]) -> dict[str, int]:
+    """Return the index of the user, the item, ... in a header."""
+    indices: dict[str, int] = {}
     lower = [name.lower() for name in header]
     for role, usual in _NAMES.items():
-        wanted = asked[role]
+        wanted = named[role]
         if wanted is not None:
             if wanted not in header:
                 raise FileFormatError(path, 1, f"the {role} column must be in the header", f"got {wanted!r}")
-            found[role] = header.index(wanted)
+            indices[role] = header.index(wanted)
         elif known := [name for name in usual if name in lower]:
-            found[role] = lower.index(known[0])
+            indices[role] = lower.index(known[0])
     for role in ("user", "item"):
-        if role not in found:
+        if role not in indices:
             came = f"got the columns {', '.join(header)}; name it with {role}=..."
             raise FileFormatError(path, 1, f"the header must have a column for the {role}", came)
-    return found
+    return indices
 
 
 def _read_delimited(path: StrPath, layout: _Layout) -> Interactions:
@@ -164,9 +171,9 @@ def _read_delimited(path: StrPath, layout: _Layout) -> Interactions:
         for name, column in numbers.items():
             column.append(frame[name].to_numpy())
     if rows == 0:
-        raise DataError(f"{path}: holds no interaction")
+        raise DataError(f"{path}: has no interaction")
     rating, timestamp = numbers.get("rating"), numbers.get("timestamp")
-    return Interactions.from_codes(  # columns are handed over without a name here that would keep them alive
+    return Interactions.from_codes(  # no local variable keeps the columns alive
         users.codes(),
         items.codes(),
         users.names(),
@@ -181,7 +188,7 @@ def _parse(path: StrPath, line: int, text: bytes, layout: _Layout) -> pl.DataFra
     if _BLANK_LINE.search(plain):
         plain = b"\n".join(row for row in plain.splitlines() if row.strip())
     width = layout.width
-    if layout.comment:  # trust files: any blanks, comments, sometimes a third column
+    if layout.comment:  # trust files: any spaces, comments, sometimes a third column
         rows = [row.split()[:2] for row in plain.split(b"\n") if row.strip() and not row.lstrip().startswith(b"#")]
         plain, width = b"".join(b" ".join(row) + b"\n" for row in rows), 2
         if not rows:
@@ -214,7 +221,7 @@ def _empty(layout: _Layout) -> pl.DataFrame:
 
 
 def _explained(path: StrPath, first: int, text: bytes, layout: _Layout, error: str) -> FileFormatError:
-    """The first line that breaks a rule, found one by one."""
+    """Find the first invalid line."""
     for number, row in enumerate(text.decode("utf-8", "replace").splitlines(), first):
         if not row.strip() or (layout.header and number == 1) or (layout.comment and row.lstrip().startswith("#")):
             continue
@@ -260,16 +267,18 @@ def _read_sequences(path: StrPath, *, counted: bool) -> Interactions:
                 continue
             if counted and head != str(len(chosen)):
                 came = f"got {head} before {len(chosen)} items"
-                raise FileFormatError(path, number, "a line begins with the count of its items", came)
+                raise FileFormatError(path, number, "a line must begin with the number of its items", came)
             if not chosen and not counted:
-                raise FileFormatError(path, number, "a line holds a user and at least one item", f"got {row[:60]!r}")
+                raise FileFormatError(
+                    path, number, "a line must have a user and an item", f"got {row[:60]!r}"
+                )
             names.append(str(len(names)) if counted else head)
             sizes.append(len(chosen))
             words += chosen
         items.add(pl.Series(words, dtype=pl.String))
     counts = np.array(sizes, np.int64)
     if counts.sum() == 0:
-        raise DataError(f"{path}: holds no interaction")
+        raise DataError(f"{path}: has no interaction")
     users = NameCoder()
     users.add(pl.Series(names, dtype=pl.String))
     starts = np.repeat(np.cumsum(counts) - counts, counts)
@@ -278,11 +287,11 @@ def _read_sequences(path: StrPath, *, counted: bool) -> Interactions:
     return Interactions.from_codes(*codes, users.names(), items.names(), timestamps=order)
 
 
-def _read_parquet(path: StrPath, asked: Mapping[str, str | None]) -> Interactions:
+def _read_parquet(path: StrPath, named: Mapping[str, str | None]) -> Interactions:
     with polars_explained(path):
         header = list(pl.read_parquet_schema(Path(path)))
-        columns = {role: header[at] for role, at in _named(path, header, asked).items()}
+        columns = {role: header[at] for role, at in _column_indices(path, header, named).items()}
         frame = pl.read_parquet(Path(path), columns=list(dict.fromkeys(columns.values())))
     if frame.is_empty():
-        raise DataError(f"{path}: holds no interaction")
+        raise DataError(f"{path}: has no interaction")
     return Interactions.from_columns(*(frame[columns[role]] if role in columns else None for role in _NAMES))

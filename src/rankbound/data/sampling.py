@@ -1,4 +1,4 @@
-"""Negative items for users, and pairs of faces."""
+"""Sample negative items for users, and pairs of faces."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rankbound.data.interactions import Interactions
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Lists
 
-__all__ = ["UserLists", "age_pairs", "aligned", "sample_lists"]
+__all__ = ["UserLists", "age_pairs", "align_interactions", "sample_lists"]
 
-_ROUNDS = 8  # of drawing at random before the few users with hardly an item left are served one by one
+_ROUNDS = 8  # of drawing for all users at once; the few users with hardly any item left follow one by one
 
 
 @dataclass(frozen=True, eq=False)
 class UserLists:
-    """Lists of users: ``users`` has the code of the user of each list, ``items`` the code of the item of each row."""
+    """One list per user, with the code of the user of each list and the code of the item of each row."""
 
     lists: Lists
     users: NDArray[np.int32]
@@ -34,26 +34,30 @@ def sample_lists(
     protocol: str = "honest",
     seed: int = 0,
 ) -> tuple[UserLists, UserLists]:
-    """Lists for training and testing: each user's positive items and, for each of these, ``ratio`` negative ones.
+    """Create lists for training and testing: each user's positive items and ``ratio`` negative items for each of them.
 
-    Negatives are drawn uniformly and without repetition. Items stand in the order of their codes, so that the order of
-    a list says nothing about its labels.
+    Negatives are sampled uniformly without replacement. The items of a list are sorted by code, so that their order
+    reveals nothing about the labels.
 
     Parameters
     ----------
     train, test:
-        Positive interactions with shared codes: rows of one table, or two tables after `aligned`.
+        Positive interactions with shared codes: rows of one table, or two tables after `align_interactions`.
     train_ratio, test_ratio:
-        Negatives per positive (NSR), rounded down to whole items; the test ratio is the training ratio unless given.
+        Negatives per positive (negative sampling ratio), rounded down to integers; ``test_ratio`` defaults to
+        ``train_ratio``.
     protocol:
-        "honest": no test item of a user, positive or negative, is in the user's training list. "published", as in "New
-        insights into metric optimization": training negatives are anything but training positives, so test positives
-        may be among them, and test negatives are anything but positives.
+        "honest": no test item of a user, positive or negative, is in the user's training list. "published", as Li,
+        Urbano and Hanjalic do in "New Insights into Metric Optimization for Ranking-based Recommendation": training
+        negatives are all items but the training positives, so test positives can be among them, and test negatives are
+        all items but the positives.
+    seed:
+        Seed of the sampling.
     """
     if protocol not in ("honest", "published"):
         raise ArgumentError(f'protocol must be "honest" or "published", got {protocol!r}')
     if len(train.user_names) != len(test.user_names) or len(train.item_names) != len(test.item_names):
-        raise DataError("train and test must share their users and items; see rankbound.data.aligned")
+        raise DataError("train and test must share their users and items; see rankbound.data.align_interactions")
     train_stream, test_stream = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
     train_keys, test_keys = _keys(train), _keys(test)
     positives = _merged(train_keys, test_keys)
@@ -64,8 +68,8 @@ def sample_lists(
     return _user_lists(train, train_keys, train_negatives), _user_lists(test, test_keys, test_negatives)
 
 
-def aligned(*tables: Interactions) -> tuple[Interactions, ...]:
-    """Tables that were read from separate files, with codes for the users and items of all of them."""
+def align_interactions(*tables: Interactions) -> tuple[Interactions, ...]:
+    """Return tables that were read from separate files with common codes for the users and items of all of them."""
     users = np.unique(np.concatenate([table.user_names for table in tables]))
     items = np.unique(np.concatenate([table.item_names for table in tables]))
     return tuple(
@@ -85,9 +89,9 @@ def aligned(*tables: Interactions) -> tuple[Interactions, ...]:
 def age_pairs(
     ages: ArrayLike, ids: ArrayLike, count: int, min_gap: int = 1, seed: int = 0
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Distinct pairs of rows whose ages lie at least ``min_gap`` apart, and for each whether the first is the older.
+    """Sample distinct pairs of rows whose ages differ by at least ``min_gap``; return also whether the first is older.
 
-    ``ids`` are the distinct names of the rows; the persons that make up the pairs do not depend on the order of rows.
+    ``ids`` are the distinct names of the rows. The sampled pairs of persons do not depend on the order of rows.
 
     >>> pairs, first_is_older = age_pairs([30, 2, 65], ["a", "b", "c"], count=2, min_gap=20)
     >>> len(pairs)
@@ -97,13 +101,13 @@ def age_pairs(
     if min_gap < 1:
         raise ArgumentError(f"min_gap must be at least 1, got {min_gap}")
     if len(np.unique(names)) != len(years):
-        raise ArgumentError("ids must name every row, each with its own name")
-    row = np.argsort(names)  # from here on, persons by name
+        raise ArgumentError("ids must be distinct, one for each row")
+    row = np.argsort(names)  # from here on, persons are sorted by name
     years = years[row]
     ranked = np.sort(years)
     possible = int((np.searchsorted(ranked, ranked - min_gap, side="right")).sum())
     if count > possible:
-        raise DataError(f"only {possible} pairs lie at least {min_gap} years apart, {count} were asked for")
+        raise DataError(f"count must be at most {possible}, the pairs at least {min_gap} years apart, got {count}")
     rng, people = np.random.default_rng(seed), len(years)
     found = np.zeros(0, np.int64)
     while len(found) < count:
@@ -120,20 +124,20 @@ def age_pairs(
 
 
 def _keys(interactions: Interactions) -> NDArray[np.int64]:
-    """One sorted number per interaction: user * items + item."""
+    """Return one sorted number per interaction: user * items + item."""
     return interactions.users.astype(np.int64) * len(interactions.item_names) + interactions.items
 
 
 def _draw(
     positives: Interactions, ratio: float, forbidden: NDArray[np.int64], rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Keys of negatives, floor(ratio * positives) for each user, none of them forbidden.
+    """Return keys of floor(ratio * positives) negatives for each user, none of them forbidden.
 
-    All users draw at once and what is forbidden or was drawn before is thrown back. No item is preferred in this, so
-    every set of allowed items is equally likely.
+    Items are sampled for all users at once, and those that are forbidden or were sampled before are rejected. Rejection
+    prefers no item, so every set of allowed items is equally likely.
     """
     if not np.isfinite(ratio) or ratio < 0:
-        raise ArgumentError(f"a ratio of negatives must be a number from 0 on, got {ratio}")
+        raise ArgumentError(f"a ratio of negatives must be a finite number of at least 0, got {ratio}")
     items = len(positives.item_names)
     wanted = np.floor(positives.per_user * ratio + 1e-9).astype(np.int64)
     taken_per_user = np.bincount(forbidden // items, minlength=len(wanted))
@@ -142,35 +146,35 @@ def _draw(
         user = short[0]
         left = items - taken_per_user[user]
         name = positives.user_names[user]
-        raise DataError(f"user {name} needs {wanted[user]} negative items (ratio {ratio:g}) and only {left} are left")
-    found, missing = np.zeros(0, np.int64), wanted.copy()
+        raise DataError(f"user {name} needs {wanted[user]} negative items (ratio {ratio:g}), but only {left} are left")
+    sampled, missing = np.zeros(0, np.int64), wanted.copy()
     for _ in range(_ROUNDS):
         users = np.repeat(np.arange(len(missing)), missing)
         drawn = _merged(users * items + rng.integers(0, items, len(users)))
-        drawn = drawn[~(_among(drawn, forbidden) | _among(drawn, found))]
+        drawn = drawn[~(_among(drawn, forbidden) | _among(drawn, sampled))]
         missing -= np.bincount(drawn // items, minlength=len(missing))
-        found = _merged(found, drawn)
-    rest = [found]
+        sampled = _merged(sampled, drawn)
+    rest = [sampled]
     for user in np.flatnonzero(missing).tolist():
-        own = [_of_user(keys, user, items) for keys in (forbidden, found)]
+        own = [_of_user(keys, user, items) for keys in (forbidden, sampled)]
         left = np.setdiff1d(np.arange(items), np.concatenate(own))
         rest.append(user * items + rng.choice(left, missing[user], replace=False))
     return _merged(*rest)
 
 
 def _merged(*keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """All distinct keys, sorted; np.unique's hash table takes many times as long on arrays that are nearly sorted."""
+    """Return all distinct keys, sorted; np.unique takes many times as long on arrays that are nearly sorted."""
     together = np.sort(np.concatenate(keys), kind="stable")
     return together[np.diff(together, prepend=-1) > 0]
 
 
 def _among(keys: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which keys are among others; both sorted."""
+    """Return which keys are among others; both are sorted."""
     if len(others) == 0:
         return np.zeros(len(keys), dtype=bool)
-    at = np.minimum(np.searchsorted(others, keys), len(others) - 1)
-    found: NDArray[np.bool_] = others[at] == keys
-    return found
+    index = np.minimum(np.searchsorted(others, keys), len(others) - 1)
+    is_among: NDArray[np.bool_] = others[index] == keys
+    return is_among
 
 
 def _of_user(keys: NDArray[np.int64], user: int, items: int) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Generated data: deterministic by seed, needs no file, and is as uneven as real data are."""
+"""Generated data, deterministic by seed, whose queries and users are as heterogeneous as those of real data."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ def synthetic_letor(
     documents: tuple[int, int] = (5, 120),
     levels: int = 3,
 ) -> LetorData:
-    """Graded queries whose size, share of relevant documents and noise all differ, so that some are hard and some easy.
+    """Generate queries with graded labels, some of them hard and some easy.
 
-    A document's worth is a bent function of a few features, the same for all queries; the others say nothing. Features
-    are scaled to [0, 1] within each query, as LETOR's are. A few queries have nothing relevant at all.
+    The number of documents, the fraction of relevant ones and the noise differ between queries. The relevance of a
+    document is a nonlinear function of a few features, the same for all queries; the other features carry no
+    information. Features are scaled to [0, 1] within each query, as in LETOR. A few queries have no relevant document.
 
     >>> data = synthetic_letor(queries=30, seed=3)
     >>> data.features.shape[1], int(data.lists.labels.max())
@@ -42,21 +43,21 @@ def synthetic_letor(
     values = rng.gamma(1.5, 1.0, (len(query), features)) * rng.lognormal(0, 0.5, (queries, features))[query]
     raw = np.log1p(values[:, useful]) @ weights + 0.8 * np.tanh(values[:, useful[0]] - values[:, useful[1]])
     noise = rng.lognormal(-0.7, 0.7, queries)[query] * rng.normal(0, 1, len(query))
-    worth = (raw - np.bincount(query, raw)[query] / sizes[query]) / max(float(raw.std()), 1e-9) + noise
-    order = np.lexsort((-worth, query))
-    place = np.empty(len(query), np.float64)
-    place[order] = (np.arange(len(query)) - offsets[query] + 0.5) / sizes[query]
-    share = rng.beta(1.2, 3.5, queries) * (rng.random(queries) > 0.04)  # of documents with a label above 0
+    relevance = (raw - np.bincount(query, raw)[query] / sizes[query]) / max(float(raw.std()), 1e-9) + noise
+    order = np.lexsort((-relevance, query))
+    quantile = np.empty(len(query), np.float64)
+    quantile[order] = (np.arange(len(query)) - offsets[query] + 0.5) / sizes[query]
+    fraction = rng.beta(1.2, 3.5, queries) * (rng.random(queries) > 0.04)  # of documents with a label above 0
     labels = np.zeros(len(query), np.int32)
     for level in range(1, levels):
-        labels += (place < (share * 0.4 ** (level - 1))[query]).astype(np.int32)
+        labels += (quantile < (fraction * 0.4 ** (level - 1))[query]).astype(np.int32)
     ids = np.char.add("d", np.arange(len(query)).astype(np.str_))
     lists = Lists(labels, offsets, None, ids, np.arange(queries) + 1)
     return LetorData(lists, scale_per_query(values, offsets))
 
 
 def synthetic_interactions(users: int = 200, items: int = 400, seed: int = 0, factors: int = 8) -> Interactions:
-    """Ratings with long-tailed popularity, latent tastes and users of very different activity.
+    """Generate ratings with long-tailed popularity, latent tastes and users of very different activity.
 
     >>> table = synthetic_interactions(users=40, items=60, seed=5)
     >>> len(table.user_names), int(table.per_user.min()) >= 5
@@ -69,7 +70,9 @@ def synthetic_interactions(users: int = 200, items: int = 400, seed: int = 0, fa
     tastes, traits = rng.normal(0, 1, (users, factors)), rng.normal(0, 1, (items, factors))
     liking = tastes @ traits.T / np.sqrt(factors)
     activity = np.clip(rng.lognormal(np.log(items / 12), 0.8, users), 5, items / 2).astype(np.int64)
-    appeal = popularity + 1.2 * liking + rng.gumbel(0, 1, (users, items))  # the best k are a draw without repetition
+    appeal = (
+        popularity + 1.2 * liking + rng.gumbel(0, 1, (users, items))
+    )  # Gumbel noise: the best k are a sample without replacement
     rank = np.argsort(np.argsort(-appeal, axis=1), axis=1)
     user, item = np.nonzero(rank < activity[:, None])
     stars = 3.4 + 0.9 * liking[user, item] + rng.normal(0, 0.6, len(user))
@@ -78,7 +81,7 @@ def synthetic_interactions(users: int = 200, items: int = 400, seed: int = 0, fa
 
 
 def synthetic_images(count: int = 600, size: int = 16, seed: int = 0) -> Faces:
-    """Gray images of a noisy disc with wrinkles: the older, the larger the disc and the more of them.
+    """Generate gray images of a noisy disc with wrinkles; age increases the size of the disc and the wrinkles.
 
     >>> faces = synthetic_images(count=20, seed=1)
     >>> faces.images.shape, faces.images.dtype.name

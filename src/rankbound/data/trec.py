@@ -1,4 +1,4 @@
-"""TREC files: qrels (query, iteration, document, label) and runs (query, Q0, document, rank, score, tag)."""
+"""Read TREC files: qrels (query, iteration, document, label) and runs (query, Q0, document, rank, score, tag)."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ _RUN = ("qid", "q0", "docid", "rank", "score", "tag")
 
 
 def read_qrels(path: str | PathLike[str]) -> pl.DataFrame:
-    """A qrels file as a frame with the columns qid, docid (strings) and label (integer)."""
+    """Read a qrels file into a frame with the columns qid, docid (strings) and label (integers)."""
     return _File(path, _QRELS, "label", int).checked()
 
 
 def read_run(path: str | PathLike[str]) -> pl.DataFrame:
-    """A run file as a frame with the columns qid, docid (strings) and score; the rank column is not used."""
+    """Read a run file into a frame with the columns qid, docid (strings) and score; the rank column is ignored."""
     return _File(path, _RUN, "score", float).checked()
 
 
 def lists_from_trec(
     qrels: str | PathLike[str], run: str | PathLike[str], *, missing: str = "ignore", judged_only: bool = False
 ) -> Lists:
-    """Lists from a qrels and a run file; the policies are those of `rankbound.data.judged`."""
+    """Combine a qrels file and a run file into Lists; see `rankbound.data.judged` for the policies."""
     judged, ranked = _File(qrels, _QRELS, "label", int), _File(run, _RUN, "score", float)
     try:
         return from_frames(judged.frame, ranked.frame, missing=missing, judged_only=judged_only)
-    except DuplicateError as error:  # bringing them together has found it anyway; now find the line
+    except DuplicateError as error:  # found while combining the frames; now find the line
         (judged if error.side == "qrels" else ranked).read_line_by_line()
         raise
 
 
 class _File:
-    """A TREC file parsed in bulk; what a bulk parse does not take is read line by line, to say what is wrong where."""
+    """A TREC file, parsed in bulk if possible and otherwise line by line, which finds the first invalid line."""
 
     def __init__(
         self, path: str | PathLike[str], fields: tuple[str, ...], number: str, convert: Callable[[str], float]
@@ -57,13 +57,13 @@ class _File:
         self.frame = self.read_line_by_line() if frame is None else frame
 
     def checked(self) -> pl.DataFrame:
-        """The frame, after a look for documents that occur twice."""
+        """Return the frame after checking that no document occurs twice in a query."""
         if self.frame.select("qid", "docid").n_unique() != len(self.frame):
             self.read_line_by_line()
         return self.frame
 
     def _bulk(self, text: bytes) -> pl.DataFrame | None:
-        """One parse of text with single spaces and nothing else between fields, or None if it is not like that."""
+        """Parse text whose fields are separated by single spaces; return None for any other text."""
         import polars as pl
 
         lines = text.count(b"\n") + (not text.endswith(b"\n"))
@@ -87,7 +87,7 @@ class _File:
         return None if has_gap or not finite or frame["qid"].str.starts_with("#").any() else frame
 
     def read_line_by_line(self) -> pl.DataFrame:
-        """The careful way; the last field of a run, its tag, may hold spaces."""
+        """Parse every line by itself; the last field of a run, its tag, may contain spaces."""
         import polars as pl
 
         fields, number, convert = self.fields, self.number, self.convert
@@ -133,7 +133,7 @@ class _File:
 
 
 def _tidy(raw: bytes) -> bytes:
-    """One space between fields, none at the ends of lines, no comments or empty lines."""
+    """Put one space between fields and none at the ends of lines; remove comments and empty lines."""
     if b"\t" in raw or b"\r" in raw:
         raw = raw.translate(bytes.maketrans(b"\t\r", b"  "))
     while b"  " in raw:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.data.catalog import DataFile, Entry, FoldFiles, find_entry, find_file, set_folders
-from rankbound.data.obtain import content_sha256, obtain, present_files
-from rankbound.data.splits import Fold, deal, letor_folds, monte_carlo, user_folds
+from rankbound.data.set_files import content_sha256, obtain, present_files
+from rankbound.data.splits import Fold, letor_folds, monte_carlo, random_parts, user_folds
 from rankbound.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
@@ -222,8 +222,8 @@ def load_whole(source: Source) -> Any:
 def _whole(source: Source, _digest: str) -> Any:
     from rankbound.data.faces import read_faces
     from rankbound.data.letor import read_letor
+    from rankbound.data.loading import load_set
     from rankbound.data.ratings import read_ratings
-    from rankbound.data.sets import load_set
 
     if source.known:
         return load_set(source.name)
@@ -241,11 +241,11 @@ def letor_fold(source: Source, spec: TrialSpec) -> Fold[LetorData]:
 @lru_cache(maxsize=2)
 def _letor_fold(source: Source, _digest: str, split: str, count: int, number: int, prepare: Prepare) -> Fold[LetorData]:
     from rankbound.data.letor import read_letor
-    from rankbound.data.sets import load_fold
+    from rankbound.data.loading import load_fold
 
     if split == "query-folds":
         whole = load_whole(source)
-        fold_of_query = deal(np.asarray(whole.lists.query_ids), count, seed=_SPLIT_SEED)
+        fold_of_query = random_parts(np.asarray(whole.lists.query_ids), count, seed=_SPLIT_SEED)
         queries = [np.flatnonzero(fold_of_query == at) for at in range(count)]
         train = np.concatenate([queries[at] for at in range(count) if at not in (number, (number + 1) % count)])
         fold = Fold(*(whole.take(rows) for rows in (np.sort(train), queries[(number + 1) % count], queries[number])))
@@ -257,7 +257,7 @@ def _letor_fold(source: Source, _digest: str, split: str, count: int, number: in
         fold = Fold(read["train"], read.get("validation"), read["test"])
     train, validation = fold.train, fold.validation
     if validation is None:
-        apart = deal(np.asarray(train.lists.query_ids), _HELD_OUT_PARTS, seed=_SPLIT_SEED)
+        apart = random_parts(np.asarray(train.lists.query_ids), _HELD_OUT_PARTS, seed=_SPLIT_SEED)
         train, validation = train.take(np.flatnonzero(apart > 0)), train.take(np.flatnonzero(apart == 0))
     parts = (train, validation, fold.test)
     width = max(data.features.shape[1] for data in parts)
@@ -312,7 +312,7 @@ class _UsersFold:
 
 @lru_cache(maxsize=2)
 def _users_fold(source: Source, digest: str, fold: _UsersFold) -> Users:
-    from rankbound.data.sets import load_fold
+    from rankbound.data.loading import load_fold
 
     number, first = fold.number, fold.prepare.first
     if fold.split == "given":

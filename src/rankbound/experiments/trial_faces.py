@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rankbound.analysis.image_pairs import example_pairs
 from rankbound.data.faces import Faces
 from rankbound.data.sampling import age_pairs
-from rankbound.data.splits import deal
+from rankbound.data.splits import random_parts
 from rankbound.experiments.sources import Source, digest_of, here, load_whole
 from rankbound.experiments.spec import PAIRWISE_ACCURACY
 from rankbound.experiments.trial import Fitted, Outcome, history_frame, ranker_of, recorded_by
@@ -43,7 +43,7 @@ def run(spec: TrialSpec, source: Source) -> Outcome:
         first = spec.prepare.first
         faces = Faces(faces.images[:first], faces.ages[:first], faces.ids[:first])
     ages = faces.ages.astype(np.int64)
-    part_of_face = deal(faces.ids, _FRACTIONS, seed=spec.fold)
+    part_of_face = random_parts(faces.ids, _FRACTIONS, seed=spec.fold)
     train, valid, test = (np.flatnonzero(part_of_face == number) for number in range(len(_FRACTIONS)))
     gap = spec.images.min_gap + 1
     images = _inputs(source, spec, faces)

@@ -1,4 +1,4 @@
-"""Rows that arrive block by block, collected without ever holding them twice."""
+"""An array that grows as blocks of rows arrive, without holding any row twice."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["GrowingTable"]
 class GrowingTable:
     """One array that grows in place as blocks of rows are appended.
 
-    A block may have more columns than those before it, which then have zeros there; blocks of one dimension make a
-    table of one column.
+    A block may have more columns than earlier ones, whose rows are then filled with zeros. One-dimensional blocks make
+    a table of one column.
 
     >>> table = GrowingTable(np.int64)
     >>> table.append(np.array([[1], [2]]))
@@ -32,17 +32,17 @@ class GrowingTable:
         if block.ndim == 1:
             block = block[:, None]
         rows, width = self._used + len(block), max(self._table.shape[1], block.shape[1])
-        if width > self._table.shape[1]:  # as a rule only once, at the first block
+        if width > self._table.shape[1]:  # usually only for the first block
             wider = np.zeros((len(self._table), width), self._table.dtype)
             wider[:, : self._table.shape[1]] = self._table
             self._table = wider
-        if rows > len(self._table):  # realloc: the new rows are zero and the old ones need not be copied
+        if rows > len(self._table):  # reallocates: new rows are zero, old rows are rarely copied
             self._table.resize((max(rows, len(self._table) * 5 // 4), width), refcheck=False)
         self._table[self._used : rows, : block.shape[1]] = block
         self._used = rows
 
     def finish(self) -> NDArray[Any]:
-        """The table, without room for more; it is handed over and the collection is empty again."""
+        """Return the table and forget it, so that the caller holds the only reference."""
         self._table.resize((self._used, self._table.shape[1]), refcheck=False)
         table, self._table, self._used = self._table, np.empty((0, 0), self._table.dtype), 0
         return table

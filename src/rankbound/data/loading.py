@@ -1,4 +1,4 @@
-"""Data sets by name, whole or by fold."""
+"""Load data sets by name, completely or by fold."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rankbound.data.array_cache import read_cached
 from rankbound.data.catalog import DataFile, Entry, FoldFiles, find_entry, find_file
-from rankbound.data.converted import converted
 from rankbound.data.faces import read_faces
 from rankbound.data.interactions import Interactions
 from rankbound.data.letor import LetorData, read_letor
-from rankbound.data.obtain import obtain
 from rankbound.data.ratings import read_ratings
-from rankbound.data.sampling import aligned
+from rankbound.data.sampling import align_interactions
+from rankbound.data.set_files import obtain
 from rankbound.data.splits import Fold, letor_folds
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Lists
 
 __all__ = ["load_fold", "load_set", "read_files"]
 
-_LARGE = 8 << 20  # bytes on disk from which on the parsed arrays are kept
+_LARGE = 8 << 20  # bytes on disk; the parsed arrays of larger files are cached
 
 
 def load_set(name: str) -> Any:
-    """A whole data set of the catalog; it is downloaded if it is not here and can be.
+    """Load a complete data set of the catalog; download it if it is not on this machine.
 
-    LETOR sets come as `LetorData`, ratings as `Interactions`, faces as `Faces`, TREC files as `Lists`.
+    LETOR sets are returned as `LetorData`, ratings as `Interactions`, faces as `Faces`, TREC files as `Lists`.
     """
     entry = find_entry(name)
     return read_files(entry, obtain(entry))
 
 
 def load_fold(name: str, number: int) -> Fold[Any]:
-    """A fold that the data set comes with, by its number there."""
+    """Load a predefined fold of a data set by its number."""
     entry = find_entry(name)
     if number not in entry.fold_numbers:
         known = ", ".join(map(str, entry.fold_numbers)) or "none"
@@ -45,7 +45,7 @@ def load_fold(name: str, number: int) -> Fold[Any]:
         raise AssertionError("an entry with fold numbers has folds")
     parts = {role: _part(entry, path) for role, path in entry.folds.of(number).items()}
     if entry.kind == "ratings":
-        parts = dict(zip(parts, aligned(*parts.values()), strict=True))
+        parts = dict(zip(parts, align_interactions(*parts.values()), strict=True))
     return Fold(parts["train"], parts.get("validation"), parts["test"])
 
 
@@ -57,18 +57,20 @@ def read_files(entry: Entry, files: Sequence[Path]) -> Any:
         return read_faces(files[0])
     large = sum(file.stat().st_size for file in files) >= _LARGE
     if entry.kind == "letor":
-        return converted(files, lambda: read_letor(files), LetorData) if large else read_letor(files)
+        return read_cached(files, lambda: read_letor(files), LetorData) if large else read_letor(files)
     file, form = files[0], entry.form
-    return converted(files, lambda: read_ratings(file, form), Interactions, form) if large else read_ratings(file, form)
+    return (
+        read_cached(files, lambda: read_ratings(file, form), Interactions, form) if large else read_ratings(file, form)
+    )
 
 
 def _part(entry: Entry, path: str) -> Any:
-    place = find_file(entry, DataFile(path))
-    if place is None:
+    file = find_file(entry, DataFile(path))
+    if file is None:
         obtain(entry)
-        place = find_file(entry, DataFile(path))
-    if place is None:
+        file = find_file(entry, DataFile(path))
+    if file is None:
         raise DataError(f"{entry.name}: {path} is not here; {entry.manual}")
     if entry.kind == "ratings":
-        return read_ratings(place)
-    return read_files(entry, [place])
+        return read_ratings(file)
+    return read_files(entry, [file])

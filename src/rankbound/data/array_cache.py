@@ -26,14 +26,14 @@ from rankbound.errors import DataError
 from rankbound.io import atomic_write, cache_folder, locked_folder, remove_leftovers
 from rankbound.lists import Lists
 
-__all__ = ["READER_VERSION", "converted"]
+__all__ = ["READER_VERSION", "read_cached"]
 
 READER_VERSION = 1  # increase it when a reader returns other arrays for the same file
 
 Table = TypeVar("Table", bound=LetorData | Interactions)
 
 
-def converted(files: Sequence[Path], read: Callable[[], Table], kind: type[Table], options: str = "") -> Table:
+def read_cached(files: Sequence[Path], read: Callable[[], Table], kind: type[Table], options: str = "") -> Table:
     """Return what ``read`` returns for these files, from the cache if they were read before.
 
     A cache that cannot be written (a full disk, a read-only folder) costs time only: the result then carries a note.
