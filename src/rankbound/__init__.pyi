@@ -4,6 +4,8 @@ from rankbound import measures as measures
 from rankbound import models as models
 from rankbound.analysis.comparison import Comparison as Comparison
 from rankbound.analysis.comparison import compare as compare
+from rankbound.analysis.inference import Inference as Inference
+from rankbound.analysis.power import minimum_detectable_difference as minimum_detectable_difference
 from rankbound.difficulty.bounding import Bounding as Bounding
 from rankbound.difficulty.bounding import Bounds as Bounds
 from rankbound.difficulty.bounding import get_bounding as get_bounding
@@ -15,6 +17,7 @@ from rankbound.difficulty.queries import query_types as query_types
 from rankbound.errors import ArgumentError as ArgumentError
 from rankbound.errors import DataError as DataError
 from rankbound.errors import FileFormatError as FileFormatError
+from rankbound.errors import InferenceWarning as InferenceWarning
 from rankbound.errors import MeasureError as MeasureError
 from rankbound.errors import RankboundError as RankboundError
 from rankbound.evaluation import Evaluation as Evaluation

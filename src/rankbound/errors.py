@@ -5,6 +5,8 @@ RankboundError            anything rankbound itself refuses; the command line pr
 │   └── MeasureError      a measure's name or parameters
 └── DataError             arrays, frames or files that cannot be used (also a ValueError)
     └── FileFormatError   a line of a file; carries path and line number
+
+InferenceWarning          intervals or p-values that rest on too little data (also a UserWarning)
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 from os import PathLike
 from typing import Any
 
-__all__ = ["ArgumentError", "DataError", "FileFormatError", "MeasureError", "RankboundError"]
+__all__ = ["ArgumentError", "DataError", "FileFormatError", "InferenceWarning", "MeasureError", "RankboundError"]
 
 
 _LONGEST = 2_000  # characters of a message
@@ -55,3 +57,7 @@ class FileFormatError(DataError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.path, self.line, self.rule, self.came)  # so that it comes back from a worker process
+
+
+class InferenceWarning(UserWarning):
+    """Intervals or p-values rest on too little data to be relied on."""

@@ -63,6 +63,31 @@ class Evaluation:
             means[name] = float(counted.mean()) if len(counted) else float("nan")
         return means
 
+    def interval(
+        self, confidence: float = 0.95, *, method: str = "bca", resamples: int = 10_000, seed: int = 0
+    ) -> dict[str, tuple[float, float]]:
+        """Confidence interval of each mean over the queries that count: (low, high), by the policy of `compare`.
+
+        ``method`` is "bca" (bias-corrected and accelerated bootstrap), "percentile" (bootstrap) or "t" (Student's); see
+        `rankbound.Inference`. (NaN, NaN) with fewer than two queries; fewer than 10 raise an `InferenceWarning`.
+
+        >>> labels = {f"q{i}": {"a": 1, "b": 0} for i in range(20)}
+        >>> run = {f"q{i}": {"a": 0.5, "b": 0.9 if i % 2 else 0.1} for i in range(20)}
+        >>> low, high = evaluate(labels, run, "RR").interval(method="t")["RR"]
+        >>> round(low, 4), round(high, 4)  # 0.75 -+ 2.093 * 0.2565 / sqrt(20)
+        (0.63, 0.87)
+        """
+        from rankbound.analysis.inference import Inference, warn
+
+        policy = Inference(confidence=confidence, interval=method, resamples=resamples, seed=seed)
+        intervals, counts = {}, {}
+        for name, value in self.values.items():
+            counted = value[~np.isnan(value)]
+            low, high = policy.intervals(counted[:, None])[:, 0] if len(counted) else (np.nan, np.nan)
+            intervals[name], counts[name] = (float(low), float(high)), len(counted)
+        warn(policy.notes(counts))
+        return intervals
+
     @cached_property
     def per_query(self) -> pl.DataFrame:
         """One row per query: qid, a column per measure (null where skipped), and the bounds if there are any."""

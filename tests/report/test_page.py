@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 from scipy import stats
 
+from rankbound.analysis.corrections import holm
 from rankbound.analysis.scores import ScoreMatrix
-from rankbound.analysis.significance import holm
 from rankbound.cli.report import check_page_path
 from rankbound.errors import ArgumentError, DataError
 from rankbound.report.figures.drawing import FigureOutcome

@@ -1,9 +1,9 @@
-"""compare: is one ranker better than another, by how much, on which queries, and could it be noise?"""
+"""compare: is one run better than another, by how much, on which queries, and could it be noise?"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from itertools import combinations
@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankbound.analysis import significance
+from rankbound.analysis.corrections import holm
+from rankbound.analysis.inference import TESTS, Inference, group_letters, mean_intervals, warn
+from rankbound.analysis.intervals import effect_size_interval_columns
 from rankbound.analysis.runs import align_evaluations, align_lists, align_runs
-from rankbound.analysis.scores import ScoreMatrix, difference, is_lower_better
+from rankbound.analysis.scores import ScoreMatrix, is_lower_better
+from rankbound.analysis.significance import effect_size_columns, smallest_randomization_p
 from rankbound.difficulty import QUERY_TYPES
 from rankbound.errors import ArgumentError
 from rankbound.evaluation import Evaluation
@@ -33,10 +36,16 @@ __all__ = ["Comparison", "Difference", "TypeDifference", "compare", "run_names"]
 class Difference:
     """One measure, one pair of runs; ``difference`` is the mean of ``run`` minus the mean of ``baseline``.
 
-    ``wins`` are the queries on which ``run`` is better, whichever direction is better for the measure. Means,
-    difference and interval are None where no query counts; the interval also with a single query; ``effect_size`` (mean
-    over standard deviation of the differences) and its interval where there is no spread. ``_holm`` p-values are
-    corrected over all rows of the comparison.
+    ``wins`` counts the queries on which ``run`` is better, whichever direction is better for the measure. ``p_t``,
+    ``p_wilcoxon`` and ``p_randomization`` are the p-values of the three tests, and the names that end in ``_holm`` the
+    same after Holm's correction over all rows of the comparison. ``p_value`` is that of the test that the policy
+    names, and ``p_corrected`` the same after the policy's correction; ``ci_low_corrected`` and ``ci_high_corrected``
+    are the ends of the interval at the corrected level (`Inference.corrected_alpha`).
+    ``minimum_detectable_difference`` is the smallest true difference that a t test on these queries would find with
+    the policy's power, and ``minimum_detectable_difference_corrected`` the same at the corrected level.
+
+    Means, difference and interval are None where no query counts; the interval also with a single query;
+    ``effect_size`` (mean over standard deviation of the differences) and its interval where there is no spread.
     """
 
     measure: str
@@ -60,11 +69,17 @@ class Difference:
     wins: int
     ties: int
     losses: int
+    p_value: float
+    p_corrected: float
+    ci_low_corrected: float | None
+    ci_high_corrected: float | None
+    minimum_detectable_difference: float | None
+    minimum_detectable_difference_corrected: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class TypeDifference:
-    """The difference on the queries of one type. No p-values: types are drawn by outcome, so tests would mislead."""
+    """The difference on the queries of one type. No p-values: types depend on the outcome, so tests would mislead."""
 
     measure: str
     baseline: str
@@ -83,46 +98,143 @@ class TypeDifference:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """What `compare` found: a row per measure and pair of runs, and the same by type of query."""
+    """The result of `compare`: a row per measure and pair of runs, and the same by type of query.
 
-    runs: tuple[str, ...]
-    rows: tuple[Difference, ...]
-    by_type: tuple[TypeDifference, ...]
-    queries: int
-    left_out: int
-    confidence: float
-    resamples: int
-    seed: int
+    ``columns`` holds the rows column by column; ``notes`` are sentences on what limits the conclusions.
+    """
+
     scores: ScoreMatrix
+    inference: Inference
+    pairs: tuple[tuple[int, int], ...]
+    columns: Mapping[str, Sequence[Any] | NDArray[Any]]
+    notes: tuple[str, ...]
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """The names of the runs."""
+        return self.scores.systems
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """The measures' names, as they were asked for."""
-        return tuple(self.scores.values)
+        """The names of the measures, as they were requested."""
+        return self.scores.measures
+
+    @property
+    def queries(self) -> int:
+        """Queries that all runs have."""
+        return len(self.scores)
+
+    @property
+    def left_out(self) -> int:
+        """Queries that some runs have and others lack."""
+        return self.scores.left_out
 
     @property
     def empty_queries(self) -> int:
         """Shared queries that do not count for at least one of the measures."""
         return int((~np.all([self.scores.counted(name) for name in self.measures], axis=0)).sum())
 
+    @property
+    def baseline(self) -> str | None:
+        """The run that the others are compared with; None where all pairs are compared."""
+        first = {baseline for baseline, _ in self.pairs}
+        return self.runs[first.pop()] if len(first) == 1 and len(self.pairs) == len(self.runs) - 1 else None
+
     def mean(self) -> dict[str, dict[str, float | None]]:
         """Mean of every measure for each run, over the queries that count for all runs."""
-        means: dict[str, dict[str, float | None]] = {run: {} for run in self.runs}
-        for name in self.measures:
-            counted = self.scores.counted(name)
-            for run, value in zip(self.runs, self.scores.values[name], strict=True):
-                means[run][name] = float(value[counted].mean()) if counted.any() else None
-        return means
+        return {
+            run: {name: _number(self.scores.means(name)[row]) for name in self.measures}
+            for row, run in enumerate(self.runs)
+        }
+
+    @cached_property
+    def intervals(self) -> dict[str, dict[str, tuple[float | None, float | None]]]:
+        """Confidence interval of every mean, by run and measure."""
+        ends = {name: mean_intervals(self.scores, name, 0, self.inference) for name in self.measures}
+        return {
+            run: {name: (_number(ends[name][0, row]), _number(ends[name][1, row])) for name in self.measures}
+            for row, run in enumerate(self.runs)
+        }
+
+    @cached_property
+    def letters(self) -> dict[str, dict[str, str]]:
+        """For each measure the letters of the runs, the best first: runs that share a letter do not differ.
+
+        All pairs of runs are tested, whether or not they have a row, and corrected over all pairs and measures.
+        """
+        order = {(0, name): self._best_first(name) for name in self.measures}
+        letters = group_letters(self.scores, self.inference, order)
+        return {name: {self.runs[row]: text for row, text in letters[0, name].items()} for name in self.measures}
+
+    def _best_first(self, measure: str) -> list[int]:
+        means = self.scores.means(measure)
+        return [int(row) for row in np.argsort(means if is_lower_better(measure) else -means, kind="stable")]
+
+    @cached_property
+    def rows(self) -> tuple[Difference, ...]:
+        """A row per measure and pair of runs."""
+        names = [field.name for field in fields(Difference)]
+        columns = [_plain_list(self.columns[name]) for name in names]
+        return tuple(Difference(*values) for values in zip(*columns, strict=True))
+
+    @cached_property
+    def by_type(self) -> tuple[TypeDifference, ...]:
+        """A row per measure, pair of runs and type of query."""
+        return _rows_by_type(self.scores, self.pairs, self.inference)
 
     @cached_property
     def table(self) -> pl.DataFrame:
         """The rows as a frame."""
-        return _frame(self.rows, Difference)
+        import polars as pl
+
+        columns = {name: _plain_list(self.columns[name]) for name in _schema(Difference)}
+        return pl.DataFrame(columns, schema=_schema(Difference))
 
     @cached_property
     def type_table(self) -> pl.DataFrame:
         """The rows by type of query as a frame."""
-        return _frame(self.by_type, TypeDifference)
+        import polars as pl
+
+        return pl.DataFrame([asdict(row) for row in self.by_type], schema=_schema(TypeDifference))
+
+    def summary(self, measure: str | None = None) -> pl.DataFrame:
+        """One row per run, the best first, by one measure (the first one by default).
+
+        Columns: run, mean, ci_low, ci_high, letters, versus, difference, difference_low, difference_high, p_corrected.
+        Runs are compared with the baseline or, where all pairs were compared, with the best run; the difference is run
+        minus versus.
+        """
+        import polars as pl
+
+        name = self.measures[0] if measure is None else measure
+        if name not in self.measures:
+            raise ArgumentError(f"measure must be one of {', '.join(self.measures)}, got {measure!r}")
+        order = self._best_first(name)
+        versus = self.runs[order[0]] if self.baseline is None else self.baseline
+        tests = {
+            (row["baseline"], row["run"]): row
+            for row in self.table.filter(
+                (pl.col("measure") == name) & ((pl.col("baseline") == versus) | (pl.col("run") == versus))
+            ).iter_rows(named=True)
+        }
+        means = self.scores.means(name)
+        rows = []
+        for index in order:
+            run = self.runs[index]
+            low, high = self.intervals[run][name]
+            row: dict[str, Any] = {"run": run, "mean": _number(means[index]), "ci_low": low, "ci_high": high}
+            row |= {"letters": self.letters[name][run], "versus": None if run == versus else versus}
+            if (test := tests.get((versus, run))) is not None:
+                row |= {"difference": test["difference"], "difference_low": test["ci_low"]}
+                row |= {"difference_high": test["ci_high"], "p_corrected": test["p_corrected"]}
+            elif (test := tests.get((run, versus))) is not None:  # the pair the other way round
+                row |= {"difference": _negative(test["difference"]), "difference_low": _negative(test["ci_high"])}
+                row |= {"difference_high": _negative(test["ci_low"]), "p_corrected": test["p_corrected"]}
+            rows.append(row)
+        words = ("run", "letters", "versus")
+        names = ("run", "mean", "ci_low", "ci_high", "letters", "versus", "difference", "difference_low",
+                 "difference_high", "p_corrected")  # fmt: skip
+        return pl.DataFrame(rows, schema={key: pl.String if key in words else pl.Float64 for key in names})
 
     @cached_property
     def per_query(self) -> pl.DataFrame:
@@ -131,11 +243,10 @@ class Comparison:
 
         parts = []
         for name, value in self.scores.values.items():
-            kind = self.scores.types.get(name)
             columns = {
-                "measure": pl.Series([name] * len(self.scores.query_ids), dtype=pl.String),
+                "measure": pl.Series([name] * len(self.scores), dtype=pl.String),
                 "qid": pl.Series(self.scores.query_ids),
-                "type": pl.Series([None] * value.shape[1] if kind is None else kind, dtype=pl.String).replace("", None),
+                "type": pl.Series(self.scores.query_types(name), dtype=pl.String).replace("", None),
             }
             for run, row in zip(self.runs, value, strict=True):
                 columns[run] = pl.Series(row, nan_to_null=True)
@@ -147,14 +258,18 @@ class Comparison:
         return {
             "runs": list(self.runs),
             "mean": self.mean(),
+            "intervals": {run: {name: list(ends) for name, ends in of.items()} for run, of in self.intervals.items()},
             "queries": self.queries,
             "empty_queries": self.empty_queries,
             "left_out_queries": self.left_out,
-            "confidence": self.confidence,
-            "resamples": self.resamples,
-            "seed": self.seed,
-            "differences": [asdict(row) for row in self.rows],
-            "by_type": [asdict(row) for row in self.by_type],
+            "confidence": self.inference.confidence,
+            "resamples": self.inference.resamples,
+            "seed": self.inference.seed,
+            "inference": self.inference.to_dict(),
+            "notes": list(self.notes),
+            "letters": self.letters,
+            "differences": self.table.to_dicts(),
+            "by_type": self.type_table.to_dicts(),
         }
 
     def __repr__(self) -> str:
@@ -172,9 +287,10 @@ def compare(
     missing: str = "ignore",
     judged_only: bool = False,
     depth: int | None = None,
-    confidence: float = 0.95,
-    resamples: int = 10_000,
-    seed: int = 0,
+    inference: Inference | None = None,
+    confidence: float | None = None,
+    resamples: int | None = None,
+    seed: int | None = None,
 ) -> Comparison:
     """Compare two or more runs on the queries that all of them have.
 
@@ -186,173 +302,183 @@ def compare(
         returned by any of them), so bounded values can differ slightly from those of `evaluate`, which sees one run at
         a time.
     measures:
-        Names such as ``"nDCG@10"``, ``"UL2(nDCG@10)"``; for evaluations, those they have in common if not given.
+        Names such as ``"nDCG@10"``, ``"UL2(nDCG@10)"``; for evaluations, by default those that they have in common.
     names:
-        What to call the runs; else paths by their name, others "run 1", "run 2", ...
+        Names of the runs; by default the names of their files, or "run 1", "run 2", ...
     baseline:
-        Position of the run that the others are compared with; None compares all pairs.
+        Index of the run that the others are compared with; None compares all pairs.
     ties, empty, missing, judged_only, depth:
         As in `evaluate`; not for evaluations, which have their values already.
+    inference:
+        How intervals and p-values are computed, see `Inference`.
     confidence, resamples, seed:
-        Of the bootstrap interval and the randomization test.
+        Replace the settings of the same names in ``inference``.
 
-    >>> qrels = {q: {"a": 1, "b": 0, "c": 0} for q in "pqrs"}
-    >>> good, bad = ({q: {"a": a, "b": 0.5, "c": 0.1} for q in "pqrs"} for a in (0.9, 0.3))
+    Warns
+    -----
+    InferenceWarning
+        If a measure counts fewer than 10 queries, or if no randomization test can be significant after correction.
+
+    >>> qrels = {f"q{i}": {"a": 1, "b": 0, "c": 0} for i in range(10)}
+    >>> good, bad = ({q: {"a": a, "b": 0.5, "c": 0.1} for q in qrels} for a in (0.9, 0.3))
     >>> row = compare(bad, good, qrels=qrels, measures="RR").rows[0]
-    >>> row.difference, row.wins, row.p_randomization
-    (0.5, 4, 0.125)
+    >>> row.difference, row.wins, row.p_randomization == 2 / 2**10
+    (0.5, 10, True)
     """
     if len(runs) < 2:
         raise ArgumentError(f"compare needs at least two runs, got {len(runs)}")
     if baseline is not None and not 0 <= baseline < len(runs):
         raise ArgumentError(f"baseline must be None or between 0 and {len(runs) - 1}, got {baseline}")
-    asked = [measures] if isinstance(measures, (str, Measure)) else None if measures is None else list(measures)
+    policy = (inference or Inference()).changed(confidence=confidence, resamples=resamples, seed=seed)
+    requested = [measures] if isinstance(measures, (str, Measure)) else None if measures is None else list(measures)
     if any(isinstance(run, (Lists, Evaluation)) for run in runs) and qrels is not None:
         raise ArgumentError("qrels go with paths, dicts and frames; Lists and evaluations have their labels already")
     titles = run_names(runs) if names is None else _checked_names(names, len(runs))
     if all(isinstance(run, Evaluation) for run in runs):
-        scores = align_evaluations(runs, asked, names=titles)
-    elif asked is None:
+        scores = align_evaluations(runs, requested, names=titles)
+    elif requested is None:
         raise ArgumentError("compare needs measures, such as ['nDCG@10', 'AP']")
     elif all(isinstance(run, Lists) for run in runs):
-        scores = align_lists(runs, asked, names=titles, ties=ties, empty=empty, depth=depth)
+        scores = align_lists(runs, requested, names=titles, ties=ties, empty=empty, depth=depth)
     elif qrels is None:
         raise ArgumentError("compare needs qrels, or runs that are all Lists with scores or all results of evaluate")
     else:
         scores = align_runs(
-            qrels, runs, asked, names=titles, data=_data_name(qrels), ties=ties, empty=empty, missing=missing,
+            qrels, runs, requested, names=titles, data=_data_name(qrels), ties=ties, empty=empty, missing=missing,
             judged_only=judged_only, depth=depth,
         )  # fmt: skip
-    pairs = list(combinations(range(len(runs)), 2))
+    comparison = compare_scores(scores, None if baseline is None else titles[baseline], policy)
+    warn(comparison.notes)
+    return comparison
+
+
+def compare_scores(scores: ScoreMatrix, baseline: str | None, policy: Inference) -> Comparison:
+    """Compare the systems of a score matrix with one of them, or all pairs of them."""
+    scores = scores.with_common_queries()
+    pairs = tuple(combinations(range(len(scores.systems)), 2))
     if baseline is not None:
-        pairs = [(baseline, other) for other in range(len(runs)) if other != baseline]
-    sampling = _Sampling(confidence, resamples, seed)
-    return Comparison(
-        runs=titles,
-        rows=_rows(scores, titles, pairs, sampling),
-        by_type=_rows_by_type(scores, titles, pairs, sampling),
-        queries=len(scores),
-        left_out=scores.left_out,
-        confidence=confidence,
-        resamples=resamples,
-        seed=seed,
-        scores=scores,
-    )
+        first = scores.systems.index(baseline)
+        pairs = tuple((first, second) for second in range(len(scores.systems)) if second != first)
+    columns = _columns(scores, pairs, policy)
+    counts = {name: int(scores.counted(name).sum()) for name in scores.measures}
+    notes = [*policy.notes(counts), *_note_on_sign_flips(scores, pairs, policy)]
+    return Comparison(scores, policy, pairs, columns, tuple(notes))
 
 
-@dataclass(frozen=True, slots=True)
-class _Sampling:
-    confidence: float
-    resamples: int
-    seed: int
-
-    def intervals(self, differences: NDArray[np.float64]) -> NDArray[np.float64]:
-        return significance.bootstrap_interval_columns(
-            differences, confidence=self.confidence, resamples=self.resamples, seed=self.seed
-        )
-
-    def randomization(self, differences: NDArray[np.float64]) -> NDArray[np.float64]:
-        return significance.randomization_columns(differences, resamples=self.resamples, seed=self.seed)
-
+# ---- rows ------------------------------------------------------------------------------------------------------------
 
 Pairs = Sequence[tuple[int, int]]
 
 
-def _rows(scores: ScoreMatrix, titles: Sequence[str], pairs: Pairs, sampling: _Sampling) -> tuple[Difference, ...]:
-    # measures that count the same queries are resampled together: drawing is what takes the time
-    together: dict[bytes, list[str]] = {}
-    for name in scores.values:
-        together.setdefault(scores.counted(name).tobytes(), []).append(name)
-    parts: dict[tuple[str, int, int], dict[str, Any]] = {}
-    for names in together.values():
-        counted = scores.counted(names[0])
-        keys = [(name, first, second) for name in names for first, second in pairs]
-        if not counted.any():
-            parts |= {key: _no_queries() for key in keys}
-            continue
-        columns = np.stack([_differences(scores, *key)[counted] for key in keys], axis=1)
-        intervals, flips = sampling.intervals(columns), sampling.randomization(columns)
-        for column, key in enumerate(keys):
-            d = columns[:, column]
-            parts[key] = _summary(scores, key, counted, d, intervals[:, column]) | {
-                "effect_size": _number(significance.effect_size(d)),
-                **_effect_size_ends(d, sampling.confidence),
-                "p_t": significance.paired_t(d),
-                "p_wilcoxon": significance.wilcoxon(d),
-                "p_randomization": float(flips[column]),
-            }
-    ordered = [(name, first, second) for name in scores.values for first, second in pairs]
-    for test in ("p_t", "p_wilcoxon", "p_randomization"):
-        for key, p in zip(ordered, significance.holm([parts[key][test] for key in ordered]), strict=True):
-            parts[key][f"{test}_holm"] = float(p)
-    return tuple(
-        Difference(measure=name, baseline=titles[first], run=titles[second], **parts[name, first, second])
-        for name, first, second in ordered
-    )
+def _columns(scores: ScoreMatrix, pairs: Pairs, policy: Inference) -> dict[str, Any]:
+    """The fields of `Difference`, each for all measures and pairs."""
+    baselines, systems = np.array(pairs).T
+    raw: dict[str, list[NDArray[np.float64]]] = {test: [] for test in TESTS}
+    for name in scores.measures:
+        d = scores.differences(name, systems, baselines)[scores.counted(name)]
+        for test in TESTS:
+            raw[test].append(policy.p_values(d, test) if len(d) else np.ones(len(pairs)))
+    p = {test: np.concatenate(values) for test, values in raw.items()}
+    corrected_alpha = policy.corrected_alpha(p[policy.test])
+    parts = [_measure_columns(scores, name, systems, baselines, policy, corrected_alpha) for name in scores.measures]
+    columns: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    for test in TESTS:
+        columns |= {f"p_{test}": p[test], f"p_{test}_holm": holm(p[test])}
+    columns |= {"p_value": p[policy.test], "p_corrected": policy.correct(p[policy.test])}
+    columns["measure"] = [name for name in scores.measures for _ in pairs]
+    columns["baseline"] = [scores.systems[first] for first, _ in pairs] * len(scores.measures)
+    columns["run"] = [scores.systems[second] for _, second in pairs] * len(scores.measures)
+    return columns
 
 
-def _rows_by_type(
-    scores: ScoreMatrix, titles: Sequence[str], pairs: Pairs, sampling: _Sampling
-) -> tuple[TypeDifference, ...]:
+def _measure_columns(
+    scores: ScoreMatrix,
+    measure: str,
+    systems: NDArray[np.int64],
+    baselines: NDArray[np.int64],
+    policy: Inference,
+    corrected_alpha: float,
+) -> dict[str, NDArray[Any]]:
+    counted = scores.counted(measure)
+    d = scores.differences(measure, systems, baselines)[counted]
+    columns: dict[str, NDArray[Any]] = {"queries": np.full(len(systems), len(d))}
+    means = scores.means(measure)
+    columns |= {"mean_baseline": means[baselines], "mean_run": means[systems]}
+    names = ("difference", "ci_low", "ci_high", "ci_low_corrected", "ci_high_corrected", "effect_size",
+             "effect_size_low", "effect_size_high", "minimum_detectable_difference",
+             "minimum_detectable_difference_corrected")  # fmt: skip
+    if len(d) == 0:
+        columns |= {name: np.full(len(systems), np.nan) for name in names}
+        return columns | {name: np.zeros(len(systems), np.int64) for name in ("wins", "ties", "losses")}
+    ends = policy.intervals_at(d, [policy.confidence, 1 - corrected_alpha])
+    effect = effect_size_interval_columns(d, confidence=policy.confidence)
+    detectable = [policy.minimum_detectable_differences(d, alpha) for alpha in (policy.alpha, corrected_alpha)]
+    values = (d.mean(axis=0), *ends[0], *ends[1], effect_size_columns(d), *effect, *detectable)
+    return columns | dict(zip(names, values, strict=True)) | _outcomes(d, measure)
+
+
+def _outcomes(d: NDArray[np.float64], measure: str) -> dict[str, NDArray[Any]]:
+    """On how many queries the system is better, equal and worse."""
+    above, below = (d > 0).sum(axis=0), (d < 0).sum(axis=0)
+    wins, losses = (below, above) if is_lower_better(measure) else (above, below)
+    return {"wins": wins, "ties": len(d) - above - below, "losses": losses}
+
+
+def _note_on_sign_flips(scores: ScoreMatrix, pairs: Pairs, policy: Inference) -> list[str]:
+    """Say it if no randomization test can be significant after correction, whatever the values."""
+    baselines, systems = np.array(pairs).T
+    smallest = [
+        smallest_randomization_p(d)
+        for name in scores.measures
+        if len(d := scores.differences(name, systems, baselines)[scores.counted(name)])
+    ]
+    if not smallest:
+        return []
+    p = np.concatenate(smallest)
+    p = p[p < 1]  # pairs that differ on no more than one query have nothing to be tested
+    if not len(p) or policy.correct(p).min() < policy.alpha:
+        return []
+    return [
+        f"No randomization test can be significant: {'' if policy.correction == 'none' else 'after correction '}its "
+        f"p-value is at least {policy.correct(p).min():.2g} with so few queries on which the runs differ."
+    ]
+
+
+def _rows_by_type(scores: ScoreMatrix, pairs: Pairs, policy: Inference) -> tuple[TypeDifference, ...]:
+    baselines, systems = np.array(pairs).T
     rows = []
     for name, types in scores.types.items():
         for kind in QUERY_TYPES:
-            chosen = types == kind
+            chosen = (types == kind) & scores.counted(name)
             if not chosen.any():
                 continue
-            keys = [(name, first, second) for first, second in pairs]
-            columns = np.stack([_differences(scores, *key)[chosen] for key in keys], axis=1)
-            intervals = sampling.intervals(columns)
-            for column, key in enumerate(keys):
-                summary = _summary(scores, key, chosen, columns[:, column], intervals[:, column])
-                rows.append(TypeDifference(name, titles[key[1]], titles[key[2]], kind, **summary))
+            d = scores.differences(name, systems, baselines)[chosen]
+            means = scores.values[name][:, chosen].mean(axis=1)
+            outcomes = _outcomes(d, name)
+            columns = [means[baselines], means[systems], d.mean(axis=0), *policy.intervals(d), *outcomes.values()]
+            for (first, second), values in zip(
+                pairs, zip(*(_plain_list(column) for column in columns), strict=True), strict=True
+            ):
+                queries = int(chosen.sum())
+                rows.append(TypeDifference(name, scores.systems[first], scores.systems[second], kind, queries, *values))
     return tuple(rows)
 
 
-def _differences(scores: ScoreMatrix, name: str, first: int, second: int) -> NDArray[np.float64]:
-    value = scores.values[name]
-    return difference(value[second], value[first])
-
-
-def _summary(
-    scores: ScoreMatrix,
-    key: tuple[str, int, int],
-    chosen: NDArray[np.bool_],
-    differences: NDArray[np.float64],
-    interval: NDArray[np.float64],
-) -> dict[str, Any]:
-    """What rows over all queries and rows by type have in common."""
-    name, first, second = key
-    count = significance.win_tie_loss(-differences if is_lower_better(name) else differences)
-    return {
-        "queries": int(chosen.sum()),
-        "mean_baseline": float(scores.values[name][first][chosen].mean()),
-        "mean_run": float(scores.values[name][second][chosen].mean()),
-        "difference": float(differences.mean()),
-        "ci_low": _number(interval[0]),
-        "ci_high": _number(interval[1]),
-        "wins": count.wins,
-        "ties": count.ties,
-        "losses": count.losses,
-    }
-
-
-def _effect_size_ends(differences: NDArray[np.float64], confidence: float) -> dict[str, float | None]:
-    low, high = significance.effect_size_interval(differences, confidence=confidence)
-    return {"effect_size_low": _number(low), "effect_size_high": _number(high)}
-
-
-def _no_queries() -> dict[str, Any]:
-    nothing = dict.fromkeys(("mean_baseline", "mean_run", "difference", "ci_low", "ci_high"))
-    nothing |= dict.fromkeys(("effect_size", "effect_size_low", "effect_size_high"))
-    return nothing | dict.fromkeys(("queries", "wins", "ties", "losses"), 0) | dict.fromkeys(_TESTS, 1.0)
-
-
-_TESTS = ("p_t", "p_wilcoxon", "p_randomization")
+def _plain_list(values: Any) -> list[Any]:
+    """Python numbers, None in place of NaN."""
+    if not isinstance(values, np.ndarray):
+        return list(values)
+    if values.dtype.kind != "f" or not np.isnan(values).any():
+        return list(values.tolist())
+    return [None if math.isnan(value) else value for value in values.tolist()]
 
 
 def _number(value: float) -> float | None:
     return None if math.isnan(value) else float(value)
+
+
+def _negative(value: float | None) -> float | None:
+    return None if value is None else -value + 0.0
 
 
 def _data_name(qrels: Any) -> str:
@@ -373,15 +499,14 @@ def run_names(runs: Sequence[Any]) -> tuple[str, ...]:
     (('a.txt', 'b.txt'), ('x/run.txt', 'y/run.txt'), ('run 1', 'run 2'))
     """
     paths = [str(run) if isinstance(run, (str, PathLike)) else None for run in runs]
-    found = [f"run {i}" if path is None else Path(path).name for i, path in enumerate(paths, start=1)]
-    if len(set(found)) < len(found):  # files of one name in different folders
-        found = [path or name for path, name in zip(paths, found, strict=True)]
-    return tuple(name if found.count(name) == 1 else f"{name} ({i})" for i, name in enumerate(found, start=1))
+    names = [f"run {i}" if path is None else Path(path).name for i, path in enumerate(paths, start=1)]
+    if len(set(names)) < len(names):  # files of one name in different folders
+        names = [path or name for path, name in zip(paths, names, strict=True)]
+    return tuple(name if names.count(name) == 1 else f"{name} ({i})" for i, name in enumerate(names, start=1))
 
 
-def _frame(rows: Sequence[Any], kind: type[Any]) -> pl.DataFrame:
+def _schema(kind: type[Any]) -> dict[str, Any]:
     import polars as pl
 
     types = {"str": pl.String, "int": pl.Int64, "float": pl.Float64, "float | None": pl.Float64}
-    schema = {field.name: types[str(field.type)] for field in fields(kind)}
-    return pl.DataFrame([asdict(row) for row in rows], schema=schema)
+    return {field.name: types[str(field.type)] for field in fields(kind)}

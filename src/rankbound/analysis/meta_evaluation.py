@@ -41,7 +41,6 @@ __all__ = [
 TESTS: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = MappingProxyType(
     {"t": significance.paired_t_columns, "bootstrap": significance.studentized_bootstrap_columns}
 )
-_BLOCK = 1000  # pairs of systems that are tested at once
 
 
 # ---- on the systems' means -------------------------------------------------------------------------------------------
@@ -138,7 +137,7 @@ def asl_curves(table: pl.DataFrame, measures: Sequence[str] | None = None, *, te
     matrix = ScoreMatrix.from_table(table, names, by_fold=True, least=2)
     for measure in names:
         scores = matrix.paired(measure)
-        levels = _test_in_blocks(_test(test), scores.pair_differences(measure))
+        levels = _test(test)(scores.pair_differences(measure))
         pairs = np.array([f"{a} | {b}" for a, b in combinations(scores.systems, 2)])
         order = np.argsort(-levels, kind="stable")
         parts.append(
@@ -287,17 +286,6 @@ def _outcomes(scores: ScoreMatrix, level: float, test: str) -> NDArray[np.int64]
     """For each pair of systems -1 or 1 where the first is significantly worse or better, else 0."""
     d = scores.pair_differences(scores.lead)
     return np.where(_test(test)(d) < level, np.sign(d.mean(axis=0)), 0).astype(np.int64)
-
-
-def _test_in_blocks(
-    test: Callable[[NDArray[np.float64]], NDArray[np.float64]], differences: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Test the columns block by block: resampling 10,000 pairs of systems at once would take half a gigabyte.
-
-    Every block uses the same seed, so that the levels do not depend on the size of a block.
-    """
-    blocks = range(0, max(1, differences.shape[1]), _BLOCK)
-    return np.concatenate([test(differences[:, start : start + _BLOCK]) for start in blocks])
 
 
 def _test(name: str) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,12 +11,14 @@ import typer
 
 from rankbound.cli import options, output
 from rankbound.cli.report import check_page_path
-from rankbound.errors import ArgumentError
+from rankbound.errors import InferenceWarning
 
 if TYPE_CHECKING:
     from rankbound.analysis.comparison import Comparison
 
 __all__ = ["compare", "print_comparison"]
+
+MOST_RUNS = 40  # rows of the summary of many runs
 
 
 def compare(
@@ -23,7 +26,7 @@ def compare(
     runs: Annotated[list[str], typer.Argument(help="Two or more runs; the first is the baseline.", metavar="RUN")],
     measures: options.Measures = None,
     all_pairs: Annotated[
-        bool, typer.Option("--all-pairs", help="Every run with every other, not only with the first.")
+        bool, typer.Option("--all-pairs", help="Compare every run with every other, not only with the first.")
     ] = False,
     ties: options.Ties = options.TiesPolicy.average,
     empty: options.Empty = options.EmptyPolicy.skip,
@@ -31,18 +34,27 @@ def compare(
     missing_zero: options.MissingZero = False,
     judged_only: options.JudgedOnly = False,
     depth: options.Depth = None,
-    confidence: Annotated[float, typer.Option(metavar="C", help="Level of the intervals.")] = 0.95,
-    resamples: Annotated[int, typer.Option(metavar="N", help="Draws of bootstrap and randomization.")] = 10_000,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of these draws.")] = 0,
+    confidence: options.Confidence = 0.95,
+    interval: options.Interval = options.IntervalMethod.bca,
+    test: options.Test = options.TestName.t,
+    correction: options.Correction = options.CorrectionName.holm,
+    resamples: options.Resamples = 10_000,
+    seed: options.Seed = 0,
     per_query: options.PerQuery = None,
+    rows: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Write every row of the comparison to a .parquet, .csv or .json file."),
+    ] = None,
     page: Annotated[str | None, typer.Option(metavar="FILE", help="Write a page with figures, an .html file.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Compare runs on the queries that all of them have.
 
-    Mean difference with bootstrap interval, paired t, Wilcoxon and randomization test with Holm's correction over all
-    rows, wins and losses, and the same by type of query. All runs are measured against the same candidates: what was
-    judged or returned by any of them.
+    Two runs: mean difference with its confidence interval, paired t, Wilcoxon and randomization test with Holm's
+    correction over all rows, the minimum detectable difference, wins and losses, and the same by type of query. More
+    runs: a summary, the best run first; runs that share a letter do not differ significantly. --json and --rows have
+    every pair. All runs are measured against the same candidates: the documents that were judged or that any of them
+    returned.
 
     \b
     Example:
@@ -54,13 +66,14 @@ def compare(
 
     options.check_inputs(qrels, *runs)
     output.check_table_path(per_query)
+    output.check_table_path(rows)
     check_page_path(page)
-    if seed < 0:
-        raise ArgumentError(f"--seed must not be negative, got {seed}")
+    policy = options.inference(confidence, interval, test, correction, resamples, seed)
     names = measures or list(options.DEFAULT_MEASURES)
     for name in names:
-        parse_measure(name)  # a slip in a name is told before large files are read
-    with output.working("comparing ..."):
+        parse_measure(name)  # an unknown measure is reported before large files are read
+    with output.working("comparing ..."), warnings.catch_warnings():
+        warnings.simplefilter("ignore", InferenceWarning)  # they are printed as notes
         judged, returned = to_frame(qrels, "label"), [to_frame(run, "score") for run in runs]
         comparison = compare_runs(
             *returned,
@@ -73,12 +86,12 @@ def compare(
             missing="zero" if missing_zero else missing.value,
             judged_only=judged_only,
             depth=depth,
-            confidence=confidence,
-            resamples=resamples,
-            seed=seed,
+            inference=policy,
         )
     if per_query is not None:
         output.write_table(comparison.per_query, per_query)
+    if rows is not None:
+        output.write_table(comparison.table, rows)
     if page is not None:
         from rankbound.analysis.comparison import run_names
         from rankbound.report.page import write_page
@@ -90,8 +103,9 @@ def compare(
                 page,
                 scores=scores.to_table(),
                 title="Comparison of runs",
-                about={"Judgments": qrels, "Runs": ", ".join(runs)},
+                about={"Judgments": qrels, "Runs": ", ".join(runs)} | output.describe_policy(policy),
                 baseline=None if all_pairs else titles[0],
+                inference=policy,
             )
     if as_json:
         output.print_json(comparison.to_dict() | ({} if page is None else {"page": page}))
@@ -102,46 +116,104 @@ def compare(
 
 
 def print_comparison(comparison: Comparison) -> None:
-    """Tables: means of the runs, differences with tests, differences by type of query."""
+    """Print two runs in detail, more of them as a summary, the best first."""
+    if len(comparison.runs) == 2:
+        _print_two_runs(comparison)
+    else:
+        _print_summary(comparison)
+    for note in comparison.notes:
+        output.print_note(f"Note: {note}")
+    output.print_note(
+        f"{comparison.queries} shared queries; {comparison.empty_queries} empty for some measure; "
+        f"{comparison.left_out} left out because a run lacks them"
+    )
+
+
+def _print_summary(comparison: Comparison) -> None:
+    """One row per run: the first measure with interval, letters and test, and the means of the other measures."""
+    lead, *others = comparison.measures
+    means, policy = comparison.mean(), comparison.inference
+    summary = comparison.summary(lead).rows(named=True)
+    versus = next((row["versus"] for row in summary if row["versus"] is not None), comparison.runs[0])
+    level = f"{100 * policy.confidence:g} % interval"
+    output.print_table(
+        f"Runs by {lead}, compared with {versus}",
+        ["run", "groups", lead, level, "difference", level, "p", *others],
+        [
+            [
+                row["run"],
+                _few_letters(row["letters"]),
+                output.show_number(row["mean"]),
+                output.show_interval(row["ci_low"], row["ci_high"]),
+                output.show_number(row["difference"], sign=True),
+                output.show_interval(row["difference_low"], row["difference_high"], sign=True),
+                output.show_p(row["p_corrected"]),
+                *(output.show_number(means[row["run"]][name]) for name in others),
+            ]
+            for row in summary[:MOST_RUNS]
+        ],
+        text_columns=2,
+        note="difference: run − the run it is compared with; "
+        f"p: {output.show_policy(policy)} over the {len(comparison.pairs) * len(comparison.measures):,} comparisons of "
+        "all measures; runs that share a letter do not differ significantly (all pairs)",
+    )
+    if len(summary) > MOST_RUNS:
+        output.print_note(f"{len(summary) - MOST_RUNS} more runs: --rows FILE or --json have all of them")
+    detectable = comparison.table.filter(measure=lead)["minimum_detectable_difference"].drop_nulls()
+    if len(detectable):
+        output.print_note(
+            f"Minimum detectable difference by {lead}, at a power of {policy.power:g} before correction: "
+            f"{output.show_number(detectable.median())} in the median pair"  # type: ignore[arg-type]
+        )
+
+
+def _few_letters(letters: str) -> str:
+    """The letters of a run, shortened where there are many.
+
+    >>> _few_letters("abc"), _few_letters("abcdefghijklmnop")
+    ('abc', 'abcdefghij…')
+    """
+    return letters if len(letters) <= 12 else f"{letters[:10]}…"
+
+
+def _print_two_runs(comparison: Comparison) -> None:
+    first, second = comparison.runs
     output.print_table(
         "Mean over the shared queries",
         ["run", *comparison.measures],
         [[run, *(output.show_number(value) for value in means.values())] for run, means in comparison.mean().items()],
     )
     output.print_note("")
-    # two runs are named once, in the title
-    pair = [] if len(comparison.runs) == 2 else ["run", "against"]
-    title = f"Difference: {comparison.runs[1]} − {comparison.runs[0]}" if not pair else "Difference: run − against"
-    level = f"{100 * comparison.confidence:g} % interval"
+    title = f"Difference: {second} − {first}"
+    level = f"{100 * comparison.inference.confidence:g} % interval"
     output.print_table(
         title,
-        ["measure", *pair, "difference", level, "effect", "p (t)", "p (Wilcoxon)", "p (random.)", "+ / = / −"],
+        ["measure", "difference", level, "effect", "p (t)", "p (Wilcoxon)", "p (random.)", "detectable", "+ / = / −"],
         [
             [
                 row.measure,
-                *([row.run, row.baseline] if pair else []),
                 output.show_number(row.difference, sign=True),
                 output.show_interval(row.ci_low, row.ci_high, sign=True),
                 output.show_number(row.effect_size, digits=2, sign=True),
                 output.show_p(row.p_t_holm),
                 output.show_p(row.p_wilcoxon_holm),
                 output.show_p(row.p_randomization_holm),
+                output.show_number(row.minimum_detectable_difference),
                 f"{row.wins} / {row.ties} / {row.losses}",
             ]
             for row in comparison.rows
         ],
-        text_columns=1 + len(pair),
-        note="p-values are Holm-corrected over all rows; + / = / −: queries on which the run is better, equal, worse",
+        note="p-values are Holm-corrected over all rows; detectable: the smallest true difference that a t test finds "
+        f"with a power of {comparison.inference.power:g}; + / = / −: queries on which the run is better, equal, worse",
     )
     output.print_note("")
     if comparison.by_type:
         output.print_table(
             f"{title}, by type of query",
-            ["measure", *pair, "type", "queries", "difference", level, "+ / = / −"],
+            ["measure", "type", "queries", "difference", level, "+ / = / −"],
             [
                 [
                     row.measure,
-                    *([row.run, row.baseline] if pair else []),
                     row.type,
                     str(row.queries),
                     output.show_number(row.difference, sign=True),
@@ -150,12 +222,8 @@ def print_comparison(comparison: Comparison) -> None:
                 ]
                 for row in comparison.by_type
             ],
-            text_columns=2 + len(pair),
+            text_columns=2,
             note="ideal: the runs gain most over a random ranking; uninformative: they gain least "
             "(hard where both score low, easy where both score high)",
         )
         output.print_note("")
-    output.print_note(
-        f"{comparison.queries} shared queries; {comparison.empty_queries} empty for some measure; "
-        f"{comparison.left_out} left out because a run lacks them"
-    )

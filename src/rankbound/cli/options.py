@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rankbound.errors import ArgumentError
 
+if TYPE_CHECKING:
+    from rankbound.analysis.inference import Inference
+
 __all__ = [
     "DEFAULT_MEASURES",
+    "Confidence",
+    "Correction",
+    "CorrectionName",
     "Depth",
     "Empty",
     "EmptyPolicy",
+    "Interval",
+    "IntervalMethod",
     "Json",
     "JudgedOnly",
     "Measures",
@@ -22,9 +30,14 @@ __all__ = [
     "MissingZero",
     "PerQuery",
     "Qrels",
+    "Resamples",
+    "Seed",
+    "Test",
+    "TestName",
     "Ties",
     "TiesPolicy",
     "check_inputs",
+    "inference",
 ]
 
 DEFAULT_MEASURES = ("nDCG@10", "AP", "RR", "UL2(nDCG@10)")
@@ -44,6 +57,33 @@ class EmptyPolicy(StrEnum):
     skip = "skip"
     zero = "zero"
     one = "one"
+
+
+class IntervalMethod(StrEnum):
+    """How confidence intervals are computed."""
+
+    bca = "bca"
+    percentile = "percentile"
+    t = "t"
+
+
+class TestName(StrEnum):
+    """The test that decides what is significant."""
+
+    __test__ = False  # no test of ours, whatever pytest may think
+
+    t = "t"
+    wilcoxon = "wilcoxon"
+    randomization = "randomization"
+
+
+class CorrectionName(StrEnum):
+    """How p-values are corrected for several tests."""
+
+    holm = "holm"
+    bonferroni = "bonferroni"
+    benjamini_hochberg = "benjamini-hochberg"
+    none = "none"
 
 
 class MissingPolicy(StrEnum):
@@ -79,7 +119,28 @@ Depth = Annotated[int | None, typer.Option(metavar="N", help="Look at the first 
 PerQuery = Annotated[
     str | None, typer.Option(metavar="FILE", help="Write the values of each query to a .parquet, .csv or .json file.")
 ]
+Confidence = Annotated[
+    float, typer.Option(metavar="C", help="Level of the confidence intervals; tests are at the level 1 - C.")
+]
+Interval = Annotated[
+    IntervalMethod, typer.Option(help="Confidence intervals: BCa bootstrap, percentile bootstrap, or Student's.")
+]
+Test = Annotated[TestName, typer.Option(help="Test that decides what is significant.")]
+Correction = Annotated[CorrectionName, typer.Option(help="Correction of p-values for several tests.")]
+Resamples = Annotated[int, typer.Option(metavar="N", help="Number of draws of bootstrap and randomization test.")]
+Seed = Annotated[int, typer.Option(metavar="N", help="Seed of these draws.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+
+def inference(
+    confidence: float, interval: IntervalMethod, test: TestName, correction: CorrectionName, resamples: int, seed: int
+) -> Inference:
+    """The policy that the options describe."""
+    from rankbound.analysis.inference import Inference
+
+    if seed < 0:
+        raise ArgumentError(f"--seed must not be negative, got {seed}")
+    return Inference(confidence, interval.value, test.value, correction.value, resamples, seed)
 
 
 def check_inputs(*paths: str) -> None:

@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from rankbound.errors import ArgumentError
-from rankbound.report.numbers import say_p, show_interval, show_number, show_p
+from rankbound.report.numbers import say_p, show_interval, show_number, show_p, show_policy
 
 if TYPE_CHECKING:
     import polars as pl
     from rich.console import Console
 
+    from rankbound.analysis.inference import Inference
+
 __all__ = [
     "check_table_path",
+    "describe_policy",
     "json_text",
     "print_json",
     "print_note",
@@ -30,6 +33,7 @@ __all__ = [
     "show_interval",
     "show_number",
     "show_p",
+    "show_policy",
     "working",
     "write_table",
 ]
@@ -94,6 +98,15 @@ def working(what: str) -> Iterator[None]:
 
     with Console(stderr=True).status(what):
         yield
+
+
+def describe_policy(inference: Inference) -> dict[str, str]:
+    """The policy for intervals and tests, as metadata of a page."""
+    return {
+        "Intervals": f"{100 * inference.confidence:g} %, {inference.interval}, {inference.resamples:,} resamples, "
+        f"seed {inference.seed}",
+        "Tests": show_policy(inference),
+    }
 
 
 def check_table_path(path: str | None) -> None:

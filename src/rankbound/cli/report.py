@@ -13,6 +13,7 @@ from rankbound.errors import ArgumentError, DataError
 if TYPE_CHECKING:
     import polars as pl
 
+    from rankbound.analysis.inference import Inference
     from rankbound.experiments.store import Store
     from rankbound.report.figures import FigureOutcome
 
@@ -43,6 +44,12 @@ def report(
     missing: options.Missing = options.MissingPolicy.ignore,
     judged_only: options.JudgedOnly = False,
     depth: options.Depth = None,
+    confidence: options.Confidence = 0.95,
+    interval: options.Interval = options.IntervalMethod.bca,
+    test: options.Test = options.TestName.t,
+    correction: options.Correction = options.CorrectionName.holm,
+    resamples: options.Resamples = 10_000,
+    seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:
     """Write one self-contained page: what was found in words, tables, figures, and a list of all queries.
@@ -58,6 +65,7 @@ def report(
     for folder in (figures, tables):
         if folder is not None and Path(folder).exists() and not Path(folder).is_dir():
             raise ArgumentError(f"{folder}: is a file, expected a folder")
+    policy = options.inference(confidence, interval, test, correction, resamples, seed)
     with output.working("reading ..."):
         if len(inputs) == 1:
             found = _from_store(inputs[0], study, measures)
@@ -67,7 +75,7 @@ def report(
                 missing=missing.value, judged_only=judged_only, depth=depth,
             )  # fmt: skip
     with output.working("writing the page ..."):
-        written = _write(found, page, title or found.title, baseline, figures, tables)
+        written = _write(found, page, title or found.title, baseline, policy, figures, tables)
     if as_json:
         output.print_json(written)
         return
@@ -183,20 +191,26 @@ def _from_runs(paths: list[str], measures: list[str], **policy: Any) -> _Found:
     if scores.left_out:
         about["Left out"] = f"{scores.left_out} queries that a run lacks"
     title = "Comparison of runs" if len(names) > 1 else names[0]
-    tables = _Tables(scores.to_table())
+    tables = _Tables(scores.with_common_queries().to_table())
     return _Found(title, about, tables, {title: tables})
 
 
 def _write(
-    found: _Found, page: str, title: str, baseline: str | None, figures: str | None, tables: str | None
+    found: _Found,
+    page: str,
+    title: str,
+    baseline: str | None,
+    inference: Inference,
+    figures: str | None,
+    tables: str | None,
 ) -> dict[str, Any]:
     from rankbound.report.figure_files import write_figures
     from rankbound.report.page import make_report, write_report
     from rankbound.report.tables import write_tables
 
-    report = make_report(found.whole.scores, found.whole.results, baseline=baseline)
+    report = make_report(found.whole.scores, found.whole.results, baseline=baseline, inference=inference)
     drawn = _draw(found.studies, required=figures is not None)
-    write_report(page, report, figures=drawn, title=title, about=found.about)
+    write_report(page, report, figures=drawn, title=title, about=found.about | output.describe_policy(inference))
     return {
         "page": page,
         "headline": report.findings.headline,

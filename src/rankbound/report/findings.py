@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rankbound.analysis.inference import FEWEST_QUERIES
 from rankbound.analysis.scores import is_lower_better
 from rankbound.difficulty import QUERY_TYPES
 from rankbound.measures import parse_measure
-from rankbound.report.numbers import in_interval, say_p, show_interval, show_number
+from rankbound.report.numbers import in_interval, say_p, show_interval, show_number, show_policy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,9 +22,8 @@ if TYPE_CHECKING:
     from rankbound.analysis.scores import ScoreMatrix
     from rankbound.report.system_tests import SystemTest, Verdict
 
-__all__ = ["SIGNIFICANT", "Findings", "TypeGain", "find_words", "gains_by_type", "published_words", "rival"]
+__all__ = ["Findings", "TypeGain", "find_words", "gains_by_type", "published_words", "rival"]
 
-SIGNIFICANT = 0.05
 _FEWEST_OF_A_TYPE = 5  # a mean over fewer queries is not worth a sentence
 _SETS_IN_WORDS = 4  # more data sets than this are counted, not told one by one
 
@@ -103,7 +103,7 @@ def _on_one_set(scores: ScoreMatrix, verdict: Verdict) -> list[str]:
     if other is None:
         text = f"{where}{best.system} has a mean {measure} of {show_number(best.mean)} over {queries}"
         known = best.ci_low is not None
-        return [text + (f" (95 % interval {show_interval(best.ci_low, best.ci_high)})." if known else ".")]
+        return [text + (f" ({_level(verdict)} interval {show_interval(best.ci_low, best.ci_high)})." if known else ".")]
     # the pair's numbers stand in the row of the one that is not `versus`
     pair, turn = (other, -1.0) if verdict.versus == best.system else (best, 1.0)
     if pair.difference is None:
@@ -116,24 +116,25 @@ def _on_one_set(scores: ScoreMatrix, verdict: Verdict) -> list[str]:
     span = ""
     if pair.difference_low is not None and pair.difference_high is not None:
         low, high = sorted((turn * pair.difference_low, turn * pair.difference_high))
-        span = f" (95 % interval {show_interval(low, high, sign=True)})"
+        span = f" ({_level(verdict)} interval {show_interval(low, high, sign=True)})"
     value = f"{show_number(best.mean)} in the mean over {queries}, {beside} {other.system}{span}"
-    if pair.p_value is not None and pair.p_value < SIGNIFICANT:
+    if verdict.is_significant(pair):
         told = [f"{where}{best.system} is best by {measure}: {value}."]
     elif where:
         told = [f"{where}no system is clearly best by {measure}; {best.system} has {value}."]
     else:
         told = [f"No system is clearly best by {measure}. {best.system} has {value}."]
-    return [*told, _on_probability(pair), *_on_others(verdict), *_where_gained(scores, verdict, best, other)]
+    return [*told, _on_noise(verdict, pair), *_on_others(verdict), *_where_gained(scores, verdict, best, other)]
 
 
-def _on_probability(pair: SystemTest) -> str:
+def _on_noise(verdict: Verdict, pair: SystemTest) -> str:
     if pair.shared < 2 or pair.p_value is None:
-        return "One query cannot tell a difference from probability: no interval and no test."
-    numbers = f"{say_p(pair.p_value)}, paired t test, Holm-corrected"
-    if pair.p_value < SIGNIFICANT:
-        return f"The difference is significant after correction ({numbers})."
-    return f"The difference is not significant after correction ({numbers}): it may be noise."
+        return "One query cannot show whether a difference is noise: there is no interval and no test."
+    numbers = f"{say_p(pair.p_value)}, {show_policy(verdict.inference)}"
+    after = "" if verdict.inference.correction == "none" else " after correction"
+    if verdict.is_significant(pair):
+        return f"The difference is significant{after} ({numbers})."
+    return f"The difference is not significant{after} ({numbers}): it may be noise."
 
 
 def _on_others(verdict: Verdict) -> list[str]:
@@ -141,14 +142,16 @@ def _on_others(verdict: Verdict) -> list[str]:
     tested = [test for test in verdict.systems if test.p_value is not None]
     if len(tested) < 2:
         return []
-    clear = [test for test in tested if test.p_value is not None and test.p_value < SIGNIFICANT]
+    significant = [test for test in tested if verdict.is_significant(test)]
     if verdict.versus == verdict.best.system:
-        return [f"{verdict.best.system} is significantly better than {len(clear)} of the {len(tested)} other systems."]
+        return [
+            f"{verdict.best.system} is significantly better than {len(significant)} of the {len(tested)} other systems."
+        ]
     sign = -1 if is_lower_better(verdict.measure) else 1
-    better = sum(sign * (test.difference or 0) > 0 for test in clear)
+    better = sum(sign * (test.difference or 0) > 0 for test in significant)
     return [
         f"Of {len(tested)} systems compared with {verdict.versus}, {better} are significantly better and "
-        f"{len(clear) - better} significantly worse."
+        f"{len(significant) - better} significantly worse."
     ]
 
 
@@ -187,7 +190,7 @@ def _is_clear(verdict: Verdict) -> bool:
     """Whether the best is told apart from the one it is set against."""
     other = rival(verdict)
     pair = other if verdict.versus == verdict.best.system else verdict.best
-    return pair is not None and pair.p_value is not None and pair.p_value < SIGNIFICANT
+    return pair is not None and verdict.is_significant(pair)
 
 
 def _probability(scores: ScoreMatrix, lead: Sequence[Verdict]) -> list[str]:
@@ -252,11 +255,22 @@ def _cautions(scores: ScoreMatrix, lead: Sequence[Verdict]) -> list[str]:
         found.append(
             f"{counted} nothing to find by {scores.lead} and {'is' if empty == 1 else 'are'} left out of its mean."
         )
+    for verdict in lead:
+        if 1 < verdict.best.queries < FEWEST_QUERIES:
+            where = f"On {verdict.data_set}, intervals" if len(lead) > 1 else "Intervals"
+            found.append(
+                f"{where} rest on {verdict.best.queries} queries; "
+                f"with fewer than {FEWEST_QUERIES} they are not reliable."
+            )
     if any(len({test.queries for test in verdict.systems}) > 1 for verdict in lead):
         found.append(
             "Not all systems have the same queries: means are over each one's own, differences over the shared ones."
         )
     return found
+
+
+def _level(verdict: Verdict) -> str:
+    return f"{100 * verdict.inference.confidence:g} %"
 
 
 # ---- wording ---------------------------------------------------------------------------------------------------------

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-__all__ = ["in_interval", "say_p", "show_interval", "show_number", "show_p"]
+if TYPE_CHECKING:
+    from rankbound.analysis.inference import Inference
+
+__all__ = ["in_interval", "say_p", "show_interval", "show_number", "show_p", "show_policy"]
 
 
 def show_number(value: float | None, digits: int = 4, sign: bool = False) -> str:
@@ -57,3 +61,18 @@ def in_interval(value: float, low: float | None, high: float | None) -> bool:
     (True, False)
     """
     return low is not None and high is not None and low <= value <= high
+
+
+_TESTS = {"t": "paired t test", "wilcoxon": "Wilcoxon test", "randomization": "randomization test"}
+_CORRECTIONS = {"holm": "Holm", "bonferroni": "Bonferroni", "benjamini-hochberg": "Benjamini-Hochberg"}
+
+
+def show_policy(inference: Inference) -> str:
+    """Test and correction in words.
+
+    >>> from rankbound.analysis.inference import Inference
+    >>> show_policy(Inference()), show_policy(Inference(test="wilcoxon", correction="none"))
+    ('paired t test, Holm-corrected', 'Wilcoxon test, not corrected')
+    """
+    correction = _CORRECTIONS.get(inference.correction)
+    return f"{_TESTS[inference.test]}, {'not corrected' if correction is None else f'{correction}-corrected'}"

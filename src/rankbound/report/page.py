@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from rankbound.analysis.inference import Inference
     from rankbound.report.figures import FigureOutcome
 
 __all__ = ["Report", "check_can_render", "draw_figures", "make_report", "write_page", "write_report"]
@@ -55,20 +56,25 @@ class Report:
 
 
 def make_report(
-    scores: pl.DataFrame | None, results: pl.DataFrame | None = None, *, baseline: str | None = None
+    scores: pl.DataFrame | None,
+    results: pl.DataFrame | None = None,
+    *,
+    baseline: str | None = None,
+    inference: Inference | None = None,
 ) -> Report:
     """Describe a score table, results compared with published numbers, or both, in words and tables.
 
-    Systems are compared with ``baseline``, or with the best one of each data set.
+    Systems are compared with ``baseline``, or with the best one of each data set. ``inference`` is the policy for
+    intervals and tests.
     """
-    published = (published_table(results),) if results is not None and results.height else ()
+    published = (published_table(results, inference),) if results is not None and results.height else ()
     if scores is None or scores.height == 0 or (published and not measures_of(scores)):  # such as pairs of images only
         if not published:
             raise DataError("there is nothing to report: no score of any query, and no results")
         return Report(None, (), published_words(results), published)
     scores = without_unmeasured(scores)
     matrix = ScoreMatrix.from_table(_reported_first(scores, results))
-    verdicts = judge_systems(matrix, baseline)
+    verdicts = judge_systems(matrix, baseline, inference)
     repeated = bool(published) and scores.select("fold", "seed").n_unique() > 1
     compared = (means_table(verdicts, repeated=repeated),) if verdicts else ()
     differences = differences_table(verdicts)
@@ -95,13 +101,14 @@ def write_page(
     title: str = "Ranking report",
     about: Mapping[str, str] | None = None,
     baseline: str | None = None,
+    inference: Inference | None = None,
 ) -> Path:
     """Write the page of a score table (and results, history, examples) to one HTML file and return its path.
 
     ``about`` holds metadata for the end of the page, such as data, checksums, seed and protocol. The same input gives
     the same file, byte for byte.
     """
-    report = make_report(scores, results, baseline=baseline)
+    report = make_report(scores, results, baseline=baseline, inference=inference)
     figures = draw_figures(scores, results, history, examples)
     return write_report(path, report, figures=figures, title=title, about=about)
 

@@ -1,35 +1,32 @@
-"""Which system is better, by how much, and could it be noise: tests between the columns of lined-up scores."""
+"""Which system is better, by how much, and could it be noise: the tests that pages and tables show."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rankbound.analysis import significance
-from rankbound.analysis.scores import ScoreMatrix, difference, is_lower_better
+from rankbound.analysis.inference import Inference, group_letters, mean_intervals, pair_statistics
+from rankbound.analysis.scores import ScoreMatrix, is_lower_better
 from rankbound.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numpy.typing import NDArray
 
 __all__ = ["SystemTest", "Verdict", "judge_systems"]
-
-_OVER_PAIRS = "over all pairs of systems and all data sets, measure by measure"
-LARGE = 5_000  # queries from which on an interval is Student's: resampling so many takes long and gives the same
 
 
 @dataclass(frozen=True, slots=True)
 class SystemTest:
     """A system on one data set and measure, and its difference to ``versus`` on the queries that both have.
 
-    ``difference`` is this system minus ``versus``; the test's fields are None for ``versus`` itself, where the two
-    share no query, and where one query gives no interval. ``p_value`` is of the paired t test, Holm-corrected, see
-    `judge_systems`. ``wins`` count queries on which this system is better.
+    ``difference`` is this system minus ``versus``. The fields of the test are None for ``versus`` itself and where the
+    two share no query; intervals also where they share only one. ``p_value`` is corrected, see `judge_systems`, and
+    ``corrected_low`` and ``corrected_high`` are the interval at the corrected level. ``wins`` counts the queries on
+    which this system is better. Systems that share one of the ``letters`` do not differ significantly.
     """
 
     system: str
@@ -37,11 +34,15 @@ class SystemTest:
     mean: float
     ci_low: float | None
     ci_high: float | None
+    letters: str = ""
     shared: int = 0
     difference: float | None = None
     difference_low: float | None = None
     difference_high: float | None = None
+    corrected_low: float | None = None
+    corrected_high: float | None = None
     p_value: float | None = None
+    minimum_detectable_difference: float | None = None
     wins: int = 0
     ties: int = 0
     losses: int = 0
@@ -51,13 +52,14 @@ class SystemTest:
 class Verdict:
     """The systems of one data set by one measure, the best first, all compared with ``versus``.
 
-    ``correction`` says what the p-values were corrected over.
+    ``inference`` is the policy behind all numbers, and ``family`` says over which tests p-values were corrected.
     """
 
     data_set: str
     measure: str
     versus: str
-    correction: str
+    inference: Inference
+    family: str
     systems: tuple[SystemTest, ...]
 
     @property
@@ -65,123 +67,132 @@ class Verdict:
         """The system with the best mean."""
         return self.systems[0]
 
+    def is_significant(self, test: SystemTest) -> bool:
+        """Whether a system differs significantly from ``versus``."""
+        return test.p_value is not None and test.p_value < self.inference.alpha
 
-def judge_systems(scores: ScoreMatrix, baseline: str | None = None, seed: int = 0) -> tuple[Verdict, ...]:
+
+def judge_systems(
+    scores: ScoreMatrix, baseline: str | None = None, inference: Inference | None = None
+) -> tuple[Verdict, ...]:
     """Compare all systems with the baseline, or with the best one, for every data set and measure.
 
-    With a baseline only its pairs are tested, and p-values are corrected over all of them, as `compare` does. Without
-    one the best is known from the same data, so they are corrected over all pairs of systems and data sets, measure by
-    measure.
+    The policy is the one of `rankbound.compare`, and so are the numbers: with a baseline, p-values are corrected over
+    the comparisons with it, over all measures and data sets. Without one, the best system is known from the same data,
+    so they are corrected over all pairs of systems, as those of ``compare(..., baseline=None)``.
     """
+    policy = inference or Inference()
     if baseline is not None and baseline not in scores.systems:
         raise ArgumentError(f"baseline must be one of {', '.join(scores.systems)}, got {baseline!r}")
     every = [
-        _Group(scores, place, measure, baseline) for place in range(len(scores.data_sets)) for measure in scores.values
+        _Panel(scores, source, measure, baseline)
+        for source in range(len(scores.data_sets))
+        for measure in scores.measures
     ]
-    groups = [group for group in every if group.present]
-    families = [groups] if baseline is not None else [[g for g in groups if g.measure == m] for m in scores.values]
-    for family in families:
-        raw = [p for group in family for p in group.p_values.values()]
-        corrected = iter(significance.holm(raw).tolist() if raw else ())
-        for group in family:
-            group.p_values = dict(zip(group.p_values, corrected, strict=False))
-    correction = "over all comparisons with the baseline" if baseline is not None else _OVER_PAIRS
-    intervals = _intervals(groups, seed)
-    return tuple(group.verdict(intervals, correction) for group in groups)
+    panels = [panel for panel in every if panel.present]
+    raw = [panel.p_values(policy) for panel in panels]
+    flat = np.concatenate([*raw, np.empty(0)])
+    tested = np.isfinite(flat)
+    corrected_alpha = policy.corrected_alpha(flat[tested])
+    flat[tested] = policy.correct(flat[tested])
+    letters = group_letters(scores, policy, {(panel.source, panel.measure): panel.present for panel in panels})
+    verdicts, start = [], 0
+    for panel, p in zip(panels, raw, strict=True):
+        corrected = flat[start : start + len(p)]
+        start += len(p)
+        verdicts.append(panel.verdict(corrected, corrected_alpha, letters[panel.source, panel.measure], policy))
+    return tuple(verdicts)
 
 
-class _Group:
+class _Panel:
     """One data set, one measure."""
 
-    def __init__(self, scores: ScoreMatrix, data_set: int, measure: str, baseline: str | None) -> None:
-        self.data_set, self.measure, self.systems = scores.data_sets[data_set], measure, scores.systems
-        self.values = scores.values[measure][:, scores.in_data_set(data_set)]
-        self.known = np.isfinite(self.values)
-        self.sign = -1.0 if is_lower_better(measure) else 1.0
-        means = {
-            s: float(self.values[s][self.known[s]].mean()) for s in range(len(self.systems)) if self.known[s].any()
-        }
-        self.present = sorted(means, key=lambda s: -self.sign * means[s])  # stable: equal means keep their order
-        self.means = means
+    def __init__(self, scores: ScoreMatrix, source: int, measure: str, baseline: str | None) -> None:
+        self.scores, self.source, self.measure = scores, source, measure
+        self.values = scores.values[measure][:, scores.in_data_set(source)]
+        known = np.isfinite(self.values)
+        self.queries = known.sum(axis=1)
+        self.means = {row: float(self.values[row][known[row]].mean()) for row in np.flatnonzero(self.queries).tolist()}
+        sign = 1.0 if is_lower_better(measure) else -1.0
+        self.present = sorted(self.means, key=lambda row: sign * self.means[row])  # equal means keep their order
         if not self.present:
             return
-        self.versus = self.systems.index(baseline) if baseline in self.systems else self.present[0]
-        self.versus = self.versus if self.versus in means else self.present[0]
-        pairs: Sequence[tuple[int, int]] = list(combinations(sorted(self.present), 2))
+        self.family = (
+            "over all pairs of systems, all measures and all data sets"
+            if baseline is None
+            else "over all comparisons with the baseline"
+        )
+        self.versus = self.present[0]
+        if baseline is not None and scores.systems.index(baseline) in self.means:
+            self.versus = scores.systems.index(baseline)
+        rows = np.array(sorted(self.present))
+        first, second = rows[np.array(np.triu_indices(len(rows), k=1))]
         if baseline is not None:
-            pairs = [pair for pair in pairs if self.versus in pair]
-        self.p_values: dict[tuple[int, int], float] = {}
-        for pair in pairs:
-            d = self.differences(*pair)
-            if len(d):
-                self.p_values[pair] = significance.paired_t(d)
+            chosen = (first == self.versus) | (second == self.versus)
+            first, second = first[chosen], second[chosen]
+        self.first, self.second = first, second
 
-    def differences(self, system: int, versus: int) -> NDArray[np.float64]:
-        """System minus versus on the queries that both have."""
-        both = self.known[system] & self.known[versus]
-        return difference(self.values[system][both], self.values[versus][both])
+    def p_values(self, policy: Inference) -> NDArray[np.float64]:
+        """p-values of the pairs, before correction; NaN where two systems share no query."""
+        return pair_statistics(self.scores, self.measure, self.source, self.second, self.first, policy.p_values)
 
     def verdict(
-        self, intervals: Mapping[tuple[str, str, int], tuple[float | None, float | None]], correction: str
+        self, corrected: NDArray[np.float64], corrected_alpha: float, letters: Mapping[int, str], policy: Inference
     ) -> Verdict:
-        """The rows, with intervals."""
-        rows = []
-        for s in self.present:
-            value = self.values[s][self.known[s]]
-            low, high = _mean_interval(value)
-            pair = (min(s, self.versus), max(s, self.versus))
-            d = self.differences(s, self.versus) if s != self.versus else np.empty(0)
-            if len(d) == 0:
-                rows.append(SystemTest(self.systems[s], len(value), self.means[s], low, high))
-                continue
-            count = significance.win_tie_loss(self.sign * d)
-            rows.append(
-                SystemTest(
-                    self.systems[s],
-                    len(value),
-                    self.means[s],
-                    low,
-                    high,
-                    len(d),
-                    float(d.mean()),
-                    *intervals[self.data_set, self.measure, s],
-                    self.p_values[pair],
-                    count.wins,
-                    count.ties,
-                    count.losses,
-                )
-            )
-        return Verdict(self.data_set, self.measure, self.systems[self.versus], correction, tuple(rows))
+        """The systems with their intervals and tests, the best first."""
+        p = {
+            (a, b): value
+            for a, b, value in zip(self.first.tolist(), self.second.tolist(), corrected.tolist(), strict=True)
+        }
+        ends = mean_intervals(self.scores, self.measure, self.source, policy)
+        others = [row for row in self.present if row != self.versus]
+        sign = -1.0 if is_lower_better(self.measure) else 1.0
+
+        def statistics(d: NDArray[np.float64]) -> NDArray[np.float64]:
+            intervals = policy.intervals_at(d, [policy.confidence, 1 - corrected_alpha])
+            counts = [(sign * d > 0).sum(axis=0), (d == 0).sum(axis=0), (sign * d < 0).sum(axis=0)]
+            shared = np.full(d.shape[1], len(d))
+            detectable = policy.minimum_detectable_differences(d)
+            return np.stack([shared, d.mean(axis=0), *intervals[0], *intervals[1], detectable, *counts])
+
+        against = [self.versus] * len(others)
+        columns = pair_statistics(self.scores, self.measure, self.source, others, against, statistics)
+        tests = dict(zip(others, np.atleast_2d(columns).T.tolist(), strict=True)) if others else {}
+        systems = []
+        for row in self.present:
+            low, high = ends[:, row].tolist()
+            name, queries = self.scores.systems[row], int(self.queries[row])
+            test = SystemTest(name, queries, self.means[row], _known(low), _known(high), letters[row])
+            if row in tests and not math.isnan(tests[row][0]):
+                pair = (min(row, self.versus), max(row, self.versus))
+                test = _tested(test, tests[row], p[pair])
+            systems.append(test)
+        versus, data_set = self.scores.systems[self.versus], self.scores.data_sets[self.source]
+        return Verdict(data_set, self.measure, versus, policy, self.family, tuple(systems))
 
 
-def _intervals(groups: Sequence[_Group], seed: int) -> dict[tuple[str, str, int], tuple[float | None, float | None]]:
-    """Intervals of the differences by data set, measure and system: bootstrap, or Student's of very many queries.
+def _tested(test: SystemTest, columns: Sequence[float], p: float) -> SystemTest:
+    shared, difference, low, high, corrected_low, corrected_high, detectable, wins, ties, losses = columns
+    return SystemTest(
+        test.system,
+        test.queries,
+        test.mean,
+        test.ci_low,
+        test.ci_high,
+        test.letters,
+        int(shared),
+        difference,
+        _known(low),
+        _known(high),
+        _known(corrected_low),
+        _known(corrected_high),
+        p,
+        _known(detectable),
+        int(wins),
+        int(ties),
+        int(losses),
+    )
 
-    Pairs that share the same queries are resampled together: drawing is what takes the time.
-    """
-    together: dict[tuple[str, bytes], list[tuple[_Group, int]]] = {}
-    for group in groups:
-        for s in group.present:
-            both = group.known[s] & group.known[group.versus]
-            if s != group.versus and both.any():
-                together.setdefault((group.data_set, both.tobytes()), []).append((group, s))
-    found: dict[tuple[str, str, int], tuple[float | None, float | None]] = {}
-    for members in together.values():
-        columns = np.stack([group.differences(s, group.versus) for group, s in members], axis=1)
-        if 1 < len(columns) < LARGE:
-            ends = [(low, high) for low, high in significance.bootstrap_interval_columns(columns, seed=seed).T.tolist()]
-        else:
-            ends = [_mean_interval(column) for column in columns.T]
-        for (group, s), end in zip(members, ends, strict=True):
-            found[group.data_set, group.measure, s] = end
-    return found
 
-
-def _mean_interval(value: NDArray[np.float64]) -> tuple[float | None, float | None]:
-    """Student's 95 % interval of a mean; none of a single query."""
-    if len(value) < 2:
-        return None, None
-    from scipy.special import stdtrit
-
-    half = float(stdtrit(len(value) - 1, 0.975) * value.std(ddof=1) / np.sqrt(len(value)))
-    return float(value.mean()) - half, float(value.mean()) + half
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)
