@@ -40,7 +40,9 @@ def test_compare_table_of_two_and_of_three_runs(cli, files):
     assert "Difference: other − run" in two.out
     three = cli("compare", "qrels", "run", "other", "third", "--all-pairs", "-m", "AP")
     assert three.code == 0
-    assert "against" in three.out
+    assert three.out.startswith("Runs by AP, compared with run\n")
+    assert [line.split()[0] for line in three.out.splitlines()[3:6]] == ["run", "third", "other"]  # the best first
+    assert "Note: The intervals of AP rest on 2 queries; with fewer than 10 they are not reliable." in three.out
     pairs = cli("compare", "qrels", "run", "other", "third", "--all-pairs", "-m", "AP", "--json").json["differences"]
     assert [(row["baseline"], row["run"]) for row in pairs] == [("run", "other"), ("run", "third"), ("other", "third")]
 

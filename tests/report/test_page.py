@@ -13,6 +13,7 @@ import pytest
 from scipy import stats
 
 from rankbound.analysis.corrections import holm
+from rankbound.analysis.inference import Inference
 from rankbound.analysis.scores import ScoreMatrix
 from rankbound.cli.report import check_page_path
 from rankbound.errors import ArgumentError, DataError
@@ -40,7 +41,7 @@ def unpacked(page: str, name: str) -> bytes:
 
 def test_p_values_are_those_of_scipy_corrected_over_all_pairs(scores):
     one = scores.filter(pl.col("data") == "set A").drop("AP")
-    (verdict,) = judge_systems(ScoreMatrix.from_table(one))
+    (verdict,) = judge_systems(ScoreMatrix.from_table(one), inference=Inference(interval="t"))
     value = {name: one.filter(pl.col("system") == name)["nDCG@10"].to_numpy() for name in ("low", "alike", "high")}
     pairs = [("low", "alike"), ("low", "high"), ("alike", "high")]
     corrected = dict(zip(pairs, holm([stats.ttest_rel(value[a], value[b]).pvalue for a, b in pairs]), strict=True))

@@ -48,9 +48,11 @@ def test_csv_has_bare_numbers(scores):
 def test_the_best_is_bold_and_what_differs_is_marked(scores):
     means = make_report(scores).tables[0]
     row = {cells[1].text: cells for cells in means.rows if cells[0].text == "set A"}
-    assert row["high"][2].bold
-    assert not row["high"][2].mark
-    assert (row["low"][2].bold, row["low"][2].mark) == (False, "†")
+    assert means.columns == ("data set", "system", "groups", "nDCG@10", "AP")
+    assert row["high"][3].bold
+    assert not row["high"][3].mark
+    assert (row["low"][3].bold, row["low"][3].mark) == (False, "†")
+    assert (row["high"][2].text, row["low"][2].text) == ("a", "b")
 
 
 def test_published_beside_ours(results):

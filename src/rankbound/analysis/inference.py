@@ -207,7 +207,7 @@ class Inference:
         """`minimum_detectable_difference` of each column (queries x comparisons) at the policy's level and power.
 
         >>> Inference().minimum_detectable_differences([[1.0], [2.0], [3.0]]).round(3).tolist()
-        [3.097]
+        [3.264]
         """
         d = check_differences(differences, ndim=2)
         return detectable(standard_deviations(d), len(d), self.alpha if alpha is None else alpha, self.power)

@@ -196,11 +196,11 @@ def effect_size_interval_columns(differences: ArrayLike, *, confidence: float = 
     if spread.any():
         t, tail = t_statistics(d[:, spread]), (1 - confidence) / 2
         for side, below in enumerate((1 - tail, tail)):
-            result[side, spread] = _non_centralities(len(d) - 1, below, t) / np.sqrt(len(d))
+            result[side, spread] = non_centralities(len(d) - 1, below, t) / np.sqrt(len(d))
     return result
 
 
-def _non_centralities(freedom: int, below: float, t: NDArray[np.float64]) -> NDArray[np.float64]:
+def non_centralities(freedom: int, below: float, t: NDArray[np.float64]) -> NDArray[np.float64]:
     """The non-centralities c for which a non-central t variable lies below t with probability ``below``.
 
     In units of the normal distribution that probability is nearly linear in c, so that the secant method needs few
