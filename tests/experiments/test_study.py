@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 import sys
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -208,6 +210,72 @@ def test_trials_run_again_when_a_module_has_changed(folder, module):
         result = rb.run_study("mine.toml", modules=[module("my_recorders", MODULE.format(value=value))], jobs=0)
         assert (result.tally.ran, recorded(result.store)) == (1, [value])
     assert rb.run_study("mine.toml", modules=["my_recorders"], jobs=0).tally.ran == 0
+
+
+HITS = """
+import rankbound as rb
+
+rb.measures.additive("MyHits", gain=lambda label: (label > 0) * 1.0, discount="constant")
+"""
+MEASURED = """
+title = "A measure of the user"
+[[tables]]
+data = { letor = "letor" }
+model = "AdaRank"
+measures = ["MyHits@5", "P@5"]
+"""
+
+
+@pytest.fixture
+def forget():
+    yield
+    if "MyHits" in [definition.name for definition in rb.measures.definitions()]:
+        rb.measures.unregister("MyHits")
+
+
+def check_hits(store) -> None:
+    """The measure is the number of relevant items in the top 5, divided by the largest such number."""
+    with open_store(store) as opened:
+        scores = opened.score_table("mine").filter(pl.col("relevant") > 0)
+    largest = pl.min_horizontal(5, "relevant")
+    assert scores.height > 3
+    assert scores["MyHits@5"].to_list() == pytest.approx(scores.select(pl.col("P@5") * 5 / largest)["P@5"].to_list())
+
+
+@pytest.mark.parametrize("where", [{"jobs": 1}, {"jobs": 0}, {"cluster": "local:1"}])
+@pytest.mark.filterwarnings("ignore")  # those of distributed
+def test_a_measure_of_a_module_is_known_to_every_kind_of_worker(folder, module, forget, where):
+    (folder / "mine.toml").write_text(MEASURED)
+    with pytest.raises(ArgumentError, match=r"measures\[0\]: unknown measure 'MyHits@5'"):
+        rb.run_study("mine.toml", **where)
+    result = rb.run_study("mine.toml", modules=[module("my_measures", HITS)], **where)
+    assert vars(result.tally) == {"total": 1, "before": 0, "ran": 1, "failed": 0}
+    check_hits(result.store)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_measure_of_this_process_is_for_trials_in_this_process(folder, forget):
+    (folder / "mine.toml").write_text(MEASURED)
+    exec(HITS, {})
+    for where in ({"jobs": 1}, {"cluster": "local:1"}):
+        with pytest.raises(ArgumentError, match=r"workers do not know MyHits@5, which is registered in this process"):
+            rb.run_study("mine.toml", **where)
+    result = rb.run_study("mine.toml", jobs=0)
+    assert (result.tally.before, result.tally.failed) == (0, 0)
+    check_hits(result.store)
+
+
+def test_the_module_of_the_guide_works(folder, module):
+    guide = (Path(__file__).parents[2] / "docs" / "how-to" / "own-study.md").read_text()
+    (text,) = re.findall(r"```py\n(.*?)```", guide, flags=re.DOTALL)
+    (line,) = re.findall(r"`(measures = .*?)`", guide)
+    (folder / "mine.toml").write_text(MEASURED.replace('measures = ["MyHits@5", "P@5"]', line))
+    try:
+        result = rb.run_study("mine.toml", modules=[module("my_measures", text)], jobs=1)
+        assert result.tally.failed == 0
+        assert result.results["measure"].to_list() == ["ZipfDCG@10", "nDCG@10"]
+    finally:
+        rb.measures.unregister("ZipfDCG")
 
 
 def test_the_command_imports_modules(folder, module, command):

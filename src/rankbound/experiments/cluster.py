@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankbound.data.catalog import find_entry, set_folders
 from rankbound.errors import ArgumentError, DataError
-from rankbound.experiments.modules import import_modules
+from rankbound.experiments.modules import own_measures, unknown_measures
 from rankbound.experiments.sources import Source, digest_of, moved_files
 from rankbound.experiments.trial import Outcome
 from rankbound.experiments.trial_spec import FORMAT, Trial
@@ -44,7 +44,7 @@ def on_cluster(trials: list[Trial], address: str) -> Iterator[tuple[Trial, Outco
 
         if not local:
             _send(client, trials)
-        _check_modules(client, trials)
+        _check_measures(client, trials)
         futures = {client.submit(_attempt, trial, pure=False): trial for trial in trials}
         for future in as_completed(list(futures)):  # type: ignore[no-untyped-call]
             trial = futures.pop(future)
@@ -67,20 +67,14 @@ def _attempt(trial: Trial) -> Outcome | Failure:
     return attempt(trial)
 
 
-def _check_modules(client: Client, trials: list[Trial]) -> None:
-    """Refuse to start when a worker lacks a module; workers that join later are checked before each trial."""
-    modules = {name: digest for trial in trials for name, digest in trial.spec.modules.items()}
-    for worker, problem in client.run(_module_problem, modules).items() if modules else ():
+def _check_measures(client: Client, trials: list[Trial]) -> None:
+    """Refuse to start when a worker lacks a module or a measure; workers that join later report it as a failure."""
+    modules, names = trials[0].spec.modules, own_measures(trials)
+    if not modules and not names:
+        return
+    for worker, problem in client.run(unknown_measures, modules, names).items():
         if problem:
-            raise DataError(f"worker {worker}: {problem}")
-
-
-def _module_problem(modules: dict[str, str]) -> str:
-    try:
-        import_modules(modules)
-    except DataError as error:
-        return str(error)
-    return ""
+            raise ArgumentError(f"worker {worker}: {problem}")
 
 
 @contextlib.contextmanager

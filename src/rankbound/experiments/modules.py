@@ -13,10 +13,15 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-from rankbound.errors import ArgumentError, DataError
+from rankbound.errors import ArgumentError, DataError, MeasureError
+from rankbound.measures.measure import parse_measure
 
-__all__ = ["import_modules", "module_digests"]
+if TYPE_CHECKING:
+    from rankbound.experiments.trial_spec import Trial
+
+__all__ = ["import_modules", "module_digests", "own_measures", "unknown_measures"]
 
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
@@ -52,6 +57,37 @@ def import_modules(modules: Mapping[str, str]) -> None:
             ) from error
         if _digest(module) != digest:
             raise DataError(f"the module {name} of this worker is not the one that the study was started with")
+
+
+def own_measures(trials: Iterable[Trial]) -> list[str]:
+    """Names of the measures and losses of trials that are not built in, sorted."""
+    names = set()
+    for spec in (trial.spec for trial in trials if trial.spec.kind != "faces"):
+        names |= {*spec.measures, spec.select_by}
+        names |= {spec.loss.removeprefix("lambda-")} if spec.loss else set()
+    return sorted(name for name in names if _is_own(name))
+
+
+def _is_own(name: str) -> bool:
+    try:
+        return not parse_measure(name).definition.built_in
+    except MeasureError:  # a loss that is not named after a measure
+        return False
+
+
+def unknown_measures(modules: Mapping[str, str], names: Iterable[str]) -> str:
+    """Run by a worker before a study: why it cannot run trials with these modules and measures, or ""."""
+    try:
+        import_modules(modules)
+    except DataError as error:
+        return str(error)
+    unknown = [name for name in names if not _is_own(name)]
+    if not unknown:
+        return ""
+    return (
+        f"workers do not know {', '.join(unknown)}, which {'is' if len(unknown) == 1 else 'are'} registered in this "
+        "process only: define your measures in a module and name it in modules (--module), or set jobs=0"
+    )
 
 
 def _digest(module: ModuleType) -> str:

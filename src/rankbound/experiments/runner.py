@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from rankbound.errors import ArgumentError
+from rankbound.experiments.modules import own_measures, unknown_measures
 from rankbound.experiments.store import Store
 from rankbound.experiments.trial import Outcome
 from rankbound.experiments.trial_spec import Trial, TrialSlot
@@ -157,6 +158,7 @@ def _in_this_process(trials: list[Trial]) -> Iterator[Finished]:
 
 def _in_processes(trials: list[Trial], jobs: int) -> Iterator[Finished]:
     """Results as they arrive. Each worker holds one trial at a time, so that a worker that dies affects few trials."""
+    _check_measures(trials)
     suspects: list[Trial] = []
     queue = iter(trials)
     while batch := list(islice(queue, 1)):
@@ -171,12 +173,25 @@ def _in_processes(trials: list[Trial], jobs: int) -> Iterator[Finished]:
             )
 
 
+def _check_measures(trials: list[Trial]) -> None:
+    """Refuse to start when a worker process would not know the measures of users that the trials name."""
+    names = own_measures(trials)
+    if not names:
+        return
+    from joblib.externals.loky import ProcessPoolExecutor  # type: ignore[import-untyped]
+
+    pool = ProcessPoolExecutor(1, initializer=become_worker, initargs=(os.getpid(),), env=THREADS)
+    try:
+        problem = pool.submit(unknown_measures, trials[0].spec.modules, names).result()
+    finally:
+        pool.shutdown(wait=True, kill_workers=True)
+    if problem:
+        raise ArgumentError(problem)
+
+
 def _until_one_dies(first: list[Trial], queue: Iterator[Trial], jobs: int, lost: list[Trial]) -> Iterator[Finished]:
     """Run trials until none is left or a worker dies; the trials that were running then are appended to ``lost``."""
-    from joblib.externals.loky import (  # type: ignore[import-untyped]
-        BrokenProcessPool,
-        ProcessPoolExecutor,
-    )
+    from joblib.externals.loky import BrokenProcessPool, ProcessPoolExecutor
 
     pool = ProcessPoolExecutor(jobs, initializer=become_worker, initargs=(os.getpid(),), env=THREADS)
     running = {}
