@@ -87,3 +87,14 @@ def test_readme_shows_the_layers_in_the_order_of_imports():
     contracts = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     layers = [name.removeprefix("rankbound.") for layer in contracts[0]["layers"] for name in layer.split(" | ")]
     assert [name for name in shown if name != "testing"] == layers
+
+
+def test_help_loads_no_heavy_package():
+    code = """
+import sys
+from rankbound.cli.main import run
+assert run(["--help"]) == 0
+heavy = {"torch", "numba", "polars", "numpy", "scipy", "rich", "pydantic", "filelock"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

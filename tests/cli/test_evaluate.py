@@ -57,7 +57,7 @@ def test_table_shows_means_and_counts_and_is_not_cut(cli, files):
     long = files / ("r" * 150)
     (files / "run").rename(long)
     answer = cli("evaluate", "qrels", long.name)
-    assert "UL2(nDCG@10)" in answer.out
+    assert "EM(nDCG@10)" in answer.out
     assert long.name in answer.out
     assert (
         "3 queries; 1 empty for some measure (left out of its mean); 1 judged but not in the run (ignored)"

@@ -516,6 +516,7 @@ NO_ARRAYS = {
     **{f"analysis.scores.{name}": _MADE for name in "ScoreMatrix difference is_lower_better".split()},
     **{f"analysis.learning.{name}": _TABLES for name in "coefficients_of_history training_paths".split()},
     **{f"analysis.image_pairs.{name}": _TABLES for name in "check_examples pictures_of".split()},
+    "analysis.datasets.describe_data": _FILES,
     "analysis.comparison.compare": "is the compare of the front door",
     "analysis.comparison.run_names": _NAMES,
     "analysis.significance.WinTieLoss": _MADE,

@@ -65,19 +65,19 @@ class CommandsOnDemand(TyperGroup):
         raise ArgumentError(f"there is no command {cmd_name!r}; did you mean {' or '.join(near)}?")
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
-        """The overview, from the table alone."""
+        """Write the overview from the table, without importing any command."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.summary) for name, command in COMMANDS.items()])
 
 
 def load_command(name: str) -> Any:
-    """Import a command and make it one that typer can run."""
-    where = COMMANDS[name]
-    found = getattr(importlib.import_module(where.module), where.attribute)
-    # plain help: rich would take longer to load than everything else together
+    """Import a command and convert it for typer."""
+    command = COMMANDS[name]
+    target = getattr(importlib.import_module(command.module), command.attribute)
+    # help without rich, which takes longer to import than everything else together
     holder = typer.Typer(rich_markup_mode=None, add_completion=False)
-    if isinstance(found, typer.Typer):
-        holder.add_typer(found, name=name)
+    if isinstance(target, typer.Typer):
+        holder.add_typer(target, name=name)
     else:
-        holder.command(name)(found)
+        holder.command(name)(target)
     return get_group(holder).commands[name]

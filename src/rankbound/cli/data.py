@@ -1,4 +1,4 @@
-"""rankbound data: the data sets that are known, where they are, and what is in them."""
+"""rankbound data: list, download, describe and verify data sets."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help="Data sets: list, get, describe, verify.")
+app = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help="List, download, describe and verify data sets.")
 
 
 @app.command("list")
 def list_sets(as_json: options.Json = False) -> None:
-    """The data sets that are known by name, and whether they are here.
+    """List the data sets that rankbound knows by name, and whether they are on this machine.
 
     \b
     Example:
@@ -41,16 +41,16 @@ def list_sets(as_json: options.Json = False) -> None:
         [entry.name, "yes" if here[entry.name] else "no", entry.kind, _how(entry), _counts(entry), entry.title]
         for entry in known_sets().values()
     ]
-    note = "Sets are looked for in RANKBOUND_DATA and in the cache. manual: rankbound data get NAME says what to do."
+    note = "Sets are looked for in RANKBOUND_DATA and in the cache. manual: rankbound data get NAME explains how."
     output.print_table("data sets", ["name", "here", "kind", "get", "counts", "title"], rows, text_columns=6, note=note)
 
 
 @app.command("get")
 def get_set(
-    name: Annotated[str, typer.Argument(help="A data set, as data list names it.", metavar="NAME")],
+    name: Annotated[str, typer.Argument(help="A data set of `rankbound data list`.", metavar="NAME")],
     as_json: options.Json = False,
 ) -> None:
-    """Find the files of a data set, or download them into the cache.
+    """Find the files of a data set, or download them to the cache.
 
     \b
     Example:
@@ -72,16 +72,16 @@ def get_set(
 
 @app.command("describe")
 def describe_set(
-    target: Annotated[str, typer.Argument(help="A data set's name, or a file or folder.", metavar="NAME|PATH")],
+    target: Annotated[str, typer.Argument(help="The name of a data set, or a file or folder.", metavar="NAME|PATH")],
     plot: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Draw the histograms into an .html, .svg, .png or .pdf file.")
+        str | None, typer.Option(metavar="FILE", help="Save the histograms to an .html, .svg, .png or .pdf file.")
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Counts, labels, sizes of lists, and how hard the queries are.
+    """Show counts, labels, list sizes, and how hard the queries are.
 
-    The expected nDCG of a query is what a random ranking scores. A query is uninformative if all rankings of it score
-    the same. For users with choices but no lists, lists with one negative item per choice are assumed.
+    The expected nDCG of a query is the mean over all rankings of its documents. A query is uninformative if all
+    rankings score the same. Interactions have no lists: one negative item per interaction is assumed.
 
     \b
     Example:
@@ -90,24 +90,27 @@ def describe_set(
     """
     if plot is not None:
         _check_plot(plot)
+    from rankbound.analysis.datasets import describe_data
+
     with output.working(f"reading {target} ..."):
-        found = _described(target)
+        summary = describe_data(target)
     if plot is not None:
-        _draw(found, plot)
+        _draw(summary, plot)
     if as_json:
-        output.print_json({"name": target} | found)
+        output.print_json({"name": target} | summary)
     else:
-        _print_description(target, found)
+        _print_description(target, summary)
 
 
 @app.command("verify")
 def verify_sets(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Data sets; all that are here if none is named.", metavar="[NAME...]")
+        list[str] | None,
+        typer.Argument(help="Data sets; by default all that are on this machine.", metavar="[NAME...]"),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Compare the files that are here with their checksums; exit code 2 if one is wrong or a named set lacks one.
+    """Compare files with their checksums; exit with code 2 if one is wrong or a named set is incomplete.
 
     \b
     Example:
@@ -121,7 +124,7 @@ def verify_sets(
     chosen = chosen or [entry for entry in known_sets().values() if present_files(entry) is not None]
     with output.working("computing checksums ..."):
         states = {entry.name: check(entry) for entry in chosen}
-    flat = [(name, state) for name, found in states.items() for state in found]
+    flat = [(name, state) for name, of_set in states.items() for state in of_set]
     if as_json:
         files = [
             {"set": name, "file": s.name, "state": s.state, "sha256": s.sha256, "expected": s.expected}
@@ -130,7 +133,7 @@ def verify_sets(
         output.print_json({"files": files})
     else:
         rows = [[name, s.name, s.state, s.sha256 or "–"] for name, s in flat]
-        note = "sha256 of the content, decompressed. unknown: there is nothing to compare with."
+        note = "sha256 of the decompressed content. unknown: there is no checksum to compare with."
         output.print_table("checksums", ["set", "file", "state", "sha256"], rows, text_columns=4, note=note)
     bad = [f"{s.path}: wrong checksum, expected {s.expected}, got {s.sha256}" for _, s in flat if s.state == "wrong"]
     bad += [f"{entry.name}: is not here" for entry in chosen if present_files(entry) is None]
@@ -141,70 +144,26 @@ def verify_sets(
 # ---- description -----------------------------------------------------------------------------------------------------
 
 
-def _described(target: str) -> dict[str, Any]:
-    from rankbound.data.catalog import find_entry, known_sets
-    from rankbound.data.describe import describe, read_any
-    from rankbound.data.loading import load_set
-
-    known = target in known_sets()
-    if not known and not Path(target).exists() and not set(target) & set("./\\"):
-        find_entry(target)  # says which names are near
-    data = load_set(target) if known else read_any(target)
-    extra = _difficulty(data)
-    return describe(data) | ({"difficulty": extra} if extra is not None else {})
-
-
-def _difficulty(data: Any) -> dict[str, Any] | None:
-    """Histogram of the expected nDCG over queries that say something, and the share of those that do not."""
-    import numpy as np
-
-    from rankbound.difficulty import bounds_of
-    from rankbound.measures import LabelCounts, parse_measure
-
-    lists = getattr(data, "lists", data)
-    if hasattr(data, "per_user"):
-        chosen = data.per_user[data.per_user > 0]
-        counts = LabelCounts.binary(2 * chosen, chosen)
-    elif hasattr(lists, "offsets"):
-        counts = LabelCounts.from_lists(lists)
-    else:
-        return None
-    three = bounds_of(parse_measure("nDCG"), counts)
-    informative = three.best - three.worst > 1e-12
-    expected = three.expected[informative]
-    bars, edges = np.histogram(expected, bins=10, range=(0.0, 1.0))
-    return {
-        "measure": "nDCG",
-        "uninformative_queries": int((~informative).sum()),
-        "uninformative_share": float((~informative).mean()) if len(informative) else 0.0,
-        "mean_expected": float(expected.mean()) if len(expected) else None,
-        "histogram": [
-            {"from": round(float(low), 10), "to": round(float(high), 10), "count": int(count)}
-            for low, high, count in zip(edges[:-1], edges[1:], bars, strict=True)
-        ],
-    }
-
-
-def _print_description(target: str, found: dict[str, Any]) -> None:
-    plain = {key: value for key, value in found.items() if isinstance(value, (int, float, str))}
+def _print_description(target: str, summary: dict[str, Any]) -> None:
+    plain = {key: value for key, value in summary.items() if isinstance(value, (int, float, str))}
     rows = [
         [key.replace("_", " "), f"{value:,}" if isinstance(value, int) else str(value)] for key, value in plain.items()
     ]
-    if found["labels"] and len(found["labels"]) <= 12:
-        rows.append(["labels", "  ".join(f"{label}: {count:,}" for label, count in found["labels"].items())])
+    if summary["labels"] and len(summary["labels"]) <= 12:
+        rows.append(["labels", "  ".join(f"{label}: {count:,}" for label, count in summary["labels"].items())])
     output.print_table(target, ["", ""], rows, text_columns=2)
-    if "list_sizes" in found:
-        sizes = found["list_sizes"]
-        title = f"sizes of lists: {sizes['min']} to {sizes['max']}, median {sizes['median']:g}"
+    if "list_sizes" in summary:
+        sizes = summary["list_sizes"]
+        title = f"list sizes: {sizes['min']} to {sizes['max']}, median {sizes['median']:g}"
         names = [f"{bar['from']}-{bar['to']}" for bar in sizes["histogram"]]
         _print_bars(title, names, [bar["count"] for bar in sizes["histogram"]])
-    if difficulty := found.get("difficulty"):
-        share = difficulty["uninformative_share"]
+    if difficulty := summary.get("difficulty"):
+        fraction = difficulty["uninformative_share"]
         mean = output.show_number(difficulty["mean_expected"])
-        title = f"expected nDCG of a random ranking: mean {mean}; uninformative queries {share:.1%}"
+        title = f"expected nDCG of a random ranking: mean {mean}; uninformative queries {fraction:.1%}"
         names = [f"{bar['from']:.1f}-{bar['to']:.1f}" for bar in difficulty["histogram"]]
         _print_bars(title, names, [bar["count"] for bar in difficulty["histogram"]])
-    for note in found["notes"]:
+    for note in summary["notes"]:
         output.print_note(f"Note: {note}")
 
 
@@ -226,22 +185,22 @@ def _check_plot(path: str) -> None:
         raise ArgumentError(f"--plot needs {' and '.join(missing)}; install rankbound[report]")
 
 
-def _draw(found: dict[str, Any], path: str) -> None:
+def _draw(summary: dict[str, Any], path: str) -> None:
     import altair as alt
     import polars as pl
 
     from rankbound.io import atomic_write
 
-    histograms = {"label": [(name, count) for name, count in found["labels"].items()]}
+    histograms = {"label": [(name, count) for name, count in summary["labels"].items()]}
     for title, part in (("items in the list", "list_sizes"), ("expected nDCG", "difficulty")):
-        bars = found.get(part, {}).get("histogram", ())
+        bars = summary.get(part, {}).get("histogram", ())
         histograms[title] = [(f"{bar['from']:g} to {bar['to']:g}", bar["count"]) for bar in bars]
     charts = []
-    for title, counted in histograms.items():
-        frame = pl.DataFrame(counted, schema={"range": pl.String, "lists": pl.Int64}, orient="row")
+    for title, counts in histograms.items():
+        frame = pl.DataFrame(counts, schema={"range": pl.String, "lists": pl.Int64}, orient="row")
         x = alt.X("range:N", sort=frame["range"].to_list(), title=title)
         y = alt.Y("lists:Q", title="items" if title == "label" else "lists")
-        charts += [alt.Chart(frame, width=320, height=220).mark_bar().encode(x=x, y=y)] if counted else []
+        charts += [alt.Chart(frame, width=320, height=220).mark_bar().encode(x=x, y=y)] if counts else []
     form = Path(path).suffix[1:]
     with atomic_write(path) as temporary:
         alt.hconcat(*charts).save(temporary, format=form, inline=form == "html")
@@ -276,7 +235,7 @@ def _counts(entry: Entry) -> str:
 
 @contextmanager
 def _download_bars() -> Iterator[Callable[[str], Progress] | None]:
-    """Progress bars on stderr, one for each address, where a person looks at them."""
+    """Show a progress bar for each address on stderr if it is a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

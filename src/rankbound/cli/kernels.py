@@ -1,4 +1,4 @@
-"""What a person sees while kernels compile: a spinner, and how long it took."""
+"""Progress messages while loss kernels are compiled."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 __all__ = ["ready_kernels"]
 
-_WORTH_A_WORD = 2.0  # seconds: loading takes less
+_LOADING_SECONDS = 2.0  # loading compiled kernels takes less
 
 
 def ready_kernels(*losses: str | RankingLoss) -> None:
-    """Compile or load the kernels of these losses before the work begins, and say on stderr if it was compiled."""
+    """Compile or load the kernels of these losses before the work begins; report a compilation on stderr."""
     from rankbound.losses import warm_up
 
-    with output.working("getting the loss kernels ready (compiled once, then kept) ..."):
+    with output.working("preparing the loss kernels (compiled once, then kept) ..."):
         seconds = warm_up(*losses)
-    if seconds > _WORTH_A_WORD:
+    if seconds > _LOADING_SECONDS:
         typer.echo(f"The loss kernels were compiled in {seconds:.0f} s; later runs load them.", err=True)

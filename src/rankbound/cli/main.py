@@ -1,4 +1,4 @@
-"""The entry point: runs a command, and turns what goes wrong into one line on stderr and an exit code."""
+"""The entry point: run a command and turn errors into one line on stderr and an exit code."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         from rankbound import __version__
 
         typer.echo(f"rankbound {__version__}")
@@ -51,22 +51,24 @@ _UsageProblem: type[Exception] = typer.BadParameter.__mro__[2]
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code: 0, 2 for bad input or usage, 130 when interrupted, 143 when ended.
+    """Run the command line and return the exit code.
+
+    It is 0, 2 for bad input or usage, 130 after Ctrl-C, and 128 plus the number of a signal that ended the command.
 
     >>> run(["bounds", "AP", "--n", "2", "--relevant", "1", "--json"])
     {"worst": 0.5, "expected": 0.75, "best": 1.0}
     0
     """
     _ready_streams()
-    with _tidy_when_ended() as signals:
+    with _orderly_end() as signals:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
     return 128 + signals[0] if signals else code
 
 
-def _run(given: list[str]) -> int:
+def _run(arguments: list[str]) -> int:
     try:
-        result = get_command(app).main(given or ["--help"], prog_name="rankbound", standalone_mode=False)
-        sys.stdout.flush()  # a reader that has gone away is noticed here, not at exit
+        result = get_command(app).main(arguments or ["--help"], prog_name="rankbound", standalone_mode=False)
+        sys.stdout.flush()  # raises BrokenPipeError here, not at exit, if nobody reads
     except RankboundError as error:
         return _refuse(str(error))
     except _UsageProblem as error:
@@ -75,31 +77,31 @@ def _run(given: list[str]) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         return _stop_writing()
-    except SystemExit as stop:  # typer's own way out when the reader has gone away
+    except SystemExit as stop:  # raised by typer if nobody reads
         return _stop_writing() if stop.code else 0
     except MemoryError:
-        return _refuse("there is not enough memory for this input")
+        return _refuse("not enough memory for this input")
     except OSError as error:
         return _refuse(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     return result if isinstance(result, int) else 0
 
 
 def _refuse(message: str) -> int:
-    with contextlib.suppress(OSError):  # nobody can be told where stderr cannot be written
+    with contextlib.suppress(OSError):  # stderr may be closed or full
         typer.echo(f"rankbound: {' '.join(message.split())}", err=True)
     return BAD_INPUT
 
 
 @contextlib.contextmanager
-def _tidy_when_ended() -> Iterator[list[int]]:
-    """SIGTERM and SIGHUP, from batch systems and closed terminals, lead out the same tidy way as Ctrl-C.
+def _orderly_end() -> Iterator[list[int]]:
+    """Handle SIGTERM and SIGHUP, from batch systems and closed terminals, like Ctrl-C.
 
-    Gives those that came.
+    Yield the list of the signals that were received.
     """
-    came: list[int] = []
+    received: list[int] = []
 
     def stop(number: int, _: object) -> None:
-        came.append(number)
+        received.append(number)
         raise KeyboardInterrupt
 
     before = {}
@@ -108,21 +110,21 @@ def _tidy_when_ended() -> Iterator[list[int]]:
         numbers = [number for number in wanted if number and signal.getsignal(number) is signal.SIG_DFL]
         before = {number: signal.signal(number, stop) for number in numbers}
     try:
-        yield came
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 def _ready_streams() -> None:
-    """Put nothing in the place of closed streams, and let any text be printed in any locale.
+    """Replace closed streams by the null device, and print any text in any locale.
 
-    A file that is opened later would otherwise take the place of standard output, and be printed into.
+    Otherwise a file that is opened later could get the descriptor of standard output and be printed into.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - open to the end
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a lone half of a character, as of a file name, stays legal JSON
+    if isinstance(sys.stdout, io.TextIOWrapper):  # file names with lone surrogates become valid JSON
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
@@ -131,12 +133,12 @@ def _usage_message(error: Exception) -> str:
     context = getattr(error, "ctx", None)
     if context is None:
         return message
-    if type(error).__name__ == "NoArgsIsHelpError":  # its message is the whole help
+    if type(error).__name__ == "NoArgsIsHelpError":  # its message is the complete help
         message = "Missing command"
     return f"{message.rstrip('.')}. See '{context.command_path} --help'."
 
 
 def _stop_writing() -> int:
-    """Send what is left to nowhere, so that the interpreter does not stumble over it at exit."""
+    """Discard the remaining output, so that flushing it at exit does not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return BROKEN_PIPE

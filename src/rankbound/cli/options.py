@@ -1,4 +1,4 @@
-"""Options that several commands share, with one wording."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ __all__ = [
     "inference",
 ]
 
-DEFAULT_MEASURES = ("nDCG@10", "AP", "RR", "UL2(nDCG@10)")
+DEFAULT_MEASURES = ("nDCG@10", "AP", "RR", "EM(nDCG@10)")
 
 
 class TiesPolicy(StrEnum):
-    """What items with one score count as."""
+    """How items with equal scores are ranked."""
 
     average = "average"
     input = "input"
@@ -52,7 +52,7 @@ class TiesPolicy(StrEnum):
 
 
 class EmptyPolicy(StrEnum):
-    """What queries without anything to find count as."""
+    """How queries count for which a measure is not defined."""
 
     skip = "skip"
     zero = "zero"
@@ -87,7 +87,7 @@ class CorrectionName(StrEnum):
 
 
 class MissingPolicy(StrEnum):
-    """What judged queries that a run lacks count as."""
+    """How judged queries count that a run lacks."""
 
     ignore = "ignore"
     zero = "zero"
@@ -102,7 +102,7 @@ Measures = Annotated[
         "-m",
         "--measure",
         metavar="MEASURE",
-        help=f"As nDCG@10, AP(rel=2), UL2(nDCG@10); repeat for more.  [default: {', '.join(DEFAULT_MEASURES)}]",
+        help=f"As nDCG@10, AP(rel=2), EM(nDCG@10); can be repeated.  [default: {', '.join(DEFAULT_MEASURES)}]",
     ),
 ]
 Ties = Annotated[
@@ -110,12 +110,13 @@ Ties = Annotated[
     typer.Option(help="Equal scores: mean over all orders, order of the file, or trec_eval's order by document id."),
 ]
 Empty = Annotated[
-    EmptyPolicy, typer.Option(help="Queries with nothing to find: left out of means, or counted as 0 or 1.")
+    EmptyPolicy,
+    typer.Option(help="Queries for which a measure is not defined: left out of its mean, or counted as 0 or 1."),
 ]
 Missing = Annotated[MissingPolicy, typer.Option(help="Judged queries that a run lacks: left out, or counted as 0.")]
-MissingZero = Annotated[bool, typer.Option("-c", help="The same as --missing zero, as in trec_eval.")]
-JudgedOnly = Annotated[bool, typer.Option("--judged-only", help="Take documents without judgment out of the runs.")]
-Depth = Annotated[int | None, typer.Option(metavar="N", help="Look at the first N documents of each query only.")]
+MissingZero = Annotated[bool, typer.Option("-c", help="Short for --missing zero, as in trec_eval.")]
+JudgedOnly = Annotated[bool, typer.Option("--judged-only", help="Remove documents without a judgment from the runs.")]
+Depth = Annotated[int | None, typer.Option(metavar="N", help="Evaluate only the first N documents of each query.")]
 PerQuery = Annotated[
     str | None, typer.Option(metavar="FILE", help="Write the values of each query to a .parquet, .csv or .json file.")
 ]
@@ -129,7 +130,7 @@ Test = Annotated[TestName, typer.Option(help="Test that decides what is signific
 Correction = Annotated[CorrectionName, typer.Option(help="Correction of p-values for several tests.")]
 Resamples = Annotated[int, typer.Option(metavar="N", help="Number of draws of bootstrap and randomization test.")]
 Seed = Annotated[int, typer.Option(metavar="N", help="Seed of these draws.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
 
 
 def inference(
@@ -144,9 +145,9 @@ def inference(
 
 
 def check_inputs(*paths: str) -> None:
-    """Standard input can be read once."""
+    """Raise ArgumentError if a file is named twice, or standard input more than once."""
     if paths.count("-") > 1:
-        raise ArgumentError("- stands for standard input and can be given for one file only")
+        raise ArgumentError("- is standard input and can be named only once")
     twice = [path for path in paths if paths.count(path) > 1]
     if twice:
-        raise ArgumentError(f"{twice[0]} is given twice")
+        raise ArgumentError(f"{twice[0]} is named twice")

@@ -1,4 +1,4 @@
-"""What commands print and write: JSON, tables, per-query files, and a sign of life on stderr."""
+"""Output of the commands: JSON, tables, files of per-query values, and a spinner on stderr."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ __all__ = [
     "write_table",
 ]
 
-_WIDE = 4000  # columns: a table is never cut, a terminal that is too narrow wraps its lines
+_WIDE = 4000  # columns: tables are never truncated, a narrow terminal wraps their lines
 _TABLE_SUFFIXES = (".parquet", ".csv", ".json")
 
 
 def print_json(value: dict[str, Any], indent: int | None = 2) -> None:
-    """One JSON object on stdout."""
+    """Print one JSON object on stdout."""
     typer.echo(json_text(value, indent))
 
 
 def json_text(value: dict[str, Any], indent: int | None = 2) -> str:
-    """An object as JSON; NaN and infinity have no place in JSON and come out as null.
+    """Return an object as JSON; NaN and infinity, which JSON does not have, become null.
 
     >>> json_text({"mean": {"AP": float("nan")}, "queries": 3}, indent=None)
     '{"mean": {"AP": null}, "queries": 3}'
@@ -59,14 +59,14 @@ def json_text(value: dict[str, Any], indent: int | None = 2) -> str:
 def print_table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: int = 1, note: str = ""
 ) -> None:
-    """A table on stdout: the first ``text_columns`` flush left, numbers flush right, a note below."""
+    """Print a table on stdout: the first ``text_columns`` columns flush left, the others flush right, then a note."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for place, column in enumerate(columns):
-        left = place < text_columns
+    for index, column in enumerate(columns):
+        left = index < text_columns
         table.add_column(Text(column), justify="left" if left else "right", no_wrap=not left, overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
@@ -74,7 +74,7 @@ def print_table(
     with console.capture() as drawn:
         console.print(Text(title, style="bold"))
         console.print(table)
-    # rich fills lines up with spaces, which files and terminals can do without
+    # rich pads lines with spaces
     lines = [line.rstrip() for line in drawn.get().split("\n")]
     typer.echo("\n".join(line for line in lines if line))
     if note:
@@ -82,7 +82,7 @@ def print_table(
 
 
 def print_note(text: str) -> None:
-    """A sentence on stdout, wrapped in a terminal only."""
+    """Print a sentence on stdout, wrapped only in a terminal."""
     from rich.text import Text
 
     _console(None if sys.stdout.isatty() else _WIDE).print(Text(text))
@@ -90,7 +90,7 @@ def print_note(text: str) -> None:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """A spinner on stderr while the block runs, where a person looks at it."""
+    """Show a spinner on stderr while the block runs, if stderr is a terminal."""
     if not sys.stderr.isatty():
         yield
         return
@@ -110,21 +110,21 @@ def describe_policy(inference: Inference) -> dict[str, str]:
 
 
 def check_table_path(path: str | None) -> None:
-    """Refuse a file that cannot be written before any work is done for it."""
+    """Raise ArgumentError, before any work is done, for a path that cannot become a table."""
     if path is None:
         return
     if Path(path).suffix not in _TABLE_SUFFIXES:
-        raise ArgumentError(f"{path}: a table is written as {', '.join(_TABLE_SUFFIXES)}; choose one of these endings")
+        raise ArgumentError(f"{path}: the name of a table must end with one of {', '.join(_TABLE_SUFFIXES)}")
     if Path(path).is_dir():
         raise ArgumentError(f"{path}: is a folder, expected a file name")
 
 
 def write_table(frame: pl.DataFrame, path: str) -> None:
-    """Write a frame as parquet, csv or json (a list of rows), whole or not at all."""
+    """Write a frame atomically as parquet, csv or json (a list of rows)."""
     from rankbound.io import atomic_write
 
     check_table_path(path)
-    content = io.BytesIO()  # not the file itself: polars has its own ways to tell of a full disk
+    content = io.BytesIO()  # in memory first, because polars reports a full disk in several ways
     if path.endswith(".parquet"):
         frame.write_parquet(content)
     elif path.endswith(".csv"):

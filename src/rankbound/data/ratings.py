@@ -269,9 +269,7 @@ def _read_sequences(path: StrPath, *, counted: bool) -> Interactions:
                 came = f"got {head} before {len(chosen)} items"
                 raise FileFormatError(path, number, "a line must begin with the number of its items", came)
             if not chosen and not counted:
-                raise FileFormatError(
-                    path, number, "a line must have a user and an item", f"got {row[:60]!r}"
-                )
+                raise FileFormatError(path, number, "a line must have a user and an item", f"got {row[:60]!r}")
             names.append(str(len(names)) if counted else head)
             sizes.append(len(chosen))
             words += chosen
