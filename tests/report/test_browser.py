@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from typing import NamedTuple
 
@@ -255,6 +256,23 @@ def test_little_data_gives_no_message(browser, tmp_path, rows, values):
     other = Opened(browser, path)
     assert other.messages == []
     other.context.close()
+
+
+def test_a_pair_of_systems_is_selected_in_the_matrix(opened):
+    page = opened.page
+    assert re.fullmatch(
+        r"nDCG@10 on set A: [23] of 3 pairs of systems differ significantly", page.inner_text("#pairs-title")
+    )
+    page.locator("#pairs").scroll_into_view_if_needed()
+    x, y = page.evaluate("rankbound.cellOf(0, 1)")
+    page.locator("#pairs").hover(position={"x": x, "y": y})
+    assert page.locator("#tip b").inner_text() == "low minus alike"
+    page.locator("#pairs").click(position={"x": x, "y": y})
+    assert (page.input_value("#y"), page.input_value("#x")) == ("s:low", "s:alike")
+    page.wait_for_function("document.getElementById('scatter-title').textContent === 'nDCG@10: low against alike'")
+    page.select_option("#data-set", label="set B")
+    page.wait_for_function("document.getElementById('pairs-title').textContent.startsWith('nDCG@10 on set B')")
+    assert opened.messages == []
 
 
 def test_many_systems_are_shown_on_request(browser, tmp_path, rows):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import re
 import zlib
@@ -222,6 +223,34 @@ def test_the_page_holds_every_value_to_four_decimals(tmp_path, scores):
             np.frombuffer(unpacked(page, f"page-values-{number}"), "<i2").reshape(3, 120) / 10.0 ** measure["digits"]
         )
         np.testing.assert_allclose(values, matrix.values[measure["name"]], atol=5.001e-5)
+
+
+def test_pairs_of_systems_are_packed(tmp_path, rows):
+    random = np.random.default_rng(2)
+    values = {name: random.random(12) for name in ("a", "b", "c", "d")}
+    values["d"][:2] = np.nan  # c and d share ten queries
+    table = pl.concat([rows(name, {"AP": value}) for name, value in values.items()])
+    page = write(tmp_path / "page.html", table)
+    metadata = json.loads(re.search(r'id="page">([^<]*)</script>', page).group(1))
+    assert (metadata["alpha"], metadata["confidence"]) == (0.05, 0.95)
+    assert metadata["quantile"] == pytest.approx(stats.norm.ppf(0.975))
+    packed = np.frombuffer(unpacked(page, "page-pairs-0"), "<i2").reshape(2, 6) / 10.0 ** np.array(
+        metadata["pairDigits"]
+    ).reshape(2, 1)
+    pairs = list(itertools.combinations(values.values(), 2))
+    differences = [np.nanmean(first - second) for first, second in pairs]
+    levels = holm([stats.ttest_1samp(first - second, 0, nan_policy="omit").pvalue for first, second in pairs])
+    np.testing.assert_allclose(packed, [levels, differences], atol=5.001e-5)
+
+
+def test_pairs_need_three_systems_and_no_baseline(tmp_path, scores):
+    assert 'id="page-pairs-0"' in write(tmp_path / "page.html", scores)
+    two = scores.filter(pl.col("system") != "high")
+    compared = make_report(scores, baseline="low")
+    for report in (make_report(two), compared):
+        page = write_report(tmp_path / "page.html", report, figures={}, title="Title").read_text()
+        assert 'id="page-pairs-0"' not in page
+        assert 'id="pairs"' not in page
 
 
 def test_large_and_missing_values_are_packed():

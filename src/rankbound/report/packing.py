@@ -12,11 +12,13 @@ import numpy as np
 from rankbound.analysis.scores import QUERY_TYPE_CODES, is_lower_better
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from rankbound.analysis.scores import ScoreMatrix
 
-__all__ = ["deflate", "json_for_script", "pack_measures", "pack_queries"]
+__all__ = ["deflate", "json_for_script", "pack_measures", "pack_pairs", "pack_queries"]
 
 MISSING = -32768  # encodes "no value" among 16-bit integers; assets/data.js has the same
 _DIGITS = 4  # decimals kept, as many as the page shows
@@ -74,3 +76,25 @@ def pack_measures(scores: ScoreMatrix) -> list[dict[str, Any]]:
         content, digits = pack_values(value)
         packed.append({"name": name, "lower": is_lower_better(name), "digits": digits, "packed": deflate(content)})
     return packed
+
+
+def pack_pairs(scores: ScoreMatrix, measure: str, p_values: Sequence[NDArray[np.float64] | None]) -> dict[str, Any]:
+    """Encode the p-values and the mean differences of all pairs of systems, data set by data set.
+
+    ``p_values`` has an array for each data set, in the order of `itertools.combinations`; None where there are none.
+    """
+    first, second = np.triu_indices(len(scores.systems), k=1)
+    levels = np.stack([np.full(len(first), np.nan) if p is None else p for p in p_values])
+    gaps = np.stack([_mean_differences(scores, measure, source)[first, second] for source in range(len(p_values))])
+    packed_levels, level_digits = pack_values(levels)
+    packed_gaps, gap_digits = pack_values(gaps)
+    return {"digits": [level_digits, gap_digits], "packed": deflate(packed_levels + packed_gaps)}
+
+
+def _mean_differences(scores: ScoreMatrix, measure: str, source: int) -> NDArray[np.float64]:
+    """Systems x systems: the mean of row minus column over the queries that both have; NaN where there is none."""
+    values = scores.values[measure][:, scores.in_data_set(source)]
+    known = np.isfinite(values)
+    sums, counts = np.where(known, values, 0.0) @ known.T, known.astype(np.float64) @ known.T
+    with np.errstate(invalid="ignore"):
+        return np.asarray((sums - sums.T) / counts)

@@ -14,28 +14,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rankbound import __version__
+from rankbound.analysis.inference import Inference
 from rankbound.analysis.score_tables import measures_of, without_unmeasured
 from rankbound.analysis.scores import QUERY_TYPE_CODES, ScoreMatrix
 from rankbound.errors import ArgumentError, DataError
 from rankbound.io import atomic_write
 from rankbound.measures import parse_measure
 from rankbound.report.findings import Findings, find_words, published_words, rival
-from rankbound.report.packing import deflate, json_for_script, pack_measures, pack_queries
+from rankbound.report.packing import deflate, json_for_script, pack_measures, pack_pairs, pack_queries
 from rankbound.report.system_tests import Verdict, judge_systems
 from rankbound.report.tables import MARK, OUTSIDE, Table, differences_table, means_table, published_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from os import PathLike
 
     import polars as pl
 
-    from rankbound.analysis.inference import Inference
     from rankbound.report.figures import FigureOutcome
 
 __all__ = ["Report", "check_can_render", "draw_figures", "make_report", "write_page", "write_report"]
 
-_SCRIPTS = ("data.js", "panels.js", "scatter.js", "list.js", "figures.js", "main.js")
+_SCRIPTS = ("data.js", "panels.js", "scatter.js", "pairs.js", "list.js", "figures.js", "main.js")
 _MARK_TITLES = {MARK: "significant", OUTSIDE: "outside our interval"}
 _FOLDED = ("differences",)  # tables inside a <details> element
 # Rows of a table: a folded one starts open up to `unfolded`; `shown` are visible at first; `embedded` are in the page.
@@ -234,15 +234,18 @@ def _scope(report: Report) -> str:
 
 
 class _Payload(NamedTuple):
-    """Data for the page's script: a description in JSON, then the queries and each measure's values, compressed."""
+    """Data for the page's script: a description in JSON; the queries, values and pairs of systems, compressed."""
 
     page: dict[str, Any]
     queries: str
     values: list[str]
+    pairs: list[str]
 
 
 def _payload(report: Report) -> tuple[_Payload, tuple[str, ...]]:
-    """Pack the queries and their values; the second result names the measures that would make the page too large."""
+    """Pack the data of the page; the second result names the measures that would make it too large."""
+    from scipy.special import ndtri
+
     scores = report.scores
     assert scores is not None
     measures: list[dict[str, Any]] = []
@@ -253,6 +256,7 @@ def _payload(report: Report) -> tuple[_Payload, tuple[str, ...]]:
         remaining -= len(measure["packed"])
         measures.append(measure)
     x, y = _axes(report)
+    policy = report.verdicts[0].inference if report.verdicts else Inference()
     page = {
         "systems": scores.systems,
         "dataSets": scores.data_sets,
@@ -260,11 +264,31 @@ def _payload(report: Report) -> tuple[_Payload, tuple[str, ...]]:
         "types": list(QUERY_TYPE_CODES),
         "measures": [{key: measure[key] for key in ("name", "lower", "digits")} for measure in measures],
         "plainLead": str(parse_measure(scores.lead).plain),
+        "confidence": policy.confidence,
+        "alpha": policy.alpha,
+        "quantile": float(ndtri(0.5 + policy.confidence / 2)),  # of the normal distribution, for intervals of means
         "x": x,
         "y": y,
     }
     values = [measure["packed"] for measure in measures]
-    return _Payload(page, pack_queries(scores), values), scores.measures[len(measures) :]
+    pairs = _packed_pairs(report, scores.measures[: len(measures)])
+    if pairs:
+        page["pairDigits"] = [pair["digits"] for pair in pairs]
+    packed = _Payload(page, pack_queries(scores), values, [pair["packed"] for pair in pairs])
+    return packed, scores.measures[len(measures) :]
+
+
+def _packed_pairs(report: Report, measures: Sequence[str]) -> list[dict[str, Any]]:
+    """The pairs of systems by each measure; empty where there are fewer than three systems or there is a baseline."""
+    scores = report.scores
+    assert scores is not None
+    levels = {(verdict.data_set, verdict.measure): verdict.pair_p_values for verdict in report.verdicts}
+    if len(scores.systems) < 3 or all(p is None for p in levels.values()):
+        return []
+    return [
+        pack_pairs(scores, measure, [levels.get((data_set, measure)) for data_set in scores.data_sets])
+        for measure in measures
+    ]
 
 
 def _axes(report: Report) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,6 +53,8 @@ class Verdict:
     """The systems of one data set by one measure, the best first, all compared with ``versus``.
 
     ``inference`` is the policy behind all numbers, and ``family`` says over which tests p-values were corrected.
+    Without a baseline, ``pair_p_values`` has the corrected p-values of all pairs of the score matrix's systems, in the
+    order of `itertools.combinations`; NaN where two systems share no query.
     """
 
     data_set: str
@@ -61,6 +63,7 @@ class Verdict:
     inference: Inference
     family: str
     systems: tuple[SystemTest, ...]
+    pair_p_values: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
 
     @property
     def best(self) -> SystemTest:
@@ -108,7 +111,7 @@ class _Panel:
     """One data set, one measure."""
 
     def __init__(self, scores: ScoreMatrix, source: int, measure: str, baseline: str | None) -> None:
-        self.scores, self.source, self.measure = scores, source, measure
+        self.scores, self.source, self.measure, self.has_baseline = scores, source, measure, baseline is not None
         self.values = scores.values[measure][:, scores.in_data_set(source)]
         known = np.isfinite(self.values)
         self.queries = known.sum(axis=1)
@@ -168,7 +171,15 @@ class _Panel:
                 test = _tested(test, tests[row], p[pair])
             systems.append(test)
         versus, data_set = self.scores.systems[self.versus], self.scores.data_sets[self.source]
-        return Verdict(data_set, self.measure, versus, policy, self.family, tuple(systems))
+        pairs = None if self.has_baseline else self._over_all_pairs(corrected)
+        return Verdict(data_set, self.measure, versus, policy, self.family, tuple(systems), pairs)
+
+    def _over_all_pairs(self, corrected: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The p-values of the tested pairs among those of all systems of the score matrix."""
+        count = len(self.scores.systems)
+        square = np.full((count, count), np.nan)
+        square[self.first, self.second] = corrected
+        return square[np.triu_indices(count, k=1)]
 
 
 def _tested(test: SystemTest, columns: Sequence[float], p: float) -> SystemTest:

@@ -35,6 +35,12 @@ async function readPage() {
     }
     return unpacked.get(index);
   };
+  // resolves to {levels, gaps}: corrected p-values and mean differences, data sets x pairs of systems
+  page.pairsOf = async index => {
+    const packed = new Int16Array(await inflate(`page-pairs-${index}`)), half = packed.length / 2;
+    const [levelDigits, gapDigits] = page.pairDigits[index];
+    return { levels: unpackNumbers(packed.subarray(0, half), levelDigits), gaps: unpackNumbers(packed.subarray(half), gapDigits) };
+  };
   return page;
 }
 
@@ -49,8 +55,8 @@ function show(value, digits = 4, sign = false) {
 
 const showCount = value => value.toLocaleString("en");
 
-// Mean of some rows of a column with its 95 % interval (normal: the filter decides how many queries there are).
-function meanOf(valueAt, rows) {
+// Mean of some rows of a column with a normal interval; quantile is the one of the standard normal distribution.
+function meanOf(valueAt, rows, quantile = 1.96) {
   let n = 0, sum = 0, squares = 0;
   for (const row of rows) {
     const value = valueAt(row);
@@ -60,6 +66,6 @@ function meanOf(valueAt, rows) {
     sum += step / n; // the running mean
     squares += step * (value - sum);
   }
-  const half = n > 1 ? 1.96 * Math.sqrt(squares / (n - 1) / n) : NaN;
+  const half = n > 1 ? quantile * Math.sqrt(squares / (n - 1) / n) : NaN;
   return { n, mean: n ? sum : NaN, low: sum - half, high: sum + half };
 }

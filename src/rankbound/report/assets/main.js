@@ -82,6 +82,14 @@ async function start() {
     onChoose: row => choose(row, "scatter"),
     onStep: (row, step) => list.neighbor(row, step),
   });
+  const pairs = page.pairDigits ? makePairs(element("pairs"), tip, {
+    onSelect: (row, column) => {
+      element("y").value = `s:${systems[row]}`;
+      element("x").value = `s:${systems[column]}`;
+      follow();
+      element("scatter-panel").scrollIntoView({ block: "nearest" });
+    },
+  }) : null;
   const figures = watchFigures(() => ({
     dataSet: state.data === null ? null : { name: page.dataSets[state.data], ...page.sources[state.data] },
     type: state.type === null ? null : page.types[state.type],
@@ -120,6 +128,7 @@ async function start() {
       yTitle: `${measure}, ${axisName(state.y)}`,
     });
     drawPanels(measure);
+    if (pairs) drawPairs(measure);
     list.setColumns(columns(measure));
     listRows();
     const names = state.data === null ? null : [page.dataSets[state.data], page.sources[state.data].data];
@@ -130,18 +139,40 @@ async function start() {
 
   function drawPanels(measure) {
     const turn = page.measures[state.measure].lower ? 1 : -1;
-    const means = systems.map((name, index) => ({ name, ...meanOf(valueOf(index), rows) })).sort((a, b) => turn * (a.mean - b.mean));
+    const means = systems.map((name, index) => ({ name, ...meanOf(valueOf(index), rows, page.quantile) })).sort((a, b) => turn * (a.mean - b.mean));
     ranking = means.map(({ name }) => systems.indexOf(name));
     element("means-title").textContent = `Mean ${measure} over the queries shown`;
     drawIntervals(element("means"), means, tip, {
+      confidence: page.confidence,
       most: state.allMeans ? Infinity : MEANS, always: [axisName(state.x), axisName(state.y)],
       onMore: () => { state.allMeans = true; drawPanels(measure); },
     });
     const pair = isPair(), value = pair ? gapOf() : yOf();
     element("by-type-title").textContent = `${axisName(state.y)}${pair ? ` minus ${axisName(state.x)}` : ""}, by type of query`;
-    const groups = [{ name: "all shown", ...meanOf(value, rows) }];
-    for (const [code, name] of types) groups.push({ name, ...meanOf(value, rows.filter(row => queries.type[row] === code)) });
-    drawIntervals(element("by-type"), groups, tip, { sign: pair, zero: pair });
+    const groups = [{ name: "all shown", ...meanOf(value, rows, page.quantile) }];
+    for (const [code, name] of types) groups.push({ name, ...meanOf(value, rows.filter(row => queries.type[row] === code), page.quantile) });
+    drawIntervals(element("by-type"), groups, tip, { confidence: page.confidence, sign: pair, zero: pair });
+  }
+
+  async function drawPairs(measure) {
+    const index = state.measure, dataSet = state.data ?? 0, count = systems.length, triangle = count * (count - 1) / 2;
+    const { levels, gaps } = await page.pairsOf(index);
+    if (index !== state.measure) return; // another measure was selected in the meantime
+    const at = (first, second) => dataSet * triangle + first * count - first * (first + 1) / 2 + second - first - 1;
+    const everywhere = Array.from(queries.data.keys()).filter(row => queries.data[row] === dataSet);
+    const lower = page.measures[index].lower, means = systems.map((_, system) => meanOf(valueOf(system), everywhere).mean);
+    const order = systems.map((_, system) => system).filter(system => Number.isFinite(means[system]));
+    order.sort((a, b) => (lower ? 1 : -1) * (means[a] - means[b]));
+    const known = levels.subarray(dataSet * triangle, (dataSet + 1) * triangle).filter(Number.isFinite);
+    const significant = known.filter(level => level < page.alpha).length;
+    const where = page.dataSets.length > 1 ? ` on ${page.dataSets[dataSet]}` : "";
+    element("pairs-title").textContent = `${measure}${where}: ${showCount(significant)} of ${showCount(known.length)} pairs of systems differ significantly`;
+    element("pairs").setAttribute("aria-label", element("pairs-title").textContent);
+    pairs.update({
+      names: systems, order, lower, alpha: page.alpha, digits: Math.max(0, page.pairDigits[index][1]),
+      pAt: (row, column) => levels[row < column ? at(row, column) : at(column, row)],
+      gapAt: (row, column) => row < column ? gaps[at(row, column)] : -gaps[at(column, row)],
+    });
   }
 
   function columns(measure) {
@@ -187,7 +218,7 @@ async function start() {
     element("legend").append(item);
   }
   update();
-  window.rankbound = { state, pointOf: scatter.pointOf };
+  window.rankbound = { state, pointOf: scatter.pointOf, cellOf: pairs?.cellOf };
 }
 
 function fill(id, choices) {

@@ -25,7 +25,7 @@ function makeTip(box) {
 
 // rows: [{name, n, mean, low, high}]; zero draws the line of no difference. Beyond the first `most` rows only those named
 // in `always` are drawn, and a button calls onMore.
-function drawIntervals(holder, rows, tip, { digits = 3, sign = false, zero = false, most = Infinity, always = [], onMore } = {}) {
+function drawIntervals(holder, rows, tip, { confidence, digits = 3, sign = false, zero = false, most = Infinity, always = [], onMore } = {}) {
   const known = rows.filter(row => row.n > 0);
   if (!known.length) {
     holder.textContent = "No query has a value here.";
@@ -43,6 +43,7 @@ function drawIntervals(holder, rows, tip, { digits = 3, sign = false, zero = fal
     node.append(...children);
     return node;
   };
+  const level = `${Number((100 * confidence).toPrecision(4))} %`;
   const grid = make("intervals");
   grid.setAttribute("role", "list");
   for (const row of drawn) {
@@ -60,11 +61,11 @@ function drawIntervals(holder, rows, tip, { digits = 3, sign = false, zero = fal
     dot.style.left = at(row.mean);
     track.append(dot);
     const line = make("row", make("name", row.name), track, make("value", show(row.mean, digits, sign)));
-    const span95 = Number.isFinite(row.low) ? `${show(row.low, digits, sign)} to ${show(row.high, digits, sign)}` : "–";
+    const interval = Number.isFinite(row.low) ? `${show(row.low, digits, sign)} to ${show(row.high, digits, sign)}` : "–";
     line.tabIndex = 0;
     line.setAttribute("role", "listitem");
-    line.setAttribute("aria-label", `${row.name}: ${show(row.mean, digits, sign)}, 95 % interval ${span95}, ${row.n} queries`);
-    const content = { title: row.name, values: [["mean", show(row.mean, digits, sign)], ["95 % interval", span95], ["queries", showCount(row.n)]] };
+    line.setAttribute("aria-label", `${row.name}: ${show(row.mean, digits, sign)}, ${level} interval ${interval}, ${row.n} queries`);
+    const content = { title: row.name, values: [["mean", show(row.mean, digits, sign)], [`${level} interval`, interval], ["queries", showCount(row.n)]] };
     const showTip = () => {
       const box = track.getBoundingClientRect();
       tip.show(content, box.left + box.width / 2, box.bottom);
