@@ -98,7 +98,7 @@ def movielens_line(loss: str, measure: str, published: float, bar: float) -> Lin
     """Five folds: rate and epochs chosen on the next fold while three train; then four train like that, one tests."""
     began = time.perf_counter()
     ratings, fold = movielens()
-    model = MatrixFactorization(loss=loss, measure=measure, seed=SEED)
+    model = MatrixFactorization(loss=loss, measure=measure, random_state=SEED)
     found, chosen = [], []
     for test in range(FOLDS):
         held_out = (test + 1) % FOLDS
@@ -140,7 +140,13 @@ def citeulike_line(split: int, loss: str, rate: float, epochs: int, published: f
     fold = load_fold("citeulike-a", split)
     train, test = sample_lists(fold.train, fold.test, protocol="published", seed=split)
     model = MatrixFactorization(
-        loss=loss, optimizer="sgd", learning_rate=rate, epochs=epochs, batch_size=None, selection="test", seed=SEED
+        loss=loss,
+        optimizer="sgd",
+        learning_rate=rate,
+        epochs=epochs,
+        batch_size=None,
+        selection="test",
+        random_state=SEED,
     )
     model.fit(*columns(train), eval_set=columns(test))
     kept = f"{model.kept_epoch_} of {epochs}"

@@ -1,9 +1,8 @@
-"""The one training loop: a network, lists of items, a loss, an optimizer, an epoch at a time.
+"""The training loop of all neural rankers.
 
-Lists come as flat arrays with offsets and stay so: a batch is the rows of some queries, and nothing is padded. All
-randomness (weights, order of queries, dropout) comes from one torch.Generator, so that a seed gives the same model
-each time on the same machine with the same number of threads, and no other random state is touched. Numbers are
-float32.
+Lists are flat arrays with offsets: a batch consists of the rows of some queries, without padding. All randomness
+(weights, order of queries, dropout) comes from one torch.Generator, so that a seed gives the same model on the same
+machine with the same number of threads, and no global random state changes. Computation is in float32.
 """
 
 from __future__ import annotations
@@ -29,32 +28,33 @@ __all__ = ["OPTIMIZERS", "SELECTIONS", "Examples", "Settings", "Trained", "train
 
 OPTIMIZERS = ("adam", "sgd")
 SELECTIONS = ("validation", "test", "last")
-Judge = Callable[[], dict[str, float]]
+Evaluator = Callable[[], dict[str, float]]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train.
+    """Settings of the training loop.
 
     Parameters
     ----------
     epochs:
-        Passes over all queries, at most.
+        Maximum number of passes over all queries.
     batch_size:
         Queries per step of the optimizer.
     optimizer, learning_rate, weight_decay:
-        "adam" or "sgd" (with momentum 0.9), its step, and the factor of half the squared weights added to the loss.
+        "adam" or "sgd" (with momentum 0.9), its step size, and the factor of half the squared weights, which are added
+        to the loss.
     selection:
-        Which epoch's model is kept. "validation": the one that the judged queries like best, the last if none are
-        judged. "test": the same, where the judged queries are the very ones that the result is reported on, as in some
-        papers; the word is kept with the history. "last": the last one.
+        Which epoch is kept. "validation": the best one on the held-out queries, or the last one if there are none.
+        "test": the same, but the held-out queries are those that results are reported for, as in some papers; the name
+        is stored with the history. "last": the last one.
     patience:
-        Stop after so many epochs without a better one on the judged queries; None goes on to the end.
+        Stop after this many epochs without improvement on the held-out queries; None: never.
     list_size:
-        Queries with more items are dealt anew in each epoch, at random, into lists of at most so many. For few, very
-        long lists: every order of two items is still learned from, sooner or later.
+        Queries with more items are split at random into lists of at most this size, anew in each epoch. This is useful
+        for a few very long lists; over the epochs, every pair of items contributes.
     seed:
-        Of the generator that everything random is drawn from.
+        Seed of the generator of all random numbers.
     """
 
     epochs: int = 100
@@ -80,12 +80,12 @@ class Settings:
         if not 0 < self.learning_rate < float("inf"):
             raise ArgumentError(f"learning_rate must be a positive number, got {self.learning_rate!r}")
         if not 0 <= self.weight_decay < float("inf"):
-            raise ArgumentError(f"weight_decay must be a number from 0 on, got {self.weight_decay!r}")
+            raise ArgumentError(f"weight_decay must be a number of at least 0, got {self.weight_decay!r}")
 
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """What is learned from: a float32 row of features per item, labels, offsets, and a weight per query or None."""
+    """Training data: a float32 row of features per item, labels, offsets, and a weight per query or None."""
 
     features: NDArray[np.float32]
     labels: NDArray[Any]
@@ -93,16 +93,16 @@ class Examples:
     weights: NDArray[np.float64] | None = None
 
     def digest(self) -> str:
-        """A name for the content, by which a checkpoint knows its data again."""
-        found = hashlib.blake2b(digest_size=16)
+        """Return a digest of the content, by which a checkpoint identifies its data."""
+        digest = hashlib.blake2b(digest_size=16)
         for array in (self.features, self.labels, self.offsets, self.weights):
-            found.update(b"none" if array is None else np.ascontiguousarray(array).data)
-        return found.hexdigest()
+            digest.update(b"none" if array is None else np.ascontiguousarray(array).data)
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True)
 class Trained:
-    """How a training went: a dict per epoch (epoch, loss, measures of the judged queries), and which one was kept."""
+    """Result of a training: a dict per epoch (epoch, loss, measures of held-out queries), and the kept epoch."""
 
     history: list[dict[str, float]]
     kept_epoch: int
@@ -115,7 +115,7 @@ def train(
     settings: Settings,
     generator: torch.Generator,
     *,
-    judge: Judge | None = None,
+    evaluator: Evaluator | None = None,
     checkpoint: str | PathLike[str] | None = None,
     identity: dict[str, Any] | None = None,
     threads: int | None = None,
@@ -126,26 +126,27 @@ def train(
     Parameters
     ----------
     network:
-        Turns rows of features into what ``loss`` takes: a number per row, or several.
+        Maps rows of features to the input of ``loss``: one or several numbers per row.
     examples:
-        What it learns from.
+        The training data.
     loss:
-        Called as ``loss(outputs, labels, offsets, weights)``; gives one number to be made small.
+        Called as ``loss(outputs, labels, offsets, weights)``; returns the number to minimize.
+    settings:
+        Epochs, optimizer, selection and so on.
     generator:
-        Where everything random comes from; ``network`` may hold the same one.
-    judge:
-        Measures of queries that are held out, by name, called after each epoch; the first decides the selection.
+        The source of all random numbers; ``network`` may use the same one.
+    evaluator:
+        Called after each epoch; returns measures of the held-out queries by name. The first is used for the selection.
     checkpoint:
-        A folder that the state is kept in after each epoch, as a whole or not at all. If it holds the state of this
-        very training, the training goes on from there and ends in the same model as if it had never stopped; more
-        ``epochs`` than before lengthen it. The folder of another training is refused.
+        A folder to which the state is written after each epoch, atomically. If it holds the state of the same training,
+        the training resumes from it and ends with the same model as without the interruption; ``epochs`` may be larger
+        than before. The folder of another training is refused.
     identity:
-        What else makes this training what it is (a ranker's parameters, the judged queries), as plain values: part of
-        what the folder is compared by.
+        Further plain values that a checkpoint must match, such as the parameters of a ranker.
     threads:
-        Of torch while it trains; small networks are fastest with 1. None takes the budget of the losses.
+        Threads of torch during the training; small networks are fastest with 1. None uses the thread budget.
     verbose:
-        Show a bar on stderr, if a person looks at it.
+        Show a progress bar on standard error if that is a terminal.
     """
     optimizer = _optimizer(network, settings)
     history: list[dict[str, float]] = []
@@ -158,13 +159,11 @@ def train(
         if (state := checkpoints.load()) is not None:
             history, best = _restore(network, optimizer, generator, *state)
             if len(history) > settings.epochs:
-                raise DataError(
-                    f"{checkpoint}: has gone on for {len(history)} epochs, more than epochs={settings.epochs}"
-                )
+                raise DataError(f"{checkpoint}: has {len(history)} epochs already, more than epochs={settings.epochs}")
     kept = _best_epoch(history, settings)
-    with _torch_threads(threads) as keep_threads, _bar(settings.epochs, verbose) as advance:
+    with _torch_threads(threads) as restore_threads, _bar(settings.epochs, verbose) as advance:
         for epoch in range(len(history) + 1, settings.epochs + 1):
-            if settings.patience is not None and judge is not None and epoch - 1 - kept >= settings.patience:
+            if settings.patience is not None and evaluator is not None and epoch - 1 - kept >= settings.patience:
                 break
             network.train()
             total, lists = 0.0, 0
@@ -172,17 +171,17 @@ def train(
                 outputs = network(torch.from_numpy(examples.features[rows]))
                 if not torch.isfinite(outputs).all():
                     raise DataError(
-                        f"training went astray in epoch {epoch}: scores are no longer finite; "
-                        "choose a smaller learning_rate, or standardize the features"
+                        f"training diverged in epoch {epoch}: scores are not finite; "
+                        "use a smaller learning_rate, or standardize the features"
                     )
                 cost = loss(outputs, examples.labels[rows], offsets, weights)
-                keep_threads()
+                restore_threads()
                 optimizer.zero_grad(set_to_none=True)
                 cost.backward()
                 optimizer.step()
                 total, lists = total + float(cost.detach()) * (len(offsets) - 1), lists + len(offsets) - 1
             network.eval()
-            history.append({"epoch": epoch, "loss": total / lists} | (judge() if judge is not None else {}))
+            history.append({"epoch": epoch, "loss": total / lists} | (evaluator() if evaluator is not None else {}))
             kept = _best_epoch(history, settings)
             if kept == epoch:
                 best = {name: value.detach().clone() for name, value in network.state_dict().items()}
@@ -197,32 +196,32 @@ def train(
 def _batches(
     examples: Examples, settings: Settings, generator: torch.Generator
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64] | None]]:
-    """Rows, offsets and query weights of each batch of an epoch."""
-    row, offsets, query = _dealt(examples.offsets, settings.list_size, generator)
+    """Yield rows, offsets and query weights of each batch of an epoch."""
+    row, offsets, query = _split_lists(examples.offsets, settings.list_size, generator)
     filled = np.flatnonzero(np.diff(offsets) > 0)
     order = filled[torch.randperm(len(filled), generator=generator).numpy()]
     for first in range(0, len(order), settings.batch_size):
         chosen = order[first : first + settings.batch_size]
         sizes = offsets[chosen + 1] - offsets[chosen]
         ends = np.cumsum(sizes)
-        places = np.arange(ends[-1]) + np.repeat(offsets[chosen] - (ends - sizes), sizes)
+        positions = np.arange(ends[-1]) + np.repeat(offsets[chosen] - (ends - sizes), sizes)
         weights = None if examples.weights is None else examples.weights[query[chosen]]
-        yield row[places], np.concatenate(([0], ends)), weights
+        yield row[positions], np.concatenate(([0], ends)), weights
 
 
-def _dealt(
-    offsets: NDArray[np.int64], most: int | None, generator: torch.Generator
+def _split_lists(
+    offsets: NDArray[np.int64], list_size: int | None, generator: torch.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Rows in the order of lists, offsets of the lists, and the query of each list."""
+    """Return rows in the order of lists, the offsets of the lists, and the query of each list."""
     sizes = np.diff(offsets)
     query = np.arange(len(sizes))
     rows = np.arange(offsets[-1])
-    if most is None or sizes.max(initial=0) <= most:
+    if list_size is None or sizes.max(initial=0) <= list_size:
         return rows, offsets, query
     of_row = np.repeat(query, sizes)
     shuffled = rows[np.lexsort((torch.rand(len(rows), generator=generator, dtype=torch.float64).numpy(), of_row))]
-    pieces = np.maximum(-(-sizes // most), 1)
-    # the j-th of n rows goes to piece floor(j p / n): p pieces that differ in size by at most one
+    pieces = np.maximum(-(-sizes // list_size), 1)
+    # the j-th of n rows belongs to piece floor(j p / n), so that the sizes of p pieces differ by at most one
     piece = (rows - offsets[of_row]) * pieces[of_row] // sizes[of_row] + np.repeat(np.cumsum(pieces) - pieces, sizes)
     filled = np.bincount(piece, minlength=pieces.sum())
     return shuffled, np.concatenate(([0], np.cumsum(filled))), np.repeat(query, pieces)
@@ -236,7 +235,7 @@ def _optimizer(network: Any, settings: Settings) -> Any:
 
 
 def _best_epoch(history: list[dict[str, float]], settings: Settings) -> int:
-    """The epoch to keep so far: the first with the best value of the first measure, or the last."""
+    """Return the epoch to keep so far: the first with the best value of the first measure, or the last."""
     if not history or settings.selection == "last" or len(history[0]) == 2:
         return len(history)
     measure = list(history[0])[2]
@@ -258,19 +257,19 @@ def _arrays(network: Any, optimizer: Any, generator: torch.Generator, best: dict
 def _restore(
     network: Any, optimizer: Any, generator: torch.Generator, arrays: dict[str, NDArray[Any]], metadata: dict[str, Any]
 ) -> tuple[list[dict[str, float]], dict[str, Any]]:
-    parts: dict[str, dict[str, Any]] = {"network": {}, "best": {}, "optimizer": {}}
+    sections: dict[str, dict[str, Any]] = {"network": {}, "best": {}, "optimizer": {}}
     for name, array in arrays.items():
-        room, _, rest = name.partition(".")
+        section, _, rest = name.partition(".")
         if rest:
-            parts[room][rest] = torch.from_numpy(np.array(array))
-    network.load_state_dict(parts["network"])
+            sections[section][rest] = torch.from_numpy(np.array(array))
+    network.load_state_dict(sections["network"])
     state: dict[int, dict[str, Any]] = {}
-    for name, value in parts["optimizer"].items():
-        parameter, _, what = name.partition(".")
-        state.setdefault(int(parameter), {})[what] = value
+    for name, value in sections["optimizer"].items():
+        parameter, _, entry = name.partition(".")
+        state.setdefault(int(parameter), {})[entry] = value
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
     generator.set_state(torch.from_numpy(np.array(arrays["generator"])))
-    return metadata["history"], parts["best"]
+    return metadata["history"], sections["best"]
 
 
 # ---- threads ---------------------------------------------------------------------------------------------------------
@@ -278,23 +277,23 @@ def _restore(
 
 @contextmanager
 def _torch_threads(count: int | None) -> Iterator[Callable[[], None]]:
-    """Torch's number of threads for a while; gives what to call after every kernel of the losses.
+    """Set torch's number of threads within a block; yield a function to call after every kernel of the losses.
 
-    numba and torch share OpenMP, and a numba kernel leaves its own number of threads behind for all of it. For the
-    tiny operations of a small network more than one thread is a loss, and on a busy machine one of a thousandfold.
+    numba and torch share OpenMP, and a numba kernel changes the number of threads for both. For the tiny operations of
+    a small network, more than one thread is slower, on a busy machine by a factor of up to a thousand.
     """
     from rankbound.parallel import threads
 
     before = torch.get_num_threads()
-    wish = threads() if count is None else count
-    torch.set_num_threads(wish)
+    wanted = threads() if count is None else count
+    torch.set_num_threads(wanted)
     try:
-        yield lambda: torch.set_num_threads(wish)
+        yield lambda: torch.set_num_threads(wanted)
     finally:
         torch.set_num_threads(before)
 
 
-# ---- the bar ---------------------------------------------------------------------------------------------------------
+# ---- progress bar ----------------------------------------------------------------------------------------------------
 
 
 @contextmanager

@@ -220,6 +220,6 @@ def test_a_model_that_is_no_folder(tmp_path):
         path = tmp_path / name
         path.mkdir() if text is None else path.write_text(text)
         before = content(tmp_path)
-        with pytest.raises(DataError, match="is no model folder"):
+        with pytest.raises(DataError, match="is not a model folder"):
             load_ranker(path)
         assert content(tmp_path) == before

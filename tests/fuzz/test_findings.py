@@ -190,7 +190,7 @@ def test_studies_that_never_end(text: str, message: str, tmp_path: Path) -> None
 
 
 def test_options_nested_without_end(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="is no TOML: maximum recursion depth"):
+    with pytest.raises(DataError, match="is not TOML: maximum recursion depth"):
         _read_config(str(written(tmp_path / "train.toml", f"a = {NESTED}")))
     with pytest.raises(DataError, match=r"absent\.toml: cannot be read: No such file"):
         _read_config(str(tmp_path / "absent.toml"))
@@ -380,13 +380,13 @@ def trees() -> str:
         ("left_child=1 ", "left_child=0 ", "tree 0: left_child of node 0 must be a later node or a leaf, got 0"),
         ("left_child=1 ", "left_child=9 ", "tree 0: left_child of node 0 must be a later node or a leaf, got 9"),
         ("split_feature=0 ", "split_feature=7 ", "tree 0: split_feature must be below 3"),
-        ("num_leaves=4", "num_leaves=5", "must go with num_leaves=5"),
-        ("internal_weight=", "internal_weight=1 ", "tree 0: internal_weight must go with num_leaves=4"),
+        ("num_leaves=4", "num_leaves=5", "must match num_leaves=5"),
+        ("internal_weight=", "internal_weight=1 ", "tree 0: internal_weight must match num_leaves=4"),
         ("leaf_weight=0.", "leaf_weight=0.5.", "tree 0: a line must be one of"),
         ("num_cat=0", "num_cat=1", "tree 0: a line must be one of num_leaves"),
-        ("tree_sizes=", "tree_sizes=9", "must lie where tree_sizes says|is missing|a line must be"),
+        ("tree_sizes=", "tree_sizes=9", "must be at the position of tree_sizes|is missing|a line must be"),
         ("max_feature_idx=2", "max_feature_idx=9", "the trees must be over 3 features, got max_feature_idx=9"),
-        ("end of trees", "end of tree", "after the last tree must come 'end of trees'"),
+        ("end of trees", "end of tree", "the last tree must be followed by 'end of trees'"),
         ("tree\n", "", "must begin with the line 'tree'"),
     ],
 )
@@ -425,15 +425,15 @@ def resealed(folder: Path, weights: bytes | None = None, **changes: object) -> P
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"n_features_in": 4}, "does not fit AdaRank"),  # three weights
+        ({"n_features_in": 4}, "cannot be loaded as AdaRank"),  # three weights
         ({"n_features_in": 10**12}, "n_features_in must be from 1 to"),
-        ({"n_features_in": "left out"}, "does not fit AdaRank of rankbound .*: KeyError"),
-        ({"feature_names": ["a"]}, "and the number of feature_names, got 3"),
+        ({"n_features_in": "left out"}, "cannot be loaded as AdaRank by rankbound .*: KeyError"),
+        ({"feature_names": ["a"]}, "equal the number of feature_names, got 3"),
         ({"files": []}, "class must be one of"),
         ({"class": ["AdaRank"]}, "class must be one of"),
-        ({"params": [1]}, "does not fit AdaRank"),
+        ({"params": [1]}, "cannot be loaded as AdaRank"),
         ({"params": {"measure": {"object": ["os", "system"], "options": {}}}}, "must be a loss or a measure"),
-        ({"n_queries": None}, "does not fit AdaRank"),
+        ({"n_queries": None}, "cannot be loaded as AdaRank"),
         ({"params": {"measure": {"object": ["rankbound.measures", "parse_measure"], "options": {}}}}, "has no 'parse"),
     ],
 )
@@ -450,7 +450,7 @@ def test_a_model_whose_parts_do_not_fit(changes: dict[str, object], message: str
 def test_a_model_with_weights_that_are_none(weights: bytes, model: Path) -> None:
     from rankbound.models.saving import load_ranker
 
-    with pytest.raises(DataError, match=r"does not fit AdaRank of rankbound .*: SafetensorError"):
+    with pytest.raises(DataError, match=r"cannot be loaded as AdaRank by rankbound .*: SafetensorError"):
         load_ranker(resealed(model, weights))
 
 
@@ -471,7 +471,7 @@ def test_an_index_nested_without_end(model: Path) -> None:
     from rankbound.models.saving import load_ranker
 
     written(model / "model.json", NESTED)
-    with pytest.raises(DataError, match="it is not JSON: maximum recursion depth"):
+    with pytest.raises(DataError, match="is damaged, not JSON: maximum recursion depth"):
         load_ranker(model)
 
 

@@ -51,7 +51,7 @@ def results():
     long_lists.LONG = 2**62
     for optimizer in ("sgd", "adam"):
         for loss in ("nDCG", "lambda-nDCG", "nRBP"):
-            model = MatrixFactorization(4, loss, optimizer=optimizer, epochs=2, seed=0)
+            model = MatrixFactorization(4, loss, optimizer=optimizer, epochs=2, random_state=0)
             users, items = np.divmod(np.arange(24), 6)
             model.fit(users, items, np.arange(24) % 5 % 2)
             yield f"factors, {loss}, {optimizer}", model.user_vectors_, model.item_vectors_

@@ -179,7 +179,7 @@ def test_bounded_lambdarank_is_lambdarank_with_weights_per_query() -> None:
 
 
 def test_lambdarank_says_which_labels_it_takes_and_other_objectives_take_any() -> None:
-    with pytest.raises(DataError, match=r"whole labels from 0 to 30.*got 0\.5"):
+    with pytest.raises(DataError, match=r"integer labels from 0 to 30.*got 0\.5"):
         LambdaMART().fit(X, Y / 2, qid=QID)
     with pytest.raises(DataError, match="got 31"):
         LambdaMART().fit(X, Y + 29, qid=QID)
@@ -210,7 +210,7 @@ def test_logistic_scores_are_expected_labels_and_l1_drops_features() -> None:
 
 
 def test_pointwise_models_refuse_more_levels_than_classes() -> None:
-    with pytest.raises(DataError, match="at most 32 different labels, got 40"):
+    with pytest.raises(DataError, match="at most 32 distinct labels, got 40"):
         LogisticRanker().fit(np.arange(40.0)[:, None], np.arange(40))
 
 

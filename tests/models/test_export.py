@@ -96,12 +96,12 @@ def test_two_labels_of_a_logistic_model_rank_alike(tmp_path: Path) -> None:
 
 
 def test_models_of_another_form_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match="for rankers that weigh features, got RankBoost"):
+    with pytest.raises(ArgumentError, match="export_ranklib requires a linear ranker, got RankBoost"):
         export_ranklib(RankBoost(n_estimators=2).fit(X, Y, qid=QID), tmp_path / "m")
-    with pytest.raises(ArgumentError, match="for rankers that weigh features, got LogisticRanker"):
+    with pytest.raises(ArgumentError, match="requires a linear ranker, got LogisticRanker"):
         export_ranklib(LogisticRanker().fit(X, Y, qid=QID), tmp_path / "m")
-    with pytest.raises(ArgumentError, match="for rankers made of trees, got AdaRank"):
+    with pytest.raises(ArgumentError, match="export_xgboost_json requires a tree ranker, got AdaRank"):
         export_xgboost_json(AdaRank().fit(X, Y, qid=QID), tmp_path / "m")
-    with pytest.raises(ArgumentError, match="is no sum of trees"):
+    with pytest.raises(ArgumentError, match="requires a sum of trees"):
         export_xgboost_json(BoostingRanker("classification", **FEW).fit(X, Y, qid=QID), tmp_path / "m")
     assert not list(tmp_path.iterdir())

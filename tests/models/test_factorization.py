@@ -53,7 +53,7 @@ def few(**parameters: Any) -> MatrixFactorization:
 
 
 def by_torch(columns: Columns, start: MatrixFactorization, **settings: Any) -> tuple[Any, Any]:
-    """Three epochs of full batches with embeddings and autograd on the plain form of the loss."""
+    """Three epochs of full batches with embeddings and autograd on the reference form of the loss."""
     order = np.lexsort((columns[1], columns[0]))
     users, items, labels = (torch.as_tensor(np.asarray(column)[order]) for column in columns)
     _, sizes = np.unique(users.numpy(), return_counts=True)
@@ -66,7 +66,7 @@ def by_torch(columns: Columns, start: MatrixFactorization, **settings: Any) -> t
     for _ in range(3):
         optimizer.zero_grad()
         scores = (user_table[users] * item_table[items]).sum(1)
-        values = loss.plain(scores, loss.plan(labels, offsets))
+        values = loss.reference(scores, loss.plan(labels, offsets))
         (values.sum() if settings.get("reduction", "sum") == "sum" else values.mean()).backward()
         optimizer.step()
     return user_table.detach().numpy(), item_table.detach().numpy()
@@ -143,7 +143,7 @@ def test_same_seed_same_vectors_whatever_the_threads_and_the_order_of_rows(param
         assert_same(first, few(**parameters).fit(*train, eval_set=test))
     finally:
         set_threads(None)
-    other = few(seed=1, **parameters).fit(*train, eval_set=test)
+    other = few(random_state=1, **parameters).fit(*train, eval_set=test)
     assert not np.array_equal(first.user_vectors_, other.user_vectors_)
 
 
@@ -204,7 +204,7 @@ def test_a_fit_that_goes_on_ends_as_one_that_never_stopped(tmp_path: Path) -> No
         few(**settings, learning_rate=0.5, checkpoint=folder).fit(*train, eval_set=test)
     with pytest.raises(DataError, match="differs in eval_set"):
         few(**settings, checkpoint=folder).fit(*train)
-    with pytest.raises(DataError, match="8 epochs, more than epochs=4"):
+    with pytest.raises(DataError, match="has 8 epochs already, more than epochs=4"):
         few(**settings, epochs=4, checkpoint=folder).fit(*train, eval_set=test)
 
 
@@ -263,7 +263,7 @@ def test_recommend_gives_the_best_items_without_the_excluded() -> None:
     assert_array_equal(scores, model.predict(2, best))
     assert_array_equal(model.recommend(2, k=3, exclude=best[:2])[0], best[2:5])
     assert_array_equal(model.recommend(2, k=3, exclude=[999])[0], best[:3])
-    with pytest.raises(DataError, match="user 99 is not known"):
+    with pytest.raises(DataError, match="user must be one of the training data, got 99"):
         model.recommend(99)
     with pytest.raises(ArgumentError, match="k must be a positive integer, got 0"):
         model.recommend(2, k=0)
@@ -276,21 +276,21 @@ def test_unknown_users_and_items_score_zero() -> None:
     assert model.predict([], []).shape == (0,)
     with pytest.raises(DataError, match="got 2 users and 3 items"):
         model.predict([0, 1], [0, 1, 2])
-    with pytest.raises(DataError, match="items must be codes from 0 on, got -1"):
+    with pytest.raises(DataError, match="items must be codes of at least 0, got -1"):
         model.predict([0], [-1])
 
 
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (([0, 0], [0, 1], [0, 0]), "nothing to learn"),
-        (([0, 0], [0, 1], [1, 1]), "nothing to learn"),
-        (([0], [0], [1]), "nothing to learn"),
+        (([0, 0], [0, 1], [0, 0]), "labels must differ"),
+        (([0, 0], [0, 1], [1, 1]), "labels must differ"),
+        (([0], [0], [1]), "labels must differ"),
         (([], [], []), "at least one row"),
-        (([0, -1], [0, 1], [1, 0]), "users must be codes from 0 on, got -1 at position 1"),
-        (([0, 0], [-3, 1], [1, 0]), "items must be codes from 0 on, got -3 at position 0"),
+        (([0, -1], [0, 1], [1, 0]), "users must be codes of at least 0, got -1 at position 1"),
+        (([0, 0], [-3, 1], [1, 0]), "items must be codes of at least 0, got -3 at position 0"),
         (([0, 0, 0], [0, 1, 1], [1, 0, 1]), "got user 0 with item 1 twice"),
-        (([0.5, 1.0], [0, 1], [1, 0]), "users must be whole numbers"),
+        (([0.5, 1.0], [0, 1], [1, 0]), "users must be integers"),
         (([0, 0], [0, 1], [1, 0, 1]), "one entry per row"),
         (([0, 0], [0, 1], [1, np.nan]), "labels must be finite"),
         (([0, 0], [0, 10**12], [1, 0]), "np.unique"),
@@ -308,13 +308,13 @@ def test_rows_that_cannot_be_learned_from(rows: Columns, message: str) -> None:
     [
         ({"factors": 0}, "factors must be a positive integer, got 0"),
         ({"learning_rate": 0}, "learning_rate must be a positive number, got 0"),
-        ({"l2": -1}, "l2 must be a number from 0 on, got -1"),
+        ({"l2": -1}, "l2 must be a number of at least 0, got -1"),
         ({"optimizer": "lbfgs"}, "optimizer must be one of adam, sgd"),
         ({"selection": "test"}, "need an eval_set"),
         ({"loss": "nope"}, "loss must be one of"),
-        ({"loss": NDCGLoss(), "bounding": "min-max"}, "carries its own bounding"),
+        ({"loss": NDCGLoss(), "bounding": "min-max"}, "bounding must be 'none' with a loss object"),
         ({"measure": "U"}, "higher is better"),
-        ({"seed": -1}, "seed must be an integer from 0 on"),
+        ({"random_state": -1}, "random_state must be an integer of at least 0 or None, got -1"),
     ],
 )
 def test_wrong_parameters_are_named(parameters: dict[str, Any], message: str) -> None:

@@ -92,8 +92,12 @@ def test_rankers_learn_from_the_features(script):
     [
         ({"images": IMAGES[0]}, DataError, "images must be count x height x width"),
         ({"images": IMAGES.astype(np.float32)}, DataError, "uint8 or floats from 0 to 1"),
-        ({"mean": (0.5,)}, ArgumentError, "mean and std must have a number per channel"),
-        ({"images": np.repeat(IMAGES[..., None], 2, axis=3)}, DataError, "images have 2 channels, mean and std 3"),
+        ({"mean": (0.5,)}, ArgumentError, "mean and std must have one number per channel"),
+        (
+            {"images": np.repeat(IMAGES[..., None], 2, axis=3)},
+            DataError,
+            "must have 1 or 3 channels, as mean and std, got 2",
+        ),
         ({"batch_size": 0}, ArgumentError, "batch_size and size must be positive"),
         ({"backbone": "absent.pt"}, DataError, "absent.pt: cannot be read: No such file"),
     ],
@@ -106,7 +110,7 @@ def test_what_cannot_be_used_is_named(script, change, error, message):
 
 def test_weights_without_their_network_are_refused(tmp_path):
     torch.save(torch.nn.Linear(2, 2).state_dict(), tmp_path / "weights.pt")
-    with pytest.raises(DataError, match="is no TorchScript file"):
+    with pytest.raises(DataError, match="is not a TorchScript file"):
         backbone_features(IMAGES, tmp_path / "weights.pt")
 
 

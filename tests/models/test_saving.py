@@ -87,12 +87,12 @@ def test_only_our_own_classes_are_saved_and_only_model_folders_replaced(folder: 
     class MyRank(AdaRank):
         pass
 
-    with pytest.raises(ArgumentError, match="only rankbound's own rankers"):
+    with pytest.raises(ArgumentError, match="only the rankers of rankbound"):
         MyRank().fit(X, Y, qid=QID).save(tmp_path / "mine")
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "thesis.tex").write_text("do not delete")
-    with pytest.raises(ArgumentError, match="is no model folder"):
+    with pytest.raises(ArgumentError, match="is not a model folder"):
         AdaRank().fit(X, Y, qid=QID).save(precious)
     assert (precious / "thesis.tex").exists()
     AdaRank(n_estimators=3).fit(X, Y, qid=QID).save(folder)
@@ -104,7 +104,7 @@ def test_only_our_own_classes_are_saved_and_only_model_folders_replaced(folder: 
 
 
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="is no model folder"):
+    with pytest.raises(DataError, match="is not a model folder"):
         load_ranker(tmp_path / "nowhere")
     (tmp_path / "model.json").write_text("[]")
     with pytest.raises(DataError, match="is not the index of a rankbound model"):
@@ -140,11 +140,11 @@ def test_a_newer_format_an_unknown_class_and_foreign_files_are_refused(folder: P
     for changes, message in (
         ({"format_version": 2}, "has format version 2 of rankbound"),
         ({"class": "Popen"}, "class must be one of .* got 'Popen'"),
-        ({"params": index["params"] | {"depth": 3}}, "does not fit AdaRank of rankbound"),
+        ({"params": index["params"] | {"depth": 3}}, "cannot be loaded as AdaRank by rankbound"),
         ({"params": {"measure": {"object": ["os", "system"], "options": {}}}}, "must be a loss or a measure"),
         ({"params": {"measure": {"object": ["rankbound.losses", "torch"], "options": {}}}}, "has no 'torch'"),
         ({"files": {"../../secret": "0"}}, "file names must have no folder"),
-        ({"files": {}}, "does not fit AdaRank"),
+        ({"files": {}}, "cannot be loaded as AdaRank"),
     ):
         rewrite(folder, **(index | changes))
         with pytest.raises(DataError, match=message):

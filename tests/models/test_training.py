@@ -19,7 +19,7 @@ from rankbound.data.synthetic import synthetic_letor
 from rankbound.errors import ArgumentError, DataError
 from rankbound.losses import NDCGLoss
 from rankbound.models import MLPRanker
-from rankbound.training import Examples, Settings, _batches, _dealt, train
+from rankbound.training import Examples, Settings, _batches, _split_lists, train
 
 DATA = synthetic_letor(queries=60, features=8, seed=2, documents=(4, 30))
 COLUMNS = DATA.features, DATA.lists.labels, DATA.lists.query_of_item
@@ -63,12 +63,12 @@ def test_every_row_comes_once_in_an_epoch_and_no_list_mixes_queries_or_is_too_lo
     assert sorted(np.concatenate(seen).tolist() if seen else []) == list(range(offsets[-1]))
 
 
-def test_long_lists_are_dealt_evenly_and_anew_in_each_epoch():
+def test_long_lists_are_split_lists_evenly_and_anew_in_each_epoch():
     generator = torch.Generator().manual_seed(0)
-    first, cuts, query = _dealt(np.array([0, 10, 13]), 4, generator)
+    first, cuts, query = _split_lists(np.array([0, 10, 13]), 4, generator)
     assert np.diff(cuts).tolist() == [4, 3, 3, 3]
     assert query.tolist() == [0, 0, 0, 1]
-    assert first.tolist() != _dealt(np.array([0, 10, 13]), 4, generator)[0].tolist()
+    assert first.tolist() != _split_lists(np.array([0, 10, 13]), 4, generator)[0].tolist()
 
 
 # ---- choosing an epoch -----------------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ def test_the_epoch_with_the_best_measure_is_kept_and_last_keeps_the_last():
 
 def test_selection_on_the_test_set_must_be_asked_for_by_name_and_is_kept_with_the_model():
     assert fitted(selection="test")._fitted_state().metadata["selection"] == "test"
-    with pytest.raises(ArgumentError, match="selection='test' chooses the epoch on eval_set"):
+    with pytest.raises(ArgumentError, match="selection='test' selects the epoch on eval_set"):
         fitted(eval_set=None, selection="test")
 
 
@@ -104,7 +104,7 @@ def test_patience_stops_and_watched_measures_are_in_the_history():
         ({"batch_size": 1.5}, "batch_size must be an integer"),
         ({"list_size": 1}, "list_size must be an integer of at least 2"),
         ({"patience": 0}, "patience"),
-        ({"random_state": -1}, "seed must be an integer of at least 0"),
+        ({"random_state": -1}, "random_state must be an integer of at least 0"),
         ({"optimizer": "adagrad"}, "optimizer must be one of adam, sgd, got 'adagrad'"),
         ({"selection": "best"}, "selection must be one of validation, test, last"),
         ({"learning_rate": 0}, "learning_rate must be a positive number"),
@@ -117,7 +117,7 @@ def test_wrong_settings_are_named(options, message):
 
 
 def test_a_training_that_goes_astray_says_so():
-    with pytest.raises(DataError, match=r"went astray in epoch .*smaller learning_rate"):
+    with pytest.raises(DataError, match=r"diverged in epoch .*smaller learning_rate"):
         fitted(loss="regression", optimizer="sgd", learning_rate=1e6)
 
 
@@ -179,7 +179,7 @@ def test_a_finished_training_is_not_repeated_and_more_epochs_lengthen_it(tmp_pat
     longer = fitted(epochs=6, checkpoint=tmp_path)
     again = fitted(epochs=6, checkpoint=tmp_path)
     assert longer.history_ == again.history_ == fitted().history_
-    with pytest.raises(DataError, match="has gone on for 6 epochs, more than epochs=3"):
+    with pytest.raises(DataError, match="has 6 epochs already, more than epochs=3"):
         fitted(epochs=3, checkpoint=tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""rankbound rank: scores of a saved model, as a TREC run, a table or plain numbers."""
+"""rankbound rank: scores of a saved ranker as a TREC run, a table or plain numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["rank"]
 
 
 class Part(StrEnum):
-    """Of a fold."""
+    """Part of a fold."""
 
     train = "train"
     validation = "validation"
@@ -27,7 +27,7 @@ class Part(StrEnum):
 
 
 class Format(StrEnum):
-    """How scores are written."""
+    """Format of the output."""
 
     auto = "auto"
     trec = "trec"
@@ -36,25 +36,29 @@ class Format(StrEnum):
 
 
 def rank(
-    model: Annotated[str, typer.Argument(metavar="DIR", help="Folder that train wrote.")],
+    model: Annotated[str, typer.Argument(metavar="DIR", help="Folder written by rankbound train.")],
     data: Annotated[
         str,
-        typer.Argument(metavar="DATA", help="LETOR or SVMlight file, or a data set as mq2008 or mq2008/1 (fold 1)."),
+        typer.Argument(
+            metavar="DATA", help="LETOR or SVMlight file, or a data set such as mq2008 or mq2008/1 (fold 1)."
+        ),
     ],
     out: Annotated[
         str,
-        typer.Option("-o", "--output", metavar="FILE", help="A TREC run; .csv, .parquet, .json: a table."),
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="A TREC run, or a table if the name ends in .csv, .parquet or .json."
+        ),
     ],
-    part: Annotated[Part, typer.Option(help="Which part of a fold to rank.")] = Part.test,
+    part: Annotated[Part, typer.Option(help="Part of a fold to rank.")] = Part.test,
     file_format: Annotated[
-        Format, typer.Option("--format", help="auto goes by the ending; scores: one number per line.")
+        Format, typer.Option("--format", help="auto: by the file name; scores: one number per line.")
     ] = Format.auto,
     tag: Annotated[str, typer.Option(metavar="NAME", help="Name of the run in a TREC file.")] = "rankbound",
     as_json: options.Json = False,
 ) -> None:
     """Rank the documents of each query with a saved model.
 
-    Documents are named by the comments of the file; where it has none (or not one for each), by their row, from 1 on.
+    Document ids come from the comments of the file. If it does not have one for each row, row numbers from 1 are used.
 
     \b
     Example:
@@ -76,7 +80,7 @@ def rank(
         parts = read_parts(data)
         chosen = parts.train if parts.test is None else getattr(parts, part.value)
         if chosen is None:
-            raise ArgumentError(f"{data} has no {part.value} part")
+            raise ArgumentError(f"{data}: has no {part.value} part")
         scores = ranker.predict(fit_width(chosen, ranker.n_features_in_).features)
         names, by_row = _names(chosen.lists)
         _write(out, file_format, chosen.lists, names, scores, tag)
@@ -92,12 +96,12 @@ def rank(
             }
         )
     else:
-        how = ", documents named by their rows" if by_row and file_format is not Format.scores else ""
-        output.print_note(f"{len(scores)} documents of {len(chosen.lists)} queries ranked, written to {out}{how}")
+        how = "; documents are named by their rows" if by_row and file_format is not Format.scores else ""
+        output.print_note(f"{len(scores)} documents of {len(chosen.lists)} queries written to {out}{how}")
 
 
 def _names(lists: Lists) -> tuple[NDArray[Any], bool]:
-    """A name for each document, different within each query, and whether it is the row's number."""
+    """Return a name for each document, unique within its query, and whether it is the row number."""
     import numpy as np
 
     rows = np.arange(1, len(lists.labels) + 1).astype(np.str_)
@@ -124,8 +128,8 @@ def _write(path: str, file_format: Format, lists: Lists, names: NDArray[Any], sc
         lines = [f"{score!r}\n" for score in scores.tolist()]
     else:
         order = np.lexsort((-scores, lists.query_of_item))  # equal scores keep their order
-        place = np.arange(len(order)) - np.repeat(lists.offsets[:-1], lists.sizes) + 1
-        fields = zip(qid[order].tolist(), names[order].tolist(), place.tolist(), scores[order].tolist(), strict=True)
-        lines = [f"{query} Q0 {name} {at} {score!r} {tag}\n" for query, name, at, score in fields]
+        rank = np.arange(len(order)) - np.repeat(lists.offsets[:-1], lists.sizes) + 1
+        fields = zip(qid[order].tolist(), names[order].tolist(), rank.tolist(), scores[order].tolist(), strict=True)
+        lines = [f"{query} Q0 {name} {position} {score!r} {tag}\n" for query, name, position, score in fields]
     with atomic_write(path) as temporary:
         temporary.write_text("".join(lines), encoding="utf-8")

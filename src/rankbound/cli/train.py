@@ -1,4 +1,4 @@
-"""rankbound train: fit a ranker on queries with features, and keep it in a folder."""
+"""rankbound train: fit a ranker on queries with features, and save it to a folder."""
 
 from __future__ import annotations
 
@@ -19,23 +19,27 @@ if TYPE_CHECKING:
 __all__ = ["fit_width", "read_parts", "train"]
 
 _CONFIG = ("data", "model", "loss", "bounding", "valid", "measures", "seed", "epochs", "output", "checkpoint")
-_NOT_ROWS = ("MatrixFactorization", "RankCNN")  # learn from users and items, from images
+_OTHER_DATA = ("MatrixFactorization", "RankCNN")  # trained on users and items, or on images
 
 
 def train(
     data: Annotated[
         str | None,
-        typer.Argument(metavar="DATA", help="LETOR or SVMlight file, or a data set as mq2008 or mq2008/1 (fold 1)."),
+        typer.Argument(
+            metavar="DATA", help="LETOR or SVMlight file, or a data set such as mq2008 or mq2008/1 (fold 1)."
+        ),
     ] = None,
-    model: Annotated[str | None, typer.Option(metavar="NAME", help="A ranker.  [default: MLPRanker]")] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Class of the ranker.  [default: MLPRanker]")
+    ] = None,
     loss: Annotated[
-        str | None, typer.Option(metavar="NAME", help="As nDCG, AP@10, lambda-nDCG, RankNet, ListNet, regression.")
+        str | None, typer.Option(metavar="NAME", help="Such as nDCG, AP@10, lambda-nDCG, RankNet, ListNet, regression.")
     ] = None,
     bounding: Annotated[
         str | None, typer.Option(metavar="NAME", help="none, min-max, expectation, expectation-max, distribution.")
     ] = None,
     valid: Annotated[
-        str | None, typer.Option(metavar="DATA", help="Queries to choose the best step by; a fold has its own.")
+        str | None, typer.Option(metavar="DATA", help="Queries that select the best step; a fold has its own.")
     ] = None,
     measures: Annotated[
         list[str] | None,
@@ -44,23 +48,27 @@ def train(
             "--measure",
             "--measures",
             metavar="MEASURE",
-            help="What to report; the first chooses the step. Repeat for more.  [default: nDCG]",
+            help="Measure to report; the first selects the step. Can be repeated.  [default: nDCG]",
         ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(metavar="N", help="Of everything random.")] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of all random numbers.")] = None,
     epochs: Annotated[int | None, typer.Option(metavar="N", help="Passes over the queries, for networks.")] = None,
     param: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="A parameter of the ranker, or loss.KEY=VALUE of its loss; repeat."),
+        typer.Option(
+            metavar="KEY=VALUE", help="Parameter of the ranker, or loss.KEY=VALUE of its loss. Can be repeated."
+        ),
     ] = None,
     checkpoint: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Keep the state here after each epoch and go on from it.")
+        str | None, typer.Option(metavar="DIR", help="Save the state here after each epoch, and resume from it.")
     ] = None,
     config: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="TOML with these options and a table [params]; the command line goes first."),
+        typer.Option(
+            metavar="FILE", help="TOML file with these options and a table [params]; the command line takes precedence."
+        ),
     ] = None,
-    out: Annotated[str | None, typer.Option("-o", "--output", metavar="DIR", help="Folder of the model.")] = None,
+    out: Annotated[str | None, typer.Option("-o", "--output", metavar="DIR", help="Folder for the model.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Train a ranker and save it.
@@ -70,17 +78,17 @@ def train(
       rankbound train mq2008/1 --model MLPRanker --loss nDCG --bounding expectation-max -o model
       rankbound train train.txt --valid vali.txt --model LambdaMART --param num_leaves=63 -o model
     """
-    given = {
+    command_line = {
         "data": data, "model": model, "loss": loss, "bounding": bounding, "valid": valid, "measures": measures,
         "seed": seed, "epochs": epochs, "checkpoint": checkpoint, "output": out,
     }  # fmt: skip
-    chosen, params = _chosen(given, param or [], config)
+    chosen, params = _options(command_line, param or [], config)
     for needed, name in (("data", "DATA"), ("output", "-o")):
         if chosen.get(needed) is None:
-            raise ArgumentError(f"Missing {name}: say what to train on and where the model goes. See 'train --help'.")
+            raise ArgumentError(f"missing {name}: training data and an output folder are required, see 'train --help'")
     target = Path(chosen["output"])
     if target.exists() and not (target / "model.json").is_file():
-        raise ArgumentError(f"{target} exists and is no model folder; it is left alone")
+        raise ArgumentError(f"{target}: exists and is not a model folder")
     with output.working("reading ..."):
         ranker = _ranker(chosen, params)
         parts = read_parts(chosen["data"])
@@ -101,7 +109,7 @@ def _fit(ranker: Ranker, parts: Fold[Any]) -> None:
     )
     X, y, qid = _columns(parts.train)
     if hasattr(ranker, "verbose"):
-        ranker.verbose = True  # it draws a bar where a person looks
+        ranker.verbose = True  # shows a progress bar in a terminal
         ranker.fit(X, y, qid=qid, eval_set=held_out)
         ranker.verbose = False
         return
@@ -140,29 +148,31 @@ def _report(ranker: Ranker, parts: Fold[Any], chosen: dict[str, Any], target: Pa
 
 
 def _ranker(chosen: dict[str, Any], params: dict[str, Any]) -> Ranker:
-    """The ranker that options describe, not yet fitted."""
+    """Create the ranker that the options describe, not yet fitted."""
     from rankbound.models import RANKERS
     from rankbound.models.by_name import check_ranker, make_ranker
 
     name = chosen.get("model") or "MLPRanker"
-    usable = [known for known in RANKERS if known not in _NOT_ROWS]
+    usable = [known for known in RANKERS if known not in _OTHER_DATA]
     if name not in usable:
         raise ArgumentError(f"model must be one of {', '.join(usable)}, got {name!r}")
     loss_options = {key.removeprefix("loss."): value for key, value in params.items() if key.startswith("loss.")}
-    asked = {"random_state": "seed", "epochs": "epochs", "checkpoint": "checkpoint"}
-    params = {name: chosen[option] for name, option in asked.items() if chosen.get(option) is not None} | {
+    by_option = {"random_state": "seed", "epochs": "epochs", "checkpoint": "checkpoint"}
+    params = {name: chosen[option] for name, option in by_option.items() if chosen.get(option) is not None} | {
         key: value for key, value in params.items() if not key.startswith("loss.")
     }
     loss, bounding = chosen.get("loss"), chosen.get("bounding") or "none"
     check_ranker(name, params, loss, bounding)
     first, *others = chosen.get("measures") or [None]
-    wishes = {} if first is None else {"measure": first, **({"watch": tuple(others)} if others else {})}
-    ranker: Ranker = make_ranker(name, params, loss=loss, bounding=bounding, loss_options=loss_options, **wishes)
+    preferences = {} if first is None else {"measure": first, **({"watch": tuple(others)} if others else {})}
+    ranker: Ranker = make_ranker(name, params, loss=loss, bounding=bounding, loss_options=loss_options, **preferences)
     return ranker
 
 
-def _chosen(given: dict[str, Any], param: list[str], config: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Options and parameters: those of the command line, then those of the file."""
+def _options(
+    command_line: dict[str, Any], param: list[str], config: str | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return options and parameters; those of the command line take precedence over those of the file."""
     from_file: dict[str, Any] = {}
     params: dict[str, Any] = {}
     if config is not None:
@@ -175,7 +185,7 @@ def _chosen(given: dict[str, Any], param: list[str], config: str | None) -> tupl
         if not equals or not key:
             raise ArgumentError(f"--param must be KEY=VALUE, got {text!r}")
         params[key] = parse_value(value)
-    return from_file | {key: value for key, value in given.items() if value is not None}, params
+    return from_file | {key: value for key, value in command_line.items() if value is not None}, params
 
 
 def _read_config(path: str) -> dict[str, Any]:
@@ -185,27 +195,27 @@ def _read_config(path: str) -> dict[str, Any]:
 
     content = read_bytes(path)
     try:
-        found = tomllib.loads(content.decode())
+        table = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: is no TOML: {error}") from error
-    unknown = [key for key in found if key not in (*_CONFIG, "params")]
+        raise DataError(f"{path}: is not TOML: {error}") from error
+    unknown = [key for key in table if key not in (*_CONFIG, "params")]
     if unknown:
-        raise ArgumentError(f"{path}: unknown option {unknown[0]!r}; known are {', '.join(_CONFIG)} and [params]")
-    if not isinstance(found.setdefault("params", {}), dict):
+        raise ArgumentError(f"{path}: unknown option {unknown[0]!r}; the options are {', '.join(_CONFIG)} and [params]")
+    if not isinstance(table.setdefault("params", {}), dict):
         raise ArgumentError(f"{path}: params must be a table")
-    if isinstance(found.get("measures"), str):
-        found["measures"] = [found["measures"]]
-    return found
+    if isinstance(table.get("measures"), str):
+        table["measures"] = [table["measures"]]
+    return table
 
 
 def parse_value(text: str) -> Any:
-    """A parameter from the command line: number, true, false, none, several with commas between, or text.
+    """Parse a parameter of the command line: a number, true, false, none, several separated by commas, or text.
 
     >>> parse_value("64,32"), parse_value("1e-3"), parse_value("true"), parse_value("none"), parse_value("relu")
     ((64, 32), 0.001, True, None, 'relu')
     """
     if "," in text:
-        return tuple(parse_value(part.strip()) for part in text.split(",") if part.strip())
+        return tuple(parse_value(entry.strip()) for entry in text.split(",") if entry.strip())
     words = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]
@@ -221,7 +231,7 @@ def parse_value(text: str) -> Any:
 
 
 def read_parts(source: str) -> Fold[Any]:
-    """Data to train on and, for a fold of a known data set, its other parts."""
+    """Read training data and, for a fold of a known data set, its validation and test data."""
     from rankbound.data.catalog import known_sets
     from rankbound.data.letor import read_letor
     from rankbound.data.loading import load_fold, load_set
@@ -233,23 +243,25 @@ def read_parts(source: str) -> Fold[Any]:
             raise DataError(f"{source}: cannot be read: No such file, and no data set of that name")
         return Fold(read_letor(source), None, None)
     if known_sets()[name].kind != "letor":
-        raise DataError(f"{name} has no queries with features: its kind is {known_sets()[name].kind}")
+        raise DataError(
+            f"{name}: is a data set of kind {known_sets()[name].kind}, expected one of queries with features (letor)"
+        )
     if not number:
         return Fold(load_set(name), None, None)
     if not number.isdecimal():
-        raise ArgumentError(f"a fold is a number, as in {name}/1, got {number!r}")
+        raise ArgumentError(f"a fold must be a number, as in {name}/1, got {number!r}")
     return load_fold(name, int(number))
 
 
 def fit_width(data: LetorData, width: int) -> LetorData:
-    """The data with as many features as the model has: files leave out what is 0, also the last columns."""
+    """Add columns of zeros up to the width of the model, because files may leave out zeros in the last columns."""
     import numpy as np
 
     from rankbound.data.letor import LetorData
 
     missing = width - data.features.shape[1]
     if missing <= 0:
-        return data  # too many are refused by the model
+        return data  # the model refuses additional features
     filler = np.zeros((len(data.features), missing), data.features.dtype)
     return LetorData(data.lists, np.concatenate((data.features, filler), axis=1), data.notes)
 

@@ -1,4 +1,4 @@
-"""rankbound weights: difficulty weights for a trainer that takes query or sample weights."""
+"""rankbound weights: difficulty weights for trainers that accept query or sample weights."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["weights"]
 
 
 class Per(StrEnum):
-    """What gets a weight."""
+    """The unit of a weight."""
 
     query = "query"
     row = "row"
 
 
 class Format(StrEnum):
-    """How the file is written."""
+    """Format of the input."""
 
     auto = "auto"
     letor = "letor"
@@ -33,27 +33,36 @@ class Format(StrEnum):
 
 def weights(
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="LETOR or SVMlight, TREC qrels, or csv/parquet with qid and label.")
+        str,
+        typer.Argument(
+            metavar="FILE", help="LETOR or SVMlight file, TREC qrels, or csv/parquet with columns qid and label."
+        ),
     ],
-    measure: Annotated[str, typer.Option("-m", "--measure", metavar="MEASURE", help="What is trained for.")] = "nDCG",
+    measure: Annotated[str, typer.Option("-m", "--measure", metavar="MEASURE", help="Measure to train for.")] = "nDCG",
     bounding: Annotated[
         str, typer.Option(metavar="NAME", help="min-max, expectation or expectation-max.")
     ] = "expectation-max",
-    per: Annotated[Per, typer.Option(help="One weight per query, or its weight for each of its rows.")] = Per.query,
-    normalize: Annotated[bool, typer.Option("--normalize", help="Scale to mean 1 over queries that teach.")] = False,
+    per: Annotated[
+        Per, typer.Option(help="One weight per query, or the weight of its query for each row.")
+    ] = Per.query,
+    normalize: Annotated[
+        bool, typer.Option("--normalize", help="Scale to mean 1 over queries with a non-zero weight.")
+    ] = False,
     file_format: Annotated[
-        Format, typer.Option("--format", help="Of the file; auto looks at its ending and first line.")
+        Format, typer.Option("--format", help="Format of FILE; auto: by its name and first line.")
     ] = Format.auto,
     out: Annotated[
         str | None,
-        typer.Option("-o", "--output", metavar="FILE", help=".txt: one weight per line; .csv, .parquet: with qid."),
+        typer.Option(
+            "-o", "--output", metavar="FILE", help=".txt: one weight per line; .csv, .parquet: with a column qid."
+        ),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Weights that make a trainer difficulty-aware: 1/(B-W), 1/E or 1/(B-E) of each query.
+    """Compute weights that make a trainer difficulty-aware: 1/(B-W), 1/E or 1/(B-E) of each query.
 
-    Hand them to LightGBM, XGBoost, CatBoost or scikit-learn as query or sample weights; queries with nothing to learn
-    get 0.
+    Pass them to LightGBM, XGBoost, CatBoost or scikit-learn as query or sample weights. Queries on which all rankings
+    have the same value get 0.
 
     \b
     Example:
@@ -98,7 +107,7 @@ def _read(path: str, file_format: Format, per: Per) -> _Rows:
 
     if path.endswith((".csv", ".tsv", ".parquet")):
         lists_frame = frames.rename_columns(frames.read_frame(path), {}, required=("qid", "label"))
-        frames.lists_from_frame(lists_frame)  # refuses empty and non-numeric entries
+        frames.lists_from_frame(lists_frame)  # raises an error for empty and non-numeric entries
         return _Rows(lists_frame["label"].to_numpy(), lists_frame["qid"].to_numpy())
     if file_format is Format.auto:
         file_format = _format_of(path)
@@ -107,16 +116,16 @@ def _read(path: str, file_format: Format, per: Per) -> _Rows:
         return _Rows(frame["label"].to_numpy(), frame["qid"].to_numpy())
     data = letor.read_letor(path)
     if data.notes and per is Per.row:
-        raise DataError(f"{path}: rows of a query must be neighbors for weights per row, but {data.notes[0]}")
+        raise DataError(f"{path}: rows of a query must be contiguous for weights per row, but {data.notes[0]}")
     return _Rows(data.lists.labels, np.repeat(data.lists.query_ids, data.lists.sizes))
 
 
 def _format_of(path: str) -> Format:
-    """Qrels have four fields and no colon; everything else is taken for LETOR or SVMlight."""
+    """Detect the format: qrels have four fields without a colon, everything else is LETOR or SVMlight."""
     from rankbound.io import open_bytes
 
     if path == "-":
-        raise ArgumentError("standard input can be read once only: say --format letor or --format qrels")
+        raise ArgumentError("--format must be letor or qrels for standard input, which can be read only once, got auto")
     with open_bytes(path) as stream:
         for line in stream:
             fields = line.split()

@@ -1,12 +1,12 @@
-"""Models: what gives scores. One interface, scikit-learn's, for every ranker.
+"""Models that compute scores, all with the interface of scikit-learn.
 
 =====================================  ==============================================================================
 networks                               LinearRanker MLPRanker RankNet DirectRanker ListNet RankCNN
 trees                                  LambdaMART RandomForestRanker BoostingRanker
-points                                 LogisticRanker RegressionRanker
+pointwise                              LogisticRanker RegressionRanker
 users and items                        MatrixFactorization
-boosted and searched on the measure    AdaRank RankBoost CoordinateAscent SVMmap
-around them                            Ranker QueryKFold load_ranker export_ranklib export_xgboost_json export_onnx
+direct optimization of a measure       AdaRank RankBoost CoordinateAscent SVMmap
+base class, folds, files               Ranker QueryKFold load_ranker export_ranklib export_xgboost_json export_onnx
                                        backbone_features
 =====================================  ==============================================================================
 """

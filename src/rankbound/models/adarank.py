@@ -1,4 +1,4 @@
-"""AdaRank: boosting of single features on the measure itself."""
+"""AdaRank: boosting of single features by the measure itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from rankbound.errors import ArgumentError
 from rankbound.models.base import Queries
-from rankbound.models.measuring import measure_candidates, queries_that_count, score_measure
+from rankbound.models.measuring import informative_queries, measure_candidates, score_measure
 from rankbound.models.weighted_features import WeightedFeatures, center_and_spread, vary_within_queries
 
 if TYPE_CHECKING:
@@ -16,36 +16,38 @@ if TYPE_CHECKING:
 
 __all__ = ["AdaRank"]
 
-_PERFECT = 1 - 1e-9  # a weak ranker this good would get infinite weight
+_MAX_EDGE = 1 - 1e-9  # a perfect weak ranker would get infinite weight
 
 
 class AdaRank(WeightedFeatures):
-    """AdaRank (Xu & Li 2007): a weighted sum of features, each chosen where the sum so far ranks badly.
+    """AdaRank (Xu & Li, "AdaRank: a boosting algorithm for information retrieval", 2007).
+
+    The model is a weighted sum of features, each selected for the queries that the current sum ranks badly.
 
     With E_q(f) the measure of query q under the scores f and a distribution P over queries, round t takes the feature
     and direction h with the largest sum_q P_q E_q(h), gives it the weight
 
         a = 1/2 ln( sum_q P_q (1 + E_q(h)) / sum_q P_q (1 - E_q(h)) ),
 
-    adds a·h to f, and sets P_q proportional to exp(-E_q(f)). Every feature's measure of every query is computed once,
-    so that the choice in a round is one product of a matrix and a vector.
+    adds a·h to f, and sets P_q proportional to exp(-E_q(f)). The measure of every feature on every query is computed
+    once, so that the selection of a round is one product of a matrix and a vector.
 
-    As published, AdaRank may take the same feature for ever while the ranking stays as it is. Here a feature that moves
-    the training measure by less than ``tolerance`` is not taken again until another one has moved it, and what is kept
-    is the round with the best measure: on ``eval_set`` if it is given, else on the training queries.
+    As published, AdaRank can select the same feature forever without changing the ranking. Here a feature that changes
+    the training measure by less than ``tolerance`` is not selected again until another one has changed it, and the
+    round with the best measure is kept: on ``eval_set`` if there is one, otherwise on the training queries.
 
     Parameters
     ----------
     measure:
-        What is boosted and what `score` reports: any measure with values in [-1, 1], such as ``"AP"`` (AdaRank.MAP),
+        The measure to boost, which `score` reports: any measure with values in [-1, 1], such as ``"AP"`` (AdaRank.MAP),
         ``"nDCG"`` (AdaRank.NDCG), or a bounded one like ``"UL2(nDCG)"``.
     n_estimators:
-        Rounds at most.
+        Maximum number of rounds.
     tolerance:
         Smallest change of the training measure that counts.
     standardize:
-        Divide features by their standard deviation, so that their weights compare; False is as published, for features
-        that are normalized already.
+        Divide features by their standard deviation, so that their weights are comparable. False is as published, for
+        features that are already normalized.
 
     >>> ranker = AdaRank("RR").fit([[0, 5], [1, 5], [3, 2], [2, 9]], [0, 1, 1, 0], qid=["a", "a", "b", "b"])
     >>> ranker.coef_[0] > 0, ranker.predict([[4, 0], [3, 0]]).argmax()
@@ -74,10 +76,10 @@ class AdaRank(WeightedFeatures):
         lists, scale = queries.lists, np.ones(queries.features.shape[1])
         if self.standardize:
             _, scale = center_and_spread(queries.features)
-        counts = queries_that_count(lists, measure)
+        counts = informative_queries(lists, measure)
         weak = np.flatnonzero(vary_within_queries(queries.features, lists))
         coef = np.zeros(queries.features.shape[1])
-        if len(weak) == 0:  # no feature tells items apart: all scores are equal
+        if len(weak) == 0:  # no feature distinguishes items: all scores are equal
             self.coef_, self.feature_order_ = coef, np.zeros(0, np.int64)
             return
         columns = np.concatenate((queries.features[:, weak], -queries.features[:, weak]), axis=1) / np.tile(
@@ -85,9 +87,9 @@ class AdaRank(WeightedFeatures):
         )
         of_weak = measure_candidates(lists, columns, measure)[counts]  # queries x weak rankers
         if np.abs(of_weak).max() > 1 + 1e-9:
-            raise ArgumentError(f"AdaRank boosts measures with values in [-1, 1], got {self.measure}")
+            raise ArgumentError(f"measure of AdaRank must have values in [-1, 1], got {self.measure}")
         base_weights = queries.query_weights[counts]
-        judge = _Judge(held_out, measure) if held_out is not None else None
+        evaluate = _Evaluator(held_out, measure) if held_out is not None else None
 
         distribution = base_weights / base_weights.sum()
         scores = np.zeros(len(lists.labels))
@@ -99,8 +101,8 @@ class AdaRank(WeightedFeatures):
             strength = np.where(free, distribution @ of_weak, -np.inf)
             pick = int(np.argmax(strength))
             if strength[pick] == -np.inf:
-                break  # no weak ranker moves the sum any more
-            edge = min(float(strength[pick]), _PERFECT)
+                break  # no weak ranker changes the measure any more
+            edge = min(float(strength[pick]), _MAX_EDGE)
             alpha = 0.5 * np.log((1 + edge) / (1 - edge))
             column, sign = weak[pick % len(weak)], 1.0 if pick < len(weak) else -1.0
             chosen.append(int(column))
@@ -113,18 +115,18 @@ class AdaRank(WeightedFeatures):
             else:
                 free[:] = True
             before = now
-            value = now if judge is None else judge(coef)
+            value = now if evaluate is None else evaluate(coef)
             if value > best:
                 best, kept, self.coef_ = value, len(chosen), coef.copy()
-            if edge == _PERFECT:
+            if edge == _MAX_EDGE:
                 break
             distribution = base_weights * np.exp(-reached)
             distribution /= distribution.sum()
         self.feature_order_ = np.array(chosen[:kept], dtype=np.int64)
 
 
-class _Judge:
-    """Mean measure of held-out queries under a vector of weights."""
+class _Evaluator:
+    """Mean measure of the held-out queries for a vector of weights."""
 
     def __init__(self, held_out: Queries, measure: Any) -> None:
         self._queries, self._measure = held_out, measure

@@ -1,4 +1,4 @@
-"""Features of images from a network that others have trained: any TorchScript, torch.export or ONNX file on disk."""
+"""Features of images from a pretrained network: any TorchScript, torch.export or ONNX file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "backbone_features"]
 
-IMAGENET_MEAN = (0.485, 0.456, 0.406)  # of pixels from 0 to 1, what networks trained on ImageNet expect
+IMAGENET_MEAN = (0.485, 0.456, 0.406)  # of pixels from 0 to 1, as networks trained on ImageNet expect
 IMAGENET_STD = (0.229, 0.224, 0.225)
 Backbone = Callable[[Any], Any]
 
@@ -35,37 +35,38 @@ def backbone_features(
     batch_size: int = 32,
     cache: str | PathLike[str] | None = None,
 ) -> NDArray[np.float32]:
-    """A row of features for each image: what a network from a file makes of it, flattened.
+    """Return a row of features for each image: the flattened output of a network from a file.
 
-    The neural ranking paper takes the 4,096 numbers before the last layer of VGG16; rankers then learn from them as
-    from any other features.
+    The neural ranking paper (Köppel et al. 2019) uses the 4,096 values before the last layer of VGG16 as features of
+    rankers.
 
     Parameters
     ----------
     images:
         count x height x width (gray) or count x height x width x 3; uint8, or floats from 0 to 1.
     backbone:
-        ``.onnx`` is run by onnxruntime, ``.pt2`` is a program of torch.export, anything else TorchScript. It takes
-        float32 images of count x channels x height x width. Such a file is a program: use those you trust.
+        The file: ``.onnx`` is run by onnxruntime, ``.pt2`` is a program of torch.export, anything else TorchScript. Its
+        input is float32 images of count x channels x height x width. Such a file is a program: use only files that you
+        trust.
     size:
-        Height and width (or one number for both) that images are scaled to, bilinear; None leaves them as they are.
+        Height and width (or one number for both) to which images are scaled, bilinearly; None leaves them unchanged.
     mean, std:
-        Subtracted from and divided into pixels from 0 to 1, a number per channel. Their count says how many channels
-        the network takes: gray images are repeated for each.
+        Pixels from 0 to 1 are standardized with these, one number per channel. Their length is the number of channels
+        of the network: gray images are repeated for each.
     batch_size:
-        Images that go through the network at once.
+        Images per pass of the network.
     cache:
-        An .npz file. If it holds the features of these images, this file and these settings, they are read from it;
-        else it is written, as a whole or not at all.
+        An .npz file. If it holds the features of these images, file and settings, they are read from it; otherwise it
+        is written, atomically.
     """
     pixels = _checked_images(images)
     target = (size, size) if isinstance(size, int) else size
     if batch_size < 1 or (target is not None and min(target) < 1):
         raise ArgumentError(f"batch_size and size must be positive, got {batch_size!r} and {size!r}")
     if len(mean) != len(std) or not mean or min(std) <= 0:
-        raise ArgumentError(f"mean and std must have a number per channel, std above 0, got {mean} and {std}")
+        raise ArgumentError(f"mean and std must have one number per channel, and std be above 0, got {mean} and {std}")
     if pixels.shape[3] not in (1, len(mean)):
-        raise DataError(f"images have {pixels.shape[3]} channels, mean and std {len(mean)}")
+        raise DataError(f"images must have 1 or {len(mean)} channels, as mean and std, got {pixels.shape[3]}")
     file = Path(backbone)
     try:
         program = file.read_bytes()
@@ -75,16 +76,16 @@ def backbone_features(
     if cache is not None and (known := _cached(Path(cache), key)) is not None:
         return known
     run = _onnx(file) if file.suffix == ".onnx" else _torch(file)
-    parts = []
+    chunks = []
     for first in range(0, len(pixels), batch_size):
         batch = _prepared(pixels[first : first + batch_size], target, mean, std)
         out = np.asarray(run(batch), dtype=np.float32)
         if len(out) != len(batch):
-            raise DataError(f"{file}: gives an output of shape {out.shape} for {len(batch)} images")
-        parts.append(out.reshape(len(batch), -1))
-    features = np.concatenate(parts)
+            raise DataError(f"{file}: has an output of shape {out.shape} for {len(batch)} images")
+        chunks.append(out.reshape(len(batch), -1))
+    features = np.concatenate(chunks)
     if not np.isfinite(features).all():
-        raise DataError(f"{file}: gives features that are not finite")
+        raise DataError(f"{file}: computes features that are not finite")
     if cache is not None:
         with atomic_write(cache) as temporary, temporary.open("wb") as stream:
             np.savez(stream, features=features, key=np.array(key))
@@ -107,7 +108,7 @@ def _checked_images(images: Any) -> NDArray[Any]:
 def _prepared(
     pixels: NDArray[Any], size: tuple[int, int] | None, mean: Sequence[float], std: Sequence[float]
 ) -> NDArray[np.float32]:
-    """Images as networks take them: count x channels x height x width, scaled."""
+    """Return images as input of the network: count x channels x height x width, standardized."""
     scaled = pixels.astype(np.float32) / (255 if pixels.dtype == np.uint8 else 1)
     batch = np.repeat(scaled, len(mean) // scaled.shape[3], axis=3).transpose(0, 3, 1, 2)
     if size is not None and batch.shape[2:] != tuple(size):
@@ -117,7 +118,7 @@ def _prepared(
         batch = torch.nn.functional.interpolate(
             tensor, size, mode="bilinear", align_corners=False, antialias=True
         ).numpy()
-    shift, factor = (np.array(one, dtype=np.float32)[:, None, None] for one in (mean, std))
+    shift, factor = (np.array(values, dtype=np.float32)[:, None, None] for values in (mean, std))
     return np.ascontiguousarray((batch - shift) / factor, dtype=np.float32)
 
 
@@ -126,7 +127,9 @@ def _torch(file: Path) -> Backbone:
 
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", category=DeprecationWarning)  # TorchScript is old, its files are many
+            warnings.filterwarnings(
+                "ignore", category=DeprecationWarning
+            )  # TorchScript is deprecated, but its files are common
             if file.suffix == ".pt2":
                 network = torch.export.load(file).module()
             else:
@@ -134,7 +137,7 @@ def _torch(file: Path) -> Backbone:
     except (RuntimeError, OSError, ValueError) as error:
         first = str(error).strip().split("\n", 1)[0]
         raise DataError(
-            f"{file}: is no TorchScript file ({first}); a file of weights alone needs its network, see the how-to"
+            f"{file}: is not a TorchScript file ({first}); a file of weights needs its network, see the how-to"
         ) from error
 
     def run(batch: NDArray[np.float32]) -> Any:
@@ -148,24 +151,24 @@ def _onnx(file: Path) -> Backbone:
     try:
         onnxruntime = importlib.import_module("onnxruntime")
     except ImportError as error:
-        raise ImportError("an ONNX backbone needs onnxruntime: pip install 'rankbound[onnx]'") from error
+        raise ImportError("an ONNX backbone requires onnxruntime: pip install onnxruntime") from error
     try:
         session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's errors have no common base but this
+    except Exception as error:  # onnxruntime's errors have no other common base class
         raise DataError(f"{file}: onnxruntime cannot load it: {error}") from error
     name = session.get_inputs()[0].name
     return lambda batch: session.run(None, {name: batch})[0]
 
 
 def _digest(pixels: NDArray[Any], program: bytes, settings: str) -> str:
-    found = hashlib.sha256(f"{pixels.shape}{pixels.dtype}{settings}".encode())
-    found.update(np.ascontiguousarray(pixels).data)
-    found.update(program)
-    return found.hexdigest()
+    digest = hashlib.sha256(f"{pixels.shape}{pixels.dtype}{settings}".encode())
+    digest.update(np.ascontiguousarray(pixels).data)
+    digest.update(program)
+    return digest.hexdigest()
 
 
 def _cached(file: Path, key: str) -> NDArray[np.float32] | None:
-    """Features in a cache file, if they are those asked for; a file that cannot be read is made anew."""
+    """Return the features of a cache file if they have this key; a file that cannot be read is written again."""
     try:
         stored = read_arrays(file)
         return stored["features"] if str(stored["key"]) == key else None

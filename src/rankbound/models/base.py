@@ -1,4 +1,4 @@
-"""Ranker: what every model has in common, and the queries that it learns from."""
+"""Ranker: the common base of all models, and the queries that they are trained on."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ except ImportError as error:
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["FittedState", "Queries", "Ranker"]
+__all__ = ["FittedState", "Queries", "Ranker", "seed_of"]
 
-_LEAST_WEIGHT = 1e-30  # what is less everywhere is nothing
+_MIN_WEIGHT = 1e-30  # weights that are all smaller count as zero
 
 
 class _FeatureTypeError(DataError, TypeError):
-    """Features that are no numbers at all; scikit-learn's own checks ask for a TypeError there."""
+    """Features that are not numbers; scikit-learn's estimator checks require a TypeError."""
 
 
 @dataclass(frozen=True, eq=False)
 class Queries:
-    """Features with labels, the rows of each query side by side.
+    """Features with labels; the rows of each query are contiguous.
 
     ``features`` has one row per item of ``lists``, float32 or float64 and finite. ``weights`` has one number per row,
     or is None.
@@ -48,12 +48,12 @@ class Queries:
 
     @property
     def labels(self) -> NDArray[Any]:
-        """Labels, "not judged" (below 0) taken as not relevant."""
+        """Labels; unjudged items (below 0) count as not relevant."""
         return np.asarray(np.maximum(self.lists.labels, 0))
 
     @property
     def query_weights(self) -> NDArray[np.float64]:
-        """The mean weight of each query's rows; 1 where no weights were given."""
+        """The mean weight of each query's rows; 1 without weights."""
         if self.weights is None:
             return np.ones(len(self.lists))
         sums = np.bincount(self.lists.query_of_item, self.weights, minlength=len(self.lists))
@@ -61,16 +61,15 @@ class Queries:
 
     @property
     def row_weights(self) -> NDArray[np.float64]:
-        """One weight per row; 1 where no weights were given."""
+        """One weight per row; 1 without weights."""
         return np.ones(len(self.lists.labels)) if self.weights is None else self.weights
 
 
 @dataclass(frozen=True)
 class FittedState:
-    """What a fitted model consists of, in forms that files keep bit for bit.
+    """The content of a fitted model, in forms that files preserve bit for bit.
 
-    ``arrays`` go to safetensors, ``texts`` (file name -> content) are written as they are, ``metadata`` are plain JSON
-    values.
+    ``arrays`` are stored as safetensors, ``texts`` (file name -> content) as they are, ``metadata`` as JSON values.
     """
 
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
@@ -79,19 +78,19 @@ class FittedState:
 
 
 class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types we follow
-    """A model that gives every item a score; higher is ranked first.
+    """A model that computes a score for every item; items with higher scores rank first.
 
-    scikit-learn's conventions hold: the constructor stores parameters and nothing else, `fit` returns self, what was
-    learned ends in an underscore, `clone`, `get_params`, pipelines and searches work.
+    Rankers follow the conventions of scikit-learn: the constructor only stores its parameters, `fit` returns self,
+    fitted attributes end in an underscore, and `clone`, `get_params`, pipelines and searches work.
 
-    A subclass writes ``_fit(queries, held_out)``, ``_scores(features)``, ``_fitted_state()`` and
-    ``_restore_state(state)``, and sets ``_learns_from`` to ``"rows"`` if labels that differ between queries teach it
-    something (regression, classification) where others need labels that differ within a query.
+    A subclass implements ``_fit(queries, held_out)``, ``_scores(features)``, ``_fitted_state()`` and
+    ``_restore_state(state)``. It sets ``_learns_from`` to ``"rows"`` if it can be trained on labels that differ only
+    between queries (regression, classification); other rankers need labels that differ within a query.
 
-    Every ranker has the parameter ``measure``: what `score` reports and what a choice on ``eval_set`` goes by.
+    Every ranker has the parameter ``measure``, which `score` reports and which selects among steps on ``eval_set``.
 
-    In GridSearchCV and the like, queries must stay whole and their ids must reach `fit` and `score`. Rankers ask for
-    ``qid`` by themselves; scikit-learn passes it on when its metadata routing is enabled::
+    In GridSearchCV and similar tools, queries must not be split and their ids must reach `fit` and `score`. Rankers
+    request ``qid``; scikit-learn passes it if metadata routing is enabled::
 
         sklearn.set_config(enable_metadata_routing=True)
         GridSearchCV(AdaRank(), {"n_estimators": [50, 100]}, cv=QueryKFold(5)).fit(X, y, qid=qid, groups=qid)
@@ -101,7 +100,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
     n_features_in_: int
     _learns_from: ClassVar[str] = "queries"  # or "rows"
 
-    # scikit-learn reads these: what the methods ask a search for, without any set_fit_request
+    # read by scikit-learn: the metadata that the methods request, without a call of set_fit_request
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"qid": True, "sample_weight": True}
     __metadata_request__score: ClassVar[dict[str, bool]] = {"qid": True}
 
@@ -116,26 +115,26 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
         eval_set: tuple[Any, Any] | tuple[Any, Any, Any] | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Learn from rows of features.
+        """Train on rows of features.
 
         Parameters
         ----------
         X:
-            Features, a row per item: NumPy array, polars or pandas frame. NaN and infinity are refused. Columns of a
-            frame are remembered as ``feature_names_in_``.
+            Features, a row per item: NumPy array, polars or pandas frame. NaN and infinity are refused. The column
+            names of a frame are stored as ``feature_names_in_``.
         y:
-            Relevance of each row; higher is better, below 0 means not judged.
+            Relevance label of each row; higher is better, below 0 means unjudged.
         qid:
-            The query of each row, numbers or strings; rows of a query need not be neighbors. None: all rows answer
+            The query of each row, numbers or strings; rows of a query need not be contiguous. None: all rows belong to
             one query.
         eval_set:
-            ``(X, y, qid)`` or ``(X, y)``, held out. Rankers that learn step by step keep the step that is best on it;
-            for all of them ``eval_score_`` is their mean measure there.
+            ``(X, y, qid)`` or ``(X, y)``, held out. Rankers that are trained in steps keep the step that is best on it;
+            ``eval_score_`` is the mean measure on it.
         sample_weight:
-            One weight per row. Rankers that learn from whole queries take the mean over each query's rows
-            (`difficulty_weights(..., per="row")` gives such weights).
+            One weight per row. Rankers that are trained on queries use the mean over the rows of each query
+            (`difficulty_weights(..., per="row")` returns such weights).
         """
-        self.__dict__.pop("n_queries_", None)  # a fit that fails leaves no half-fitted model
+        self.__dict__.pop("n_queries_", None)  # a fit that fails must not leave a partly fitted model
         score_measure(self.measure)
         queries = self._queries(X, y, qid, sample_weight, reset=True)
         self._check_labels(queries)
@@ -147,7 +146,9 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
         self._fit(queries, held_out)
         for name, array in self._fitted_state().arrays.items():
             if array.dtype.kind == "f" and not np.isfinite(array).all():
-                raise DataError(f"training gave {name} that are not finite; scale the features to a moderate range")
+                raise DataError(
+                    f"training produced values of {name} that are not finite; scale the features to a moderate range"
+                )
         self.n_queries_ = len(queries.lists)
         self.__dict__.pop("eval_score_", None)
         if held_out is not None:
@@ -155,24 +156,24 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """A score for each row; higher is ranked first. Scores compare within a query."""
+        """Return a score for each row; higher scores rank first. Scores are comparable within a query."""
         check_is_fitted(self)
         return self._checked_scores(self._features(X, reset=False))
 
     def score(self, X: Any, y: ArrayLike, qid: ArrayLike | None = None) -> float:
-        """Mean of the ranker's ``measure`` over the queries that have something to find."""
+        """Return the mean of the ranker's ``measure`` over the queries for which it is defined."""
         check_is_fitted(self)
         if qid is None and self.n_queries_ > 1:
             raise DataError(
-                f"score needs qid: this ranker learned from {self.n_queries_} queries, and without qid all rows would "
-                "count as one; in GridSearchCV call sklearn.set_config(enable_metadata_routing=True) and pass qid= and "
-                "groups= to its fit"
+                f"score requires qid: this ranker was trained on {self.n_queries_} queries, and without qid all rows "
+                "would count as one; in GridSearchCV call sklearn.set_config(enable_metadata_routing=True) and pass "
+                "qid= and groups= to its fit"
             )
         queries = self._queries(X, y, qid, None, reset=False)
         return mean_measure(queries.lists, self._checked_scores(queries.features), self.measure)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the model to a folder, at once or not at all; see `rankbound.models.saving`."""
+        """Write the model to a folder, atomically; see `rankbound.models.saving`."""
         from rankbound.models.saving import save_ranker
 
         check_is_fitted(self)
@@ -190,19 +191,19 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
 
     @abstractmethod
     def _fit(self, queries: Queries, held_out: Queries | None) -> None:
-        """Check the parameters and learn."""
+        """Check the parameters and train."""
 
     @abstractmethod
     def _scores(self, features: NDArray[Any]) -> NDArray[np.float64]:
-        """Scores of checked features, float32 or float64, C order."""
+        """Return the scores of checked features, float32 or float64, C order."""
 
     @abstractmethod
     def _fitted_state(self) -> FittedState:
-        """All that `_scores` needs besides the parameters."""
+        """Return everything that `_scores` needs besides the parameters."""
 
     @abstractmethod
     def _restore_state(self, state: FittedState) -> None:
-        """The inverse of `_fitted_state`; a missing part may raise KeyError."""
+        """Restore what `_fitted_state` returned; a missing entry may raise KeyError."""
 
     # ---- checks ------------------------------------------------------------------------------------------------------
 
@@ -215,7 +216,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
             lists = Lists(labels, np.array([0, len(labels)]))
             order = None
         else:
-            # item ids are row numbers here: they tell where each row went
+            # item ids are row numbers here, which give the new order of the rows
             lists = Lists.from_qid(labels, _column("qid", qid, len(features)), ids=np.arange(len(labels)))
             order = None if (lists.ids[1:] > lists.ids[:-1]).all() else lists.ids
         weights = None
@@ -226,12 +227,14 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
         return Queries(features, lists, weights)
 
     def _features(self, X: Any, *, reset: bool) -> NDArray[Any]:
-        if not hasattr(X, "columns") and not hasattr(X, "tocsr"):  # frames have names; sparse is refused below
+        if not hasattr(X, "columns") and not hasattr(
+            X, "tocsr"
+        ):  # frames have column names; sparse matrices are refused below
             X = array_of("X", X)
             if X.dtype.kind in "mMV":
-                raise DataError(f"X must be numbers, got {X.dtype}")
+                raise DataError(f"X must be numeric, got {X.dtype}")
         try:
-            with np.errstate(over="ignore"):  # of a longdouble: an infinity is refused below
+            with np.errstate(over="ignore"):  # a longdouble may become infinite, which is refused below
                 features: NDArray[Any] = validate_data(
                     self, X, reset=reset, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False
                 )
@@ -239,19 +242,19 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
             raise _FeatureTypeError(f"X: {error}") from error
         except ValueError as error:
             raise DataError(f"X: {error}") from error
-        # one sum of squares finds out whether anything is not finite or huge, without a mask of the whole matrix
+        # one sum of squares detects values that are not finite or too large, without a mask of the whole matrix
         flat = features.ravel()
         if np.isfinite(np.vdot(flat, flat)):
             return features
         if not (finite := np.isfinite(features)).all():
-            row, column = (int(at[0]) for at in np.nonzero(~finite))
+            row, column = (int(indices[0]) for indices in np.nonzero(~finite))
             value = "NaN" if np.isnan(features[row, column]) else str(features[row, column])
             name = f" ({self.feature_names_in_[column]})" if hasattr(self, "feature_names_in_") else ""
             raise DataError(
                 f"features must be finite, got {value} at row {row}, column {column}{name}; "
-                "fill what is missing before fitting"
+                "impute missing values before fitting"
             )
-        if features.dtype == np.float64:  # in 32 bits nothing is that large
+        if features.dtype == np.float64:  # float32 has no such values
             raise DataError(f"features must be below 1e150 in magnitude, got {features.min()} to {features.max()}")
         return features
 
@@ -263,16 +266,25 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
             filled = lists.offsets[:-1][lists.sizes > 0]
             if (np.minimum.reduceat(labels, filled) < np.maximum.reduceat(labels, filled)).any():
                 return
-        where = "" if self._learns_from == "rows" else " within any query"
+        where = "" if self._learns_from == "rows" else " within at least one query"
         samples = "1 sample" if len(labels) == 1 else f"{len(labels)} rows"
-        raise DataError(f"there is nothing to learn: labels do not differ{where} ({samples}, {len(lists)} queries)")
+        raise DataError(f"labels must differ{where}, got equal ones ({samples}, {len(lists)} queries)")
 
     def _checked_scores(self, features: NDArray[Any]) -> NDArray[np.float64]:
         scores = self._scores(features)
         if not np.isfinite(scores).all():
             row = int(np.flatnonzero(~np.isfinite(scores))[0])
-            raise DataError(f"row {row} has features so large that its score is {scores[row]}")
+            raise DataError(f"features must give finite scores, got {scores[row]} for row {row}")
         return scores
+
+
+def seed_of(random_state: Any) -> int:
+    """Return the seed of a ``random_state``, 0 for None; raise ArgumentError unless it is a non-negative integer."""
+    if random_state is None:
+        return 0
+    if not isinstance(random_state, (int, np.integer)) or isinstance(random_state, bool) or random_state < 0:
+        raise ArgumentError(f"random_state must be an integer of at least 0 or None, got {random_state!r}")
+    return int(random_state)
 
 
 def _column(name: str, values: Any, rows: int) -> NDArray[Any]:
@@ -286,6 +298,6 @@ def _column(name: str, values: Any, rows: int) -> NDArray[Any]:
 
 def _weights(values: Any, rows: int) -> NDArray[np.float64]:
     weights = weights_of("sample_weight", _column("sample_weight", values, rows))
-    if rows and weights.max() < _LEAST_WEIGHT:
-        raise DataError(f"sample_weight must not be zero for every row, got {weights.max()} at most")
+    if rows and weights.max() < _MIN_WEIGHT:
+        raise DataError(f"sample_weight must not be zero for all rows, got a maximum of {weights.max()}")
     return weights

@@ -1,4 +1,4 @@
-"""Models by name with the parameters that a study or the command line gives them."""
+"""Models by name, with the parameters of a study or of the command line."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ __all__ = ["check_ranker", "make_loss", "make_ranker", "parameters_of", "takes_l
 
 
 def parameters_of(model: str) -> dict[str, Any]:
-    """Names and defaults of a model's parameters; the model is imported for this."""
+    """Return the names and defaults of a model's parameters; this imports the model."""
     return dict(_class_of(model)().get_params(deep=False))
 
 
 def takes_loss(model: str) -> bool:
-    """Whether a model can be given a loss; others are what they are."""
+    """Whether a model has a parameter for its loss."""
     return _loss_parameter(parameters_of(model)) is not None
 
 
 def make_loss(loss: str, bounding: str, options: Mapping[str, Any]) -> Any:
-    """The loss object of a name, bounding and options; options go first."""
+    """Return the loss of a name, bounding and options; options take precedence."""
     from rankbound.losses import get_loss
 
     return get_loss(loss, **({} if bounding == "none" else {"bounding": bounding}) | dict(options))
@@ -34,45 +34,44 @@ def make_ranker(
     loss: str | None,
     bounding: str,
     loss_options: Mapping[str, Any],
-    **wishes: Any,
+    **preferences: Any,
 ) -> Any:
-    """A model, not yet fitted; ``wishes`` (seed, measure, ...) are followed where it has such a parameter.
+    """Create a model, not yet fitted; ``preferences`` (seed, measure, ...) apply if it has such a parameter.
 
-    With options of a loss and no loss, that of nDCG is meant.
+    Options of a loss without a loss are those of nDCG.
     """
     known = parameters_of(model)
-    given = {name: _plain(value) for name, value in params.items()}
-    place = _loss_parameter(known)
-    if place is not None and (loss is not None or loss_options):
+    arguments = {name: _plain(value) for name, value in params.items()}
+    loss_parameter = _loss_parameter(known)
+    if loss_parameter is not None and (loss is not None or loss_options):
         if loss_options:
-            given[place] = make_loss(loss or "nDCG", bounding, loss_options)
+            arguments[loss_parameter] = make_loss(loss or "nDCG", bounding, loss_options)
         else:
-            given[place] = loss
-            given |= {} if bounding == "none" else {"bounding": bounding}
+            arguments[loss_parameter] = loss
+            arguments |= {} if bounding == "none" else {"bounding": bounding}
     elif bounding != "none":
-        given["bounding"] = bounding
-    names = {"seed": "seed" if "seed" in known else "random_state"}
-    for wish, value in wishes.items():
-        name = names.get(wish, wish)
+        arguments["bounding"] = bounding
+    for preference, value in preferences.items():
+        name = "random_state" if preference == "seed" else preference
         if name in known:
-            given.setdefault(name, value)
-    return _class_of(model)(**given)
+            arguments.setdefault(name, value)
+    return _class_of(model)(**arguments)
 
 
 def check_ranker(model: str, params: Mapping[str, Any], loss: str | None, bounding: str) -> None:
-    """ArgumentError for a parameter that the model has not, or a loss or bounding that it does not take."""
+    """Raise ArgumentError for a parameter, loss or bounding that the model does not have."""
     known = parameters_of(model)
     unknown = [name for name in params if name not in known and not name.startswith("loss.")]
     if unknown:
         raise ArgumentError(f"{model} has no parameter {unknown[0]!r}; it has {', '.join(sorted(known))}")
     if loss is not None and _loss_parameter(known) is None:
-        raise ArgumentError(f"{model} is trained in its own way and takes no loss, got {loss!r}")
+        raise ArgumentError(f"{model} has no parameter for a loss, got {loss!r}")
     if bounding != "none" and "bounding" not in known:
-        raise ArgumentError(f"{model} takes no bounding, got {bounding!r}")
+        raise ArgumentError(f"{model} has no parameter for a bounding, got {bounding!r}")
 
 
 def _plain(value: Any) -> Any:
-    """A parameter as models take it: TOML has lists in place of tuples, and "none" for what it has no word for."""
+    """Convert a parameter from TOML, which has lists for tuples and no None ("none")."""
     if isinstance(value, list):
         return tuple(map(_plain, value))
     return None if value == "none" else value

@@ -1,4 +1,4 @@
-"""Coordinate ascent: a line search per feature on the measure itself."""
+"""Coordinate ascent: a line search per feature by the measure itself."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.errors import ArgumentError
-from rankbound.models.base import Queries
-from rankbound.models.measuring import mean_measure, measure_candidates, queries_that_count, score_measure
+from rankbound.models.base import Queries, seed_of
+from rankbound.models.measuring import informative_queries, mean_measure, measure_candidates, score_measure
 from rankbound.models.weighted_features import WeightedFeatures, center_and_spread, vary_within_queries
 
 if TYPE_CHECKING:
@@ -20,24 +20,25 @@ __all__ = ["CoordinateAscent"]
 
 
 class CoordinateAscent(WeightedFeatures):
-    """Coordinate ascent (Metzler & Croft 2007): weights that maximize the measure, one feature at a time.
+    """Coordinate ascent (Metzler & Croft, "Linear feature-based models for information retrieval", 2007).
 
-    A sweep visits the features in random order. For each it tries its weight at 0 and moved up and down by
-    ``step * (2^j - 1)`` times its size, j = 1..``n_steps``, all in one evaluation, and keeps the best. Weights are then
-    scaled to sum |w| = 1, which changes no ranking. Sweeps end when one gains less than ``tolerance``; the whole starts
-    ``n_restarts`` times, first from equal weights, then from random ones, and the best end is kept: on ``eval_set`` if
-    given, else on the training queries.
+    It maximizes the measure over the weights of a linear model, one feature at a time. A sweep visits the features in
+    random order. For each it tries the weight 0 and changes of ``step * (2^j - 1)`` times the weight in both
+    directions, j = 1..``n_steps``, in one evaluation, and keeps the best. Weights are then scaled to sum |w| = 1,
+    which changes no ranking. Sweeps end when one improves the measure by less than ``tolerance``. The search starts
+    ``n_restarts`` times, first from equal and then from random weights, and the best result is kept: on ``eval_set``
+    if there is one, otherwise on the training queries.
 
     Parameters
     ----------
     measure:
-        What is maximized and what `score` reports; bounded measures such as ``"EM(nDCG@10)"`` too.
+        The measure to maximize, which `score` reports; it may be bounded, such as ``"EM(nDCG@10)"``.
     n_restarts, max_sweeps, n_steps, step, tolerance:
         See above.
     standardize:
-        Divide features by their standard deviation first, so that a step means the same for each.
+        Divide features by their standard deviation, so that steps are comparable.
     random_state:
-        Seed of orders and restarts.
+        Seed of the orders and of the restarts; None is 0.
 
     >>> ranker = CoordinateAscent("AP", n_restarts=1).fit([[0, 1], [1, 0], [2, 1]], [0, 1, 0])
     >>> ranker.score([[0, 1], [1, 0], [2, 1]], [0, 1, 0])
@@ -73,17 +74,17 @@ class CoordinateAscent(WeightedFeatures):
         if not self.step > 0 or not self.tolerance >= 0:
             raise ArgumentError(f"step must be above 0 and tolerance at least 0, got {self.step} and {self.tolerance}")
         measure = score_measure(self.measure)
-        queries_that_count(queries.lists, measure)  # there must be some
+        informative_queries(queries.lists, measure)  # raises an error if there are none
         scale = np.ones(queries.features.shape[1])
         if self.standardize:
             _, scale = center_and_spread(queries.features)
         useful = np.flatnonzero(vary_within_queries(queries.features, queries.lists))
         self.coef_ = np.zeros(queries.features.shape[1])
-        if len(useful) == 0:  # no feature tells items apart: all scores are equal
+        if len(useful) == 0:  # no feature distinguishes items: all scores are equal
             return
         columns = np.asfortranarray(queries.features[:, useful] / scale[useful])
         search = _Search(columns, queries, measure, self)
-        rng = np.random.default_rng(self.random_state)
+        rng = np.random.default_rng(seed_of(self.random_state))
         best = -np.inf
         for restart in range(self.n_restarts):
             start = np.ones(len(useful)) if restart == 0 else rng.normal(size=len(useful))
@@ -97,7 +98,7 @@ class CoordinateAscent(WeightedFeatures):
 
 
 class _Search:
-    """One climb from given weights."""
+    """The search from given initial weights."""
 
     def __init__(self, columns: NDArray[Any], queries: Queries, measure: Measure, settings: CoordinateAscent) -> None:
         self._columns, self._lists, self._measure, self._settings = columns, queries.lists, measure, settings
@@ -111,7 +112,7 @@ class _Search:
         for _ in range(self._settings.max_sweeps):
             before = value
             for k in rng.permutation(len(weights)):
-                # a weight of 0 is moved by steps of the mean weight's size
+                # for a weight of 0, steps are relative to the mean weight
                 size = abs(weights[k]) if weights[k] != 0 else 1 / len(weights)
                 moves = np.append(size * self._ladder, -weights[k])
                 values = self._values(scores[:, None] + self._columns[:, k, None] * moves)
@@ -129,7 +130,7 @@ class _Search:
         return weights, value
 
     def _values(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Weighted mean of the measure for each column of scores."""
+        """Return the weighted mean of the measure for each column of scores."""
         values = measure_candidates(self._lists, scores, self._measure)
         counted = ~np.isnan(values[:, 0])
         return np.asarray(np.average(values[counted], axis=0, weights=self._query_weights[counted]))

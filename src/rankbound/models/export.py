@@ -1,4 +1,4 @@
-"""Models for other people's search engines: RankLib text for weighted sums, XGBoost's JSON dump for trees.
+"""Export of models to search engines: RankLib text for linear models, XGBoost's JSON dump for trees.
 
 The learning-to-rank plugins of Elasticsearch and OpenSearch load both (``model/ranklib``, ``model/xgboost+json``).
 LightGBM's own text is in the folder that `Ranker.save` writes, as ``trees.txt``.
@@ -26,10 +26,9 @@ __all__ = ["export_ranklib", "export_xgboost_json"]
 
 
 def export_ranklib(ranker: Ranker, path: str | PathLike[str]) -> None:
-    """Write a ranker that weighs features as a RankLib model of the kind "Coordinate Ascent".
+    """Write a linear ranker as a RankLib model of the type "Coordinate Ascent".
 
-    Features count from 1. A constant that is added to every score is left out: it changes no ranking. Models of any
-    other form are refused.
+    Features are numbered from 1. The intercept is left out, because it changes no ranking. Other models are refused.
     """
     check_is_fitted(ranker)
     weights = _weights(ranker)
@@ -42,18 +41,18 @@ def export_ranklib(ranker: Ranker, path: str | PathLike[str]) -> None:
 
 
 def export_xgboost_json(ranker: Ranker, path: str | PathLike[str], feature_names: Sequence[str] | None = None) -> None:
-    """Write a ranker made of trees as XGBoost dumps its models: a JSON list of trees that add up.
+    """Write a tree ranker in the format of XGBoost's dump: a JSON list of trees whose values are added.
 
-    Numbers are 32-bit, as in XGBoost. LightGBM goes left where x <= t, XGBoost where x < t: the threshold written is
-    the next 32-bit number above t, so that every 32-bit x takes the same way. Scores may differ by a constant and,
-    where the score is the probability of one of two labels, by the logistic function: neither changes a ranking.
-    Classification by boosting with more than two labels is no sum of trees and is refused.
+    Numbers are 32-bit, as in XGBoost. LightGBM goes left where x <= t, XGBoost where x < t: the written threshold is
+    the next 32-bit number above t, so that every 32-bit x takes the same branch. Scores may differ by a constant and,
+    if the score is the probability of one of two labels, by the logistic function; neither changes a ranking.
+    Classification by boosting with more than two labels is not a sum of trees and is refused.
 
     Parameters
     ----------
     feature_names:
-        Names in the order of the columns, as the search engine's feature set has them; those of the training frame if
-        not given, else f0, f1, ...
+        Names in the order of the columns, as in the search engine's feature set. The default is the names of the
+        training frame, or f0, f1, ... without a frame.
     """
     check_is_fitted(ranker)
     if feature_names is None:
@@ -65,17 +64,17 @@ def export_xgboost_json(ranker: Ranker, path: str | PathLike[str], feature_names
 
 
 def _weights(ranker: Any) -> NDArray[np.float64]:
-    ranker = getattr(ranker, "model_", ranker)  # a RegressionRanker holds what does the regression
+    ranker = getattr(ranker, "model_", ranker)  # a RegressionRanker wraps another ranker
     coef = getattr(ranker, "coef_", None)
     if coef is not None and coef.ndim == 2 and len(coef) == 1:
-        coef = coef[0]  # logistic: the probability rises with the sum
+        coef = coef[0]  # logistic: the probability increases with the sum
     if coef is None or coef.ndim != 1:
-        raise ArgumentError(f"RankLib text is for rankers that weigh features, got {type(ranker).__name__}")
+        raise ArgumentError(f"export_ranklib requires a linear ranker, got {type(ranker).__name__}")
     return np.asarray(coef, dtype=np.float64)
 
 
 def _trees(ranker: Any, names: list[str]) -> Iterator[dict[str, Any]]:
-    """All trees, their leaves scaled so that the sum over trees is the score."""
+    """Yield all trees, with leaves scaled so that the sum over trees is the score."""
     ranker = getattr(ranker, "model_", ranker)
     if hasattr(ranker, "thresholds_"):  # RankBoost: every round is a tree of one split
         for column, threshold, alpha in zip(ranker.columns_, ranker.thresholds_, ranker.alphas_, strict=True):
@@ -88,24 +87,26 @@ def _trees(ranker: Any, names: list[str]) -> Iterator[dict[str, Any]]:
             yield _node(stump, names, 1.0)
         return
     if not hasattr(ranker, "boosters_"):
-        raise ArgumentError(f"XGBoost's JSON is for rankers made of trees, got {type(ranker).__name__}")
+        raise ArgumentError(f"export_xgboost_json requires a tree ranker, got {type(ranker).__name__}")
     dumps = [booster.dump_model() for booster in ranker.boosters_]
     steps = np.diff(ranker.levels_) if len(getattr(ranker, "levels_", ())) else np.ones(1)
     if len(dumps) > 1 and not dumps[0]["average_output"]:
-        raise ArgumentError("boosting by classification of more than two labels is no sum of trees")
+        raise ArgumentError(
+            "export_xgboost_json requires a sum of trees, got boosting by classification of more than two labels"
+        )
     for dump, step in zip(dumps, steps, strict=True):
-        share = len(dump["tree_info"]) if dump["average_output"] else 1
+        count = len(dump["tree_info"]) if dump["average_output"] else 1
         for tree in dump["tree_info"]:
-            yield _node(tree["tree_structure"], names, float(step) / share)
+            yield _node(tree["tree_structure"], names, float(step) / count)
 
 
 def _node(root: dict[str, Any], names: list[str], factor: float) -> dict[str, Any]:
-    """A LightGBM tree as XGBoost writes it; nodes are numbered level by level."""
+    """Convert a LightGBM tree to XGBoost's format; nodes are numbered level by level."""
     result: dict[str, Any] = {}
     level = [(root, result, 0)]
     number = 0
     while level:
-        after = []
+        next_level = []
         for node, written, depth in level:
             written["nodeid"] = number
             number += 1
@@ -117,14 +118,14 @@ def _node(root: dict[str, Any], names: list[str], factor: float) -> dict[str, An
             threshold = _next_above(node["threshold"])
             written |= {"depth": depth, "split": names[node["split_feature"]], "split_condition": threshold}
             written["children"] = [left, right]
-            after += [(node["left_child"], left, depth + 1), (node["right_child"], right, depth + 1)]
-        level = after
+            next_level += [(node["left_child"], left, depth + 1), (node["right_child"], right, depth + 1)]
+        level = next_level
     _link(result)
     return result
 
 
 def _link(root: dict[str, Any]) -> None:
-    """Name the children of every split; a missing value counts as 0, as in LightGBM without missing values."""
+    """Set the ids of the children of every split; a missing value counts as 0, as in LightGBM."""
     waiting = [root]
     while waiting:
         node = waiting.pop()
@@ -135,7 +136,7 @@ def _link(root: dict[str, Any]) -> None:
 
 
 def _next_above(threshold: float) -> float:
-    """The smallest 32-bit number above a threshold.
+    """Return the smallest 32-bit number above a threshold.
 
     >>> _next_above(0.1) == float(np.float32(0.1)), 0.1 < _next_above(0.1)
     (True, True)

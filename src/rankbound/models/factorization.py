@@ -1,7 +1,8 @@
-"""MatrixFactorization: users and items as vectors, trained on any ranking loss of the users' lists."""
+"""MatrixFactorization: vectors of users and items, trained with any ranking loss of the users' lists."""
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -14,7 +15,7 @@ from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation import evaluate_lists
 from rankbound.losses import RankingLoss, get_loss
 from rankbound.measures.measure import parse_measure
-from rankbound.models.base import FittedState, Ranker
+from rankbound.models.base import FittedState, Ranker, seed_of
 from rankbound.models.factorization_kernel import Batch, score_pairs, step
 from rankbound.models.factorization_state import Pairs, State, codes_of
 from rankbound.models.measuring import mean_measure, score_measure
@@ -35,50 +36,51 @@ _CHOICES = {
 _COUNTS = ("factors", "epochs", "eval_every", "batch_size", "patience", "checkpoint_every")
 
 
+@dataclass(eq=False, repr=False)
 class MatrixFactorization(Ranker):
-    """score(u, i) = p_u · q_i, the vectors learned from the users' lists.
+    """Matrix factorization, score(u, i) = p_u · q_i, trained with a ranking loss of each user's list.
 
     Parameters
     ----------
     factors:
-        Length of the vectors.
+        Dimension of the vectors.
     loss, bounding:
         A loss of `rankbound.losses` by name (``"nDCG"``, ``"AP"``, ``"nRBP"``, ``"lambda-nDCG"``, ...) and its
         bounding, or a loss object with ``bounding="none"``. Each user is a query.
     optimizer:
-        ``"adam"`` or ``"sgd"``. Vectors that a batch does not touch stay as they are, and so do their moments.
+        ``"adam"`` or ``"sgd"``. A step changes only vectors (and moments) of users and items in its batch.
     learning_rate, l2:
-        Size of the steps; weight of the squared vectors (half of it times their squares) of those that a step touches.
+        Step size, and the factor of half the squared norm of the vectors that a step changes.
     epochs, batch_size:
-        Passes over the data; users per step, None for all at once. Who shares a batch is drawn once, the order of the
-        batches in every epoch.
+        Passes over the data, and users per step (None: all). Users are assigned to batches once; the order of the
+        batches is drawn anew in every epoch.
     reduction:
         ``"sum"`` over the users of a batch, as in the papers, or their ``"mean"``.
     init:
-        Vectors start uniform in [-init, init].
+        Initial vectors are uniform in [-init, init].
     measure, watch:
-        What selection goes by and `score` reports; more that are recorded in the history.
+        The measure that `score` reports and that the selection uses; further measures to record in the history.
     selection:
-        What the epoch is chosen by when there is an ``eval_set``: ``"validation"`` or ``"test"`` keeps the best epoch.
-        The two do the same and are kept as ``selection_``, so that a table can say which it was: numbers chosen on the
-        data that they are reported for are too high. ``"last"`` keeps the last epoch, as does a fit without
-        ``eval_set``.
+        Which epoch is kept if there is an ``eval_set``: ``"validation"`` and ``"test"`` keep the best epoch, ``"last"``
+        the last one, as does a fit without ``eval_set``. The first two compute the same; the name is stored as
+        ``selection_``, so that tables can state it: results selected on the data that they are reported for are
+        biased upward.
     eval_every, patience:
-        Epochs between evaluations; epochs without a new best after which training stops (None: never).
+        Epochs between evaluations, and epochs without improvement after which training stops (None: never).
     checkpoint, checkpoint_every:
-        A folder to which the state of training is written, at once or not at all, every so many epochs and at the end.
-        If it holds the state of this very training, `fit` goes on from there and ends with the vectors of a fit that
-        was never interrupted; more ``epochs`` than before lengthen it. The folder of another training is refused.
+        A folder to which the state of training is written atomically, every ``checkpoint_every`` epochs and at the
+        end. If it holds the state of the same training, `fit` resumes from it and ends with the vectors of an
+        uninterrupted fit; ``epochs`` may be larger than before. The folder of another training is refused.
     verbose:
-        Show a bar on standard error, if that is a terminal.
-    seed:
-        Of the start and the batches. The same seed gives the same vectors, whatever the number of threads.
+        Show a progress bar on standard error if that is a terminal.
+    random_state:
+        Seed of initial vectors and batches; None is 0. The vectors do not depend on the number of threads.
 
-    A user whose labels are all equal teaches nothing and is left out. Users and items that training left out or never
-    saw have the zero vector: they score 0 with everything, which ties them.
+    A user whose labels are all equal has no gradient and is left out. Users and items that were left out or are not in
+    the training data have the zero vector: all their scores are 0.
 
-    Source: metric bounding thesis, section 4.1 (32 factors, start in ±0.01, Adam, 32 users per batch); metric
-    optimization paper, section 3 (SGD on the summed loss).
+    Source: "Metric bounding" thesis, section 4.1 (32 factors, initial values in ±0.01, Adam, 32 users per batch);
+    "Metric optimization" paper, section 3 (SGD on the summed loss).
 
     >>> users, items, labels = [0, 0, 0, 1, 1, 1], [0, 1, 2, 0, 1, 3], [1, 0, 0, 1, 0, 0]
     >>> model = MatrixFactorization(factors=4, epochs=50, learning_rate=0.1).fit(users, items, labels)
@@ -88,48 +90,26 @@ class MatrixFactorization(Ranker):
     [0.0, 0.0]
     """
 
-    def __init__(
-        self,
-        factors: int = 32,
-        loss: str | RankingLoss = "nDCG",
-        bounding: str = "none",
-        *,
-        optimizer: str = "adam",
-        learning_rate: float = 0.01,
-        l2: float = 0.0,
-        epochs: int = 30,
-        batch_size: int | None = 32,
-        reduction: str = "sum",
-        init: float = 0.01,
-        measure: Any = "nDCG",
-        watch: Sequence[Any] = (),
-        selection: str = "validation",
-        eval_every: int = 5,
-        patience: int | None = None,
-        checkpoint: str | PathLike[str] | None = None,
-        checkpoint_every: int = 50,
-        verbose: bool = True,
-        seed: int = 0,
-    ) -> None:
-        self.factors = factors
-        self.loss = loss
-        self.bounding = bounding
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.l2 = l2
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.reduction = reduction
-        self.init = init
-        self.measure = measure
-        self.watch = watch
-        self.selection = selection
-        self.eval_every = eval_every
-        self.patience = patience
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.verbose = verbose
-        self.seed = seed
+    factors: int = 32
+    loss: str | RankingLoss = "nDCG"
+    bounding: str = "none"
+    _: KW_ONLY
+    optimizer: str = "adam"
+    learning_rate: float = 0.01
+    l2: float = 0.0
+    epochs: int = 30
+    batch_size: int | None = 32
+    reduction: str = "sum"
+    init: float = 0.01
+    measure: Any = "nDCG"
+    watch: Sequence[Any] = ()
+    selection: str = "validation"
+    eval_every: int = 5
+    patience: int | None = None
+    checkpoint: str | PathLike[str] | None = None
+    checkpoint_every: int = 50
+    verbose: bool = True
+    random_state: int | None = 0
 
     # ---- for users ---------------------------------------------------------------------------------------------------
 
@@ -145,15 +125,15 @@ class MatrixFactorization(Ranker):
         Parameters
         ----------
         users, items:
-            Codes 0, 1, 2, ...; a pair may occur once.
+            Codes 0, 1, 2, ...; each pair at most once.
         labels:
             Relevance; below 0 counts as 0.
         eval_set:
             ``(users, items, labels)`` to evaluate on.
 
-        Fitted: ``user_vectors_``, ``item_vectors_``; ``history_``, a dict per epoch with its number, the loss that its
-        steps started from, and the measures where they were evaluated; ``kept_epoch_``, the one whose vectors were
-        kept; ``selection_``; ``eval_score_``.
+        Attributes after `fit`: ``user_vectors_``, ``item_vectors_``; ``history_``, a dict per epoch with its number,
+        the loss before its steps, and the measures if they were evaluated; ``kept_epoch_``, the epoch of the vectors;
+        ``selection_``; ``eval_score_``.
         """
         self.__dict__.pop("n_queries_", None)  # a fit that fails leaves no half-fitted model
         loss = self._checked_parameters(eval_set)
@@ -165,7 +145,7 @@ class MatrixFactorization(Ranker):
         stored = None if checkpoints is None else checkpoints.load()
         state = State.restored(*stored) if stored else State.new(pairs, self.factors, self.init, self._random(1))
         if state.epoch > self.epochs:
-            raise DataError(f"{self.checkpoint}: has gone on for {state.epoch} epochs, more than epochs={self.epochs}")
+            raise DataError(f"{self.checkpoint}: has {state.epoch} epochs already, more than epochs={self.epochs}")
         with self._bar() as bar:
             task = bar.add_task("epoch", total=self.epochs, completed=state.epoch)
             while state.epoch < self.epochs and not self._out_of_patience(state):
@@ -177,29 +157,31 @@ class MatrixFactorization(Ranker):
         return self
 
     def predict(self, users: ArrayLike, items: ArrayLike) -> NDArray[np.float64]:  # type: ignore[override]
-        """The score of each pair; a single user goes with all items. What training did not know scores 0."""
+        """Return the score of each pair; a single user is paired with all items. Unknown users and items score 0."""
         check_is_fitted(self)
         row_users, row_items = codes_of("users", users), codes_of("items", items)
         if len(row_users) == 1:
             row_users = np.repeat(row_users, len(row_items))
         if len(row_users) != len(row_items):
-            raise DataError(f"users and items must go together, got {len(row_users)} users and {len(row_items)} items")
+            raise DataError(
+                f"users and items must have the same length, got {len(row_users)} users and {len(row_items)} items"
+            )
         return _scores_of(self.user_vectors_, self.item_vectors_, row_users, row_items)
 
     def recommend(
         self, user: int, k: int = 10, exclude: ArrayLike = ()
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The k items that a user scores highest, best first, and their scores; equal scores by code.
+        """Return the k items with the highest scores for a user, best first, and the scores; ties are ordered by code.
 
-        Only items that training knew are recommended, fewer than k if there are no more. ``exclude`` lists items to
-        leave out, such as those that the user has. A user that training did not know is refused.
+        Only items of the training data are recommended, fewer than k if there are no more. ``exclude`` lists items to
+        leave out, such as those that the user already has. An unknown user is refused.
         """
         check_is_fitted(self)
         if not isinstance(k, (int, np.integer)) or k < 1:
             raise ArgumentError(f"k must be a positive integer, got {k!r}")
         code = int(codes_of("user", [user])[0])
         if code >= len(self.user_vectors_) or not self.user_vectors_[code].any():
-            raise DataError(f"user {code} is not known from training, so there is nothing to recommend it by")
+            raise DataError(f"user must be one of the training data, got {code}")
         allowed = np.asarray(self.item_vectors_.any(axis=1))
         left_out = codes_of("exclude", exclude)
         allowed[left_out[left_out < len(allowed)]] = False
@@ -209,7 +191,7 @@ class MatrixFactorization(Ranker):
         return candidates[best], scores[best]
 
     def score(self, users: ArrayLike, items: ArrayLike, labels: ArrayLike) -> float:  # type: ignore[override]
-        """Mean of ``measure`` over the users for whom there is something to find."""
+        """Return the mean of ``measure`` over the users for whom it is defined."""
         check_is_fitted(self)
         pairs = Pairs.of(users, items, labels)
         return mean_measure(pairs.lists, self.predict(pairs.users, pairs.items), self.measure)
@@ -220,20 +202,20 @@ class MatrixFactorization(Ranker):
         state.epoch += 1
         users, items = state.users, state.items
         total, count = 0.0, 0
-        for at in self._random(2, state.epoch).permutation(len(batches)).tolist():
-            batch = batches[at]
+        for index in self._random(2, state.epoch).permutation(len(batches)).tolist():
+            batch = batches[index]
             scores = score_pairs(users.values, items.values, batch.row_users, batch.row_items)
             try:
-                done = loss.value_and_gradient(scores, batch.plan)
+                result = loss.value_and_gradient(scores, batch.plan)
             except DataError as error:
                 raise _diverged(state.epoch) from error
-            share = 1.0 if self.reduction == "sum" else 1 / len(batch.users)
+            factor = 1.0 if self.reduction == "sum" else 1 / len(batch.users)
             state.steps += 1
             step(
-                batch, done.gradient, users, items, share=share,
+                batch, result.gradient, users, items, factor=factor,
                 rate=self.learning_rate, l2=self.l2, adam_step=state.steps if self.optimizer == "adam" else 0,
             )  # fmt: skip
-            total += float(done.values.sum())
+            total += float(result.values.sum())
             count += len(batch.users)
         entry = {"epoch": state.epoch, "loss": total if self.reduction == "sum" else total / count}
         if held_out is not None and (state.epoch % self.eval_every == 0 or state.epoch == self.epochs):
@@ -248,7 +230,7 @@ class MatrixFactorization(Ranker):
         values = evaluate_lists(held_out.lists.with_scores(scores), [self.measure, *self.watch]).mean()
         for name, value in values.items():
             if np.isnan(value):
-                raise DataError(f"{name} is defined for none of the users of eval_set: nothing relevant is in them")
+                raise DataError(f"{name} is not defined for any user of eval_set, because none has a relevant item")
         return values
 
     def _keep(self, state: State, users: int, held_out: Pairs | None) -> None:
@@ -273,13 +255,13 @@ class MatrixFactorization(Ranker):
         return state.epoch - state.best_epoch >= self.patience
 
     def _random(self, *stream: int) -> np.random.Generator:
-        """A stream of its own for each use, and for each epoch: what is drawn does not depend on where a fit began."""
-        return np.random.default_rng([self.seed, *stream])
+        """Return a separate generator for each use and epoch, so that a resumed fit draws the same numbers."""
+        return np.random.default_rng([seed_of(self.random_state), *stream])
 
     def _identity(self, pairs: Pairs, held_out: Pairs | None) -> dict[str, Any]:
-        """What makes this training what it is, by which a checkpoint knows it again."""
-        aside = ("epochs", "checkpoint", "checkpoint_every", "verbose")
-        settings = {name: repr(value) for name, value in self.get_params(deep=False).items() if name not in aside}
+        """Return what a checkpoint must match: the parameters and digests of the data."""
+        ignored = ("epochs", "checkpoint", "checkpoint_every", "verbose")
+        settings = {name: repr(value) for name, value in self.get_params(deep=False).items() if name not in ignored}
         data = {"data": pairs.digest(), "eval_set": None if held_out is None else held_out.digest()}
         return settings | data
 
@@ -293,15 +275,14 @@ class MatrixFactorization(Ranker):
         for name in _COUNTS:
             value = getattr(self, name)
             optional = value is None and name in ("batch_size", "patience")
-            if not optional and not _whole(value, 1):
+            if not optional and not _is_positive_integer(value):
                 raise ArgumentError(f"{name} must be a positive integer, got {value!r}")
-        if not _whole(self.seed, 0):
-            raise ArgumentError(f"seed must be an integer from 0 on, got {self.seed!r}")
+        seed_of(self.random_state)
         for name in ("learning_rate", "init", "l2"):
             value = getattr(self, name)
             number = isinstance(value, (int, float, np.number)) and 0 <= value < np.inf
             if not number or (value == 0 and name != "l2"):
-                rule = "a number from 0 on" if name == "l2" else "a positive number"
+                rule = "a number of at least 0" if name == "l2" else "a positive number"
                 raise ArgumentError(f"{name} must be {rule}, got {value!r}")
         for name, allowed in _CHOICES.items():
             if getattr(self, name) not in allowed:
@@ -316,11 +297,11 @@ class MatrixFactorization(Ranker):
         if not isinstance(self.loss, RankingLoss):
             return get_loss(self.loss, **({} if self.bounding == "none" else {"bounding": self.bounding}))
         if self.bounding != "none":
-            raise ArgumentError(f"a loss object carries its own bounding, got bounding={self.bounding!r} beside it")
+            raise ArgumentError(f"bounding must be 'none' with a loss object, which has its own, got {self.bounding!r}")
         return self.loss
 
     def _scores(self, features: NDArray[Any]) -> NDArray[np.float64]:
-        """Of rows of a user and an item."""
+        """Return the scores of rows of a user and an item."""
         codes = features.astype(np.int64)
         return _scores_of(self.user_vectors_, self.item_vectors_, codes[:, 0], codes[:, 1])
 
@@ -331,7 +312,7 @@ class MatrixFactorization(Ranker):
         return FittedState({"users": self.user_vectors_, "items": self.item_vectors_}, metadata=metadata)
 
     def _restore_state(self, state: FittedState) -> None:
-        # copies: what a file gives may be read-only, for which the kernel would be compiled once more
+        # copies, because arrays from files may be read-only, for which the kernel would be compiled again
         users, items = state.arrays["users"].copy(), state.arrays["items"].copy()
         if not (users.dtype == items.dtype == np.float32 and users.ndim == items.ndim == 2):
             raise DataError("vectors of users and items must be float32 of two dimensions")
@@ -345,16 +326,16 @@ class MatrixFactorization(Ranker):
 def _scores_of(
     users: NDArray[np.float32], items: NDArray[np.float32], row_users: NDArray[Any], row_items: NDArray[Any]
 ) -> NDArray[np.float64]:
-    """Scores of pairs; 0 where a code lies beyond the vectors."""
+    """Return the scores of pairs; 0 where a code has no vector."""
     known = (row_users < len(users)) & (row_items < len(items))
     scores = np.zeros(len(row_users))
     scores[known] = score_pairs(users, items, row_users[known].astype(np.int32), row_items[known].astype(np.int32))
     return scores
 
 
-def _whole(value: Any, least: int) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= least)
+def _is_positive_integer(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= 1)
 
 
 def _diverged(epoch: int) -> DataError:
-    return DataError(f"training left the finite numbers in epoch {epoch}; a smaller learning_rate keeps it there")
+    return DataError(f"training diverged in epoch {epoch}: values are not finite; use a smaller learning_rate")

@@ -1,4 +1,4 @@
-"""What matrix factorization trains on and what it has reached: pairs grouped by user, and the vectors so far."""
+"""Training data and state of matrix factorization: pairs grouped by user, vectors and history."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Pairs", "State", "codes_of"]
 
-_MOST_CODES = 1_000_000  # an index beyond this, and far beyond the number of rows, is an id and not a code
+_MAX_CODES = 1_000_000  # a larger number, far above the number of rows, is an id and not a code
 _PARTS = ("values", "first", "second")
 
 
@@ -28,19 +28,19 @@ _PARTS = ("values", "first", "second")
 
 
 def codes_of(name: str, values: ArrayLike) -> NDArray[np.int64]:
-    """Codes 0, 1, 2, ... as int64, or DataError.
+    """Return codes 0, 1, 2, ... as int64; raise DataError for anything else.
 
     >>> codes_of("users", [2, -1])
     Traceback (most recent call last):
-    rankbound.errors.DataError: users must be codes from 0 on, got -1 at position 1
+    rankbound.errors.DataError: users must be codes of at least 0, got -1 at position 1
     """
-    found = numbers(name, values, ndim=None)
-    if found.ndim > 1 or (found.dtype.kind not in "iu" and found.size):
-        raise DataError(f"{name} must be whole numbers in one dimension, got {found.dtype} of shape {found.shape}")
-    codes = np.atleast_1d(integers(name, found, ndim=None))
+    array = numbers(name, values, ndim=None)
+    if array.ndim > 1 or (array.dtype.kind not in "iu" and array.size):
+        raise DataError(f"{name} must be integers in one dimension, got {array.dtype} of shape {array.shape}")
+    codes = np.atleast_1d(integers(name, array, ndim=None))
     if codes.size and codes.min() < 0:
-        at = int(np.flatnonzero(codes < 0)[0])
-        raise DataError(f"{name} must be codes from 0 on, got {codes[at]} at position {at}")
+        index = int(np.flatnonzero(codes < 0)[0])
+        raise DataError(f"{name} must be codes of at least 0, got {codes[index]} at position {index}")
     return codes
 
 
@@ -54,7 +54,7 @@ class Pairs:
 
     @classmethod
     def of(cls, users: ArrayLike, items: ArrayLike, labels: ArrayLike, name: str = "") -> Self:
-        """From rows in any order; a pair that occurs twice is refused, because its labels may disagree."""
+        """Group rows in any order; a pair that occurs twice is refused, because its labels may disagree."""
         user, item, label = codes_of(f"{name}users", users), codes_of(f"{name}items", items), labels_of(labels)
         if not len(user) == len(item) or label.shape != user.shape:
             raise DataError(
@@ -63,48 +63,48 @@ class Pairs:
             )
         if len(user) == 0:
             raise DataError(f"{name}users, items and labels must have at least one row")
-        for what, codes in (("users", user), ("items", item)):
-            if codes.max() >= max(_MOST_CODES, 100 * len(codes)):
+        for side, codes in (("users", user), ("items", item)):
+            if codes.max() >= max(_MAX_CODES, 100 * len(codes)):
                 raise DataError(
-                    f"{name}{what} must be codes 0, 1, 2, ..., got {codes.max()}; "
-                    "np.unique(ids, return_inverse=True) makes codes of ids"
+                    f"{name}{side} must be codes 0, 1, 2, ..., got {codes.max()}; "
+                    "np.unique(ids, return_inverse=True) turns ids into codes"
                 )
         order = np.lexsort((item, user))
         user, item, label = user[order], item[order], label[order]
-        again = np.flatnonzero((np.diff(user) == 0) & (np.diff(item) == 0))
-        if len(again):
+        repeated = np.flatnonzero((np.diff(user) == 0) & (np.diff(item) == 0))
+        if len(repeated):
             raise DataError(
-                f"{name}rows must be distinct pairs, got user {user[again[0]]} with item {item[again[0]]} twice"
+                f"{name}rows must be distinct pairs, got user {user[repeated[0]]} with item {item[repeated[0]]} twice"
             )
         starts = np.flatnonzero(np.diff(user, prepend=-1))
         lists = Lists(label, np.append(starts, len(user)), None, None, user[starts])
         return cls(lists, user.astype(np.int32), item.astype(np.int32))
 
     def digest(self) -> str:
-        """A name for the content, by which a checkpoint knows its data again."""
-        found = hashlib.blake2b(digest_size=16)
+        """Return a digest of the content, by which a checkpoint identifies its data."""
+        digest = hashlib.blake2b(digest_size=16)
         for array in (self.users, self.items, self.lists.labels):
-            found.update(array.tobytes())
-        return found.hexdigest()
+            digest.update(array.tobytes())
+        return digest.hexdigest()
 
     def kept(self, chosen: NDArray[np.bool_]) -> Pairs:
-        """The rows of the chosen users; DataError if there are none."""
+        """Return the rows of the chosen users; raise DataError if there are none."""
         if not chosen.any():
             raise DataError(
-                f"there is nothing to learn: no user has labels that the loss can tell apart "
+                f"labels must differ for at least one user in a way that the loss distinguishes "
                 f"({len(self.users)} rows, {len(self.lists)} users)"
             )
         return self if chosen.all() else self._rows(np.flatnonzero(chosen))
 
     def batches(self, loss: RankingLoss, size: int | None, rng: np.random.Generator) -> list[Batch]:
-        """Users dealt at random into batches of a size, with the plans of the loss; None makes one batch."""
+        """Assign users at random to batches of a size, with the plans of the loss; None means one batch."""
         count = len(self.lists)
-        dealt = [np.arange(count)]
+        groups = [np.arange(count)]
         if size is not None and size < count:
             shuffled = rng.permutation(count)
-            dealt = [np.sort(shuffled[first : first + size]) for first in range(0, count, size)]
-        parts = [self if len(chosen) == count else self._rows(chosen) for chosen in dealt]
-        # copies: arrays of Lists are read-only, for which the kernels would be compiled once more
+            groups = [np.sort(shuffled[first : first + size]) for first in range(0, count, size)]
+        parts = [self if len(chosen) == count else self._rows(chosen) for chosen in groups]
+        # copies, because arrays of Lists are read-only, for which the kernels would be compiled again
         plans = [loss.plan(part.lists.labels.copy(), part.lists.offsets.copy()) for part in parts]
         return [Batch.of(plan, part.users, part.items) for plan, part in zip(plans, parts, strict=True)]
 
@@ -121,7 +121,7 @@ class Pairs:
 
 @dataclass(eq=False)
 class State:
-    """Where training stands after ``epoch`` epochs and ``steps`` steps, and the best vectors so far."""
+    """The state of training after ``epoch`` epochs and ``steps`` steps, with the best vectors so far."""
 
     users: Vectors
     items: Vectors
@@ -134,35 +134,35 @@ class State:
 
     @classmethod
     def new(cls, pairs: Pairs, factors: int, init: float, rng: np.random.Generator) -> Self:
-        """Vectors uniform in [-init, init] for the users and items of the pairs, zero for codes without a row."""
+        """Draw vectors uniform in [-init, init] for the users and items of the pairs; codes without a row get zeros."""
         vectors = []
         for codes in (pairs.users, pairs.items):
             known = np.unique(codes)
             values = np.zeros((int(known[-1]) + 1, factors), np.float32)
             values[known] = rng.uniform(-init, init, (len(known), factors))
-            # SGD never looks at the moments: zeros that nobody touches take no memory
+            # SGD does not use the moments, and zeros that are never touched take no memory
             vectors.append(Vectors(values, np.zeros_like(values), np.zeros_like(values)))
         return cls(vectors[0], vectors[1])
 
     def note(self, value: float) -> None:
-        """Keep the present vectors if their value is the best yet."""
+        """Keep the current vectors if their value is the best so far."""
         if self.best is None or value > self.best_value:
             self.best_epoch, self.best_value = self.epoch, value
             self.best = self.users.values.copy(), self.items.values.copy()
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The arrays that a checkpoint keeps."""
+        """Return the arrays of a checkpoint."""
         sides = {"users": self.users, "items": self.items}
         kept = {f"{side}.{part}": getattr(vectors, part) for side, vectors in sides.items() for part in _PARTS}
         return kept if self.best is None else kept | {"best.users": self.best[0], "best.items": self.best[1]}
 
     def metadata(self) -> dict[str, Any]:
-        """The plain values that a checkpoint keeps."""
+        """Return the plain values of a checkpoint."""
         return {name: getattr(self, name) for name in ("epoch", "steps", "best_epoch", "best_value", "history")}
 
     @classmethod
     def restored(cls, arrays: dict[str, NDArray[Any]], metadata: dict[str, Any]) -> Self:
-        """The state of a checkpoint; copies, because what a file gives may be read-only."""
+        """Restore the state of a checkpoint; arrays are copied, because those of a file may be read-only."""
         users, items = (Vectors(*(arrays[f"{side}.{part}"].copy() for part in _PARTS)) for side in ("users", "items"))
         best = (arrays["best.users"].copy(), arrays["best.items"].copy()) if "best.users" in arrays else None
         return cls(users, items, best=best, **metadata)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from os import PathLike
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rankbound.errors import ArgumentError
-from rankbound.models.network_ranker import NeuralRanker, keep_parameters
+from rankbound.models.network_ranker import NeuralRanker
 from rankbound.models.networks import dense_layers
 
 if TYPE_CHECKING:
@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 __all__ = ["LinearRanker"]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LinearRanker(NeuralRanker):
-    """score = features · ``coef_``, with weights that make any loss small.
+    """A linear model, score = features · ``coef_``, trained with any loss.
 
-    With ``loss="nDCG"`` and ``loss=APLoss(form="ranks")`` it is ApproxNDCG and ApproxAP (Qin, Liu & Li 2010), with
-    ``loss="RankNet"`` the "Rank LR" of the neural ranking paper, with ``loss="SoftRank"`` its linear SoftRank.
+    With ``loss="nDCG"`` and ``loss=APLoss(form="ranks")`` it is ApproxNDCG and ApproxAP (Qin, Liu & Li, "A general
+    approximation framework for direct optimization of information retrieval measures", 2010). In the neural ranking
+    paper (Köppel et al. 2019), ``loss="RankNet"`` is called "Rank LR".
 
-    The parameters are those of `NeuralRanker`; ``min_gap`` is explained at `rankbound.models.MLPRanker`.
+    The parameters are those of `NeuralRanker`.
 
     >>> ranker = LinearRanker(epochs=30, learning_rate=0.1)
     >>> ranker = ranker.fit([[0, 5], [1, 5], [3, 2], [4, 9]], [0, 1, 0, 1], qid=["a", "a", "b", "b"])
@@ -31,36 +33,15 @@ class LinearRanker(NeuralRanker):
     (True, np.int64(0))
     """
 
-    def __init__(
-        self,
-        loss: Any = "nDCG",
-        bounding: str = "none",
-        *,
-        epochs: int = 100,
-        batch_size: int = 32,
-        optimizer: str = "adam",
-        learning_rate: float = 1e-2,
-        weight_decay: float = 0.0,
-        selection: str = "validation",
-        patience: int | None = None,
-        list_size: int | None = None,
-        min_gap: float = 0.0,
-        standardize: bool = True,
-        measure: Any = "nDCG",
-        watch: tuple[Any, ...] = (),
-        random_state: int | None = 0,
-        checkpoint: str | PathLike[str] | None = None,
-        verbose: bool = False,
-    ) -> None:
-        keep_parameters(self, locals())
+    learning_rate: float = 1e-2
 
     def _layers(self, outputs: int, bias: bool, generator: Any) -> list[Any]:
         return dense_layers(len(self.mean_), (), outputs, generator, head_bias=bias)
 
     @property
     def coef_(self) -> NDArray[np.float64]:
-        """Weight of each feature as it comes in: what training found, undone of the standardizing."""
+        """Weight of each feature in its own units, with the standardization undone."""
         if self.objective_.levels is not None and len(self.objective_.losses) > 1:
-            raise ArgumentError("a linear classifier of more than two labels has no single vector of weights")
+            raise ArgumentError("coef_ is not defined for a classifier of more than two labels")
         weights = self.network_[-1].weight.detach().numpy()[0].astype(np.float64)
         return np.asarray(weights * self.objective_.spread / self.scale_)

@@ -1,4 +1,4 @@
-"""LogisticRanker: logistic regression on the labels, L1 or L2."""
+"""LogisticRanker: logistic regression of the labels with an L1 or L2 penalty."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ __all__ = ["LogisticRanker"]
 
 
 class LogisticRanker(Ranker):
-    """Logistic regression of each row's label: "Class LR" of the neural ranking paper, "L2LR" of the UL paper.
+    """Logistic regression of the label of each row.
 
-    One logistic model per label level answers "is the label at least this?"; the score is the expected label, see
-    `rankbound.models.levels`. With labels of two kinds it is the probability of the higher one.
+    It is "Class LR" of the neural ranking paper (Köppel et al. 2019) and "L2LR" of the upper-and-lower-bounds paper.
+    One logistic model per label level predicts whether the label is at least this; the score is the expected label, see
+    `rankbound.models.levels`. With two levels it is the probability of the higher one.
 
     Parameters
     ----------
     penalty:
-        ``"l2"`` or ``"l1"``, which sets the weights of features that do not help to 0.
+        ``"l2"`` or ``"l1"``, which sets the weights of unhelpful features to 0.
     C:
-        Inverse strength of the penalty; applied to features of mean 0 and standard deviation 1.
+        Inverse strength of the penalty on features of mean 0 and standard deviation 1.
     max_iter:
-        Steps of the solver at most.
+        Maximum number of solver iterations.
     measure:
-        What `score` reports.
+        The measure that `score` reports.
 
     >>> ranker = LogisticRanker().fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 2])
     >>> bool((np.diff(ranker.predict([[0.0], [1.5], [3.0]])) > 0).all())
@@ -48,14 +49,14 @@ class LogisticRanker(Ranker):
         self.max_iter = max_iter
         self.measure = measure
 
-    def _fit(self, queries: Queries, held_out: Queries | None) -> None:  # noqa: ARG002 - there is nothing to choose
+    def _fit(self, queries: Queries, held_out: Queries | None) -> None:  # noqa: ARG002 - there are no steps to select
         from sklearn.linear_model import LogisticRegression
 
         if self.penalty not in ("l1", "l2"):
             raise ArgumentError(f"penalty must be 'l1' or 'l2', got {self.penalty!r}")
         if not self.C > 0:
             raise ArgumentError(f"C must be above 0, got {self.C!r}")
-        # liblinear finds L1's exact zeros; its own intercept is penalized, which a large scaling undoes
+        # liblinear finds exact zeros; it penalizes the intercept, which a large scaling compensates
         special = {"l1_ratio": 1.0, "solver": "liblinear", "intercept_scaling": 100.0, "random_state": 0}
         labels, levels = queries.labels, label_levels(queries.labels)
         mean, scale = center_and_spread(queries.features, queries.weights)
@@ -69,7 +70,7 @@ class LogisticRanker(Ranker):
         self.levels_, self.coef_, self.intercept_ = levels, np.stack(coef), np.array(intercept)
 
     def _scores(self, features: NDArray[Any]) -> NDArray[np.float64]:
-        with np.errstate(over="ignore", invalid="ignore"):  # the caller looks at what came out
+        with np.errstate(over="ignore", invalid="ignore"):  # the caller checks the result
             logits = features.astype(np.float64, copy=False) @ self.coef_.T + self.intercept_
         return expected_label(expit(logits), self.levels_)
 

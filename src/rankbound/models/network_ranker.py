@@ -1,7 +1,8 @@
-"""NeuralRanker: what all rankers that torch trains have in common."""
+"""NeuralRanker: the common base of all rankers that torch trains."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,7 +11,7 @@ from scipy.special import expit
 
 from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation import evaluate_lists
-from rankbound.models.base import FittedState, Queries, Ranker
+from rankbound.models.base import FittedState, Queries, Ranker, seed_of
 from rankbound.models.measuring import mean_measure, score_measure
 from rankbound.models.networks import Objective, make_objective, network_outputs, positive_integers
 from rankbound.models.weighted_features import center_and_spread
@@ -29,63 +30,66 @@ except ImportError as error:
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["NeuralRanker", "keep_parameters"]
+__all__ = ["NeuralRanker"]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class NeuralRanker(Ranker):
-    """What all rankers that are trained with torch share.
+    """The common base of all rankers that torch trains.
 
-    A subclass has the parameters below in its constructor, or some of them as class attributes, and writes
-    ``_layers``.
+    A subclass implements ``_layers``, declares its own parameters as fields and changes defaults by declaring a field
+    again; ``dataclass`` writes the constructor, which stores its arguments and does nothing else, as scikit-learn
+    requires. A parameter that a subclass does not have is declared as a ``ClassVar``.
 
     Parameters
     ----------
     loss:
-        What is made small: a name of `rankbound.losses.LOSS_NAMES` (``"nDCG"``, ``"AP"``, ``"lambda-nDCG"``,
-        ``"RankNet"``, ``"ListNet"``, ...) or a loss object. ``"regression"`` learns the labels themselves and
+        The loss to minimize: a name of `rankbound.losses.LOSS_NAMES` (``"nDCG"``, ``"AP"``, ``"lambda-nDCG"``,
+        ``"RankNet"``, ``"ListNet"``, ...) or a loss object. ``"regression"`` fits the labels and
         ``"classification"`` their levels; the score is then the expected label.
     bounding:
-        ``none``, ``min-max``, ``expectation``, ``expectation-max``, ``distribution`` or ``log-distribution``: a loss
-        that stands for a measure sees each query against what any ranking of it could reach.
+        ``none``, ``min-max``, ``expectation``, ``expectation-max``, ``distribution`` or ``log-distribution``. It
+        relates a loss that stands for a measure to the values that the query allows.
     epochs, batch_size, optimizer, learning_rate, weight_decay, selection, patience, list_size:
-        See `rankbound.training.Settings`. The queries to select by are those of ``eval_set``.
+        See `rankbound.training.Settings`. The selection uses the queries of ``eval_set``.
+    min_gap:
+        For the losses of RankNet and DirectRanker: only pairs whose labels differ by more than this count.
     standardize:
-        Bring every feature to mean 0 and standard deviation 1 over the training rows; kept with the model.
+        Scale every feature to mean 0 and standard deviation 1 over the training rows. The scaling is saved with the
+        model.
     measure:
-        What `score` reports and the selection goes by.
+        The measure that `score` reports and that the selection uses.
     watch:
-        More measures of ``eval_set`` to keep in ``history_``.
+        Further measures of ``eval_set`` to record in ``history_``.
     random_state:
-        Seed of everything random.
+        Seed of all random numbers; None is 0.
     checkpoint:
-        A folder: the state is kept there after every epoch, and a fit that was killed goes on from it.
+        A folder to which the state is written after every epoch. A fit that was interrupted resumes from it.
     verbose:
-        Show a bar on stderr, if it is a terminal.
+        Show a progress bar on standard error if that is a terminal.
 
-    Fitted: ``history_``, a dict per epoch with the loss and the measures of ``eval_set``; ``kept_epoch_``, the one that
-    the model is from; ``network_``, the torch module.
+    Attributes after `fit`: ``history_``, a dict per epoch with the loss and the measures of ``eval_set``;
+    ``kept_epoch_``, the epoch whose weights the model has; ``network_``, the torch module.
     """
 
-    loss: Any
-    bounding: str
-    epochs: int
-    batch_size: int
-    optimizer: str
-    learning_rate: float
-    weight_decay: float
-    selection: str
-    patience: int | None
-    standardize: bool
-    watch: tuple[Any, ...]
-    random_state: int | None
-    checkpoint: str | PathLike[str] | None
-    verbose: bool
+    loss: Any = field(default="nDCG", kw_only=False)
+    bounding: str = field(default="none", kw_only=False)
+    epochs: int = 100
+    batch_size: int = 32
+    optimizer: str = "adam"
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0
+    selection: str = "validation"
+    patience: int | None = None
     list_size: int | None = None
     min_gap: float = 0.0
-    history_: list[dict[str, float]]
-    kept_epoch_: int
-    network_: Any
-    _dtype: ClassVar[Any] = torch.float64  # of predictions: equal rows must have equal scores
+    standardize: bool = True
+    measure: Any = "nDCG"
+    watch: tuple[Any, ...] = ()
+    random_state: int | None = 0
+    checkpoint: str | PathLike[str] | None = None
+    verbose: bool = False
+    _dtype: ClassVar[Any] = torch.float64  # of predictions, so that equal rows get equal scores
 
     def _layers(self, outputs: int, bias: bool, generator: torch.Generator) -> list[Any]:
         raise NotImplementedError
@@ -106,10 +110,10 @@ class NeuralRanker(Ranker):
             selection=self.selection,
             patience=self.patience,
             list_size=self.list_size,
-            seed=0 if self.random_state is None else self.random_state,
+            seed=seed_of(self.random_state),
         )
         if self.selection == "test" and held_out is None:
-            raise ArgumentError("selection='test' chooses the epoch on eval_set, which was not given")
+            raise ArgumentError("selection='test' selects the epoch on eval_set, which is missing")
         self.mean_, self.scale_ = self._center_and_spread(queries.features)
         self.objective_ = make_objective(self.loss, self.bounding, queries.labels, self.min_gap)
         generator = torch.Generator().manual_seed(settings.seed)
@@ -126,7 +130,7 @@ class NeuralRanker(Ranker):
             self.objective_.fresh(),
             settings,
             generator,
-            judge=None if held_out is None else _Judge(self, held_out),
+            evaluator=None if held_out is None else _Evaluator(self, held_out),
             checkpoint=self.checkpoint,
             identity=None if self.checkpoint is None else self._identity(held_out),
             threads=1 if self._is_small() else None,
@@ -138,22 +142,22 @@ class NeuralRanker(Ranker):
         objective = self.objective_
         layers = self._layers(len(objective.losses), objective.pointwise, generator)
         if objective.pointwise:
-            with torch.no_grad():  # a regression begins at the mean label
+            with torch.no_grad():  # a regression starts at the mean label
                 layers[-1].bias.fill_(objective.center / objective.spread)
         return nn.Sequential(*layers)
 
     def _is_small(self) -> bool:
-        """Whether a step is too little work for more than one thread."""
+        """Whether a step is too small to gain from more than one thread."""
         return bool(sum(weights.numel() for weights in self.network_.parameters()) < 200_000)
 
     def _identity(self, held_out: Queries | None) -> dict[str, Any]:
-        """What a checkpoint must agree with, besides the settings of the loop and the training data."""
-        aside = {"epochs", "checkpoint", "verbose"}
-        parameters = {name: repr(value) for name, value in self.get_params(deep=False).items() if name not in aside}
-        judged = None
+        """Return what a checkpoint must match, besides the settings of the loop and the training data."""
+        ignored = {"epochs", "checkpoint", "verbose"}
+        parameters = {name: repr(value) for name, value in self.get_params(deep=False).items() if name not in ignored}
+        eval_digest = None
         if held_out is not None:
-            judged = Examples(held_out.features, held_out.lists.labels, held_out.lists.offsets).digest()
-        return {"model": type(self).__name__, "parameters": parameters, "eval_set": judged}
+            eval_digest = Examples(held_out.features, held_out.lists.labels, held_out.lists.offsets).digest()
+        return {"model": type(self).__name__, "parameters": parameters, "eval_set": eval_digest}
 
     def _center_and_spread(self, features: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         if self.standardize:
@@ -161,7 +165,7 @@ class NeuralRanker(Ranker):
         return np.zeros(features.shape[1]), np.ones(features.shape[1])
 
     def _inputs(self, features: NDArray[Any], dtype: Any) -> NDArray[Any]:
-        with np.errstate(over="ignore", invalid="ignore"):  # the caller looks at what comes out
+        with np.errstate(over="ignore", invalid="ignore"):  # the caller checks the result
             return np.asarray(((features - self.mean_) / self.scale_).astype(dtype, copy=False))
 
     # ---- scores ------------------------------------------------------------------------------------------------------
@@ -171,16 +175,16 @@ class NeuralRanker(Ranker):
         return self.objective_.scores(network_outputs(self.network_, inputs, self._dtype))
 
     def pair_probability(self, X1: Any, X2: Any) -> NDArray[np.float64]:
-        """The probability that the item of each row of X1 is ranked above that of the same row of X2.
+        """Return the probability that the item of each row of X1 ranks above that of the same row of X2.
 
-        RankNet's logistic σ(alpha (f1 - f2)); for DirectRanker (1 + tanh(alpha (f1 - f2)))/2, or σ(tanh(...)) with
-        ``cost="tanh"``. Being a rising function of a difference of scores it is an ordinal model: 1/2 for an item and
-        itself, P(a, b) = 1 - P(b, a), and P(a, c) >= max(P(a, b), P(b, c)) where both are at least 1/2. Only models
-        that were trained on pairs have one.
+        For RankNet it is the logistic σ(alpha (f1 - f2)), for DirectRanker (1 + tanh(alpha (f1 - f2)))/2, or
+        σ(tanh(...)) with ``cost="tanh"``. As an increasing function of a difference of scores it is an ordinal model:
+        P(a, a) = 1/2, P(a, b) = 1 - P(b, a), and P(a, c) >= max(P(a, b), P(b, c)) where both are at least 1/2. Only
+        models trained on pairs have such a probability.
         """
         loss = get_loss(self.loss)
         if not isinstance(loss, RankNetLoss):
-            raise ArgumentError(f"pair_probability needs a loss of pairs, RankNet or DirectRanker, got {self.loss!r}")
+            raise ArgumentError(f"pair_probability requires the loss RankNet or DirectRanker, got {self.loss!r}")
         difference = loss.alpha * (self.predict(X1) - self.predict(X2))
         if not isinstance(loss, DirectRankerLoss):
             return np.asarray(expit(difference))
@@ -216,15 +220,17 @@ class NeuralRanker(Ranker):
         for name in ("hidden", "channels"):
             layers += positive_integers(name, getattr(self, name, ()))
         if max(layers) > (widest := max(max(array.shape, default=0) for array in arrays.values())):
-            raise DataError(f"layers of {max(layers)} units do not fit arrays of at most {widest}")  # not made first
+            raise DataError(
+                f"layers of {max(layers)} units do not fit arrays of at most {widest}"
+            )  # checked before they are allocated
         self.network_ = self._network(torch.Generator())
         weights = {name.removeprefix("network."): array for name, array in arrays.items() if "." in name}
         self.network_.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in weights.items()})
         self.network_.eval()
 
 
-class _Judge:
-    """Measures of the held-out queries under the network as it is now."""
+class _Evaluator:
+    """Measures of the held-out queries under the current weights of the network."""
 
     def __init__(self, ranker: NeuralRanker, held_out: Queries) -> None:
         self._ranker, self._held_out = ranker, held_out
@@ -236,12 +242,5 @@ class _Judge:
         means = evaluate_lists(scored, self._measures).mean()
         first = self._measures[0]
         if np.isnan(means[first]):
-            mean_measure(self._held_out.lists, scores, score_measure(first))  # says which and why
+            mean_measure(self._held_out.lists, scores, score_measure(first))  # raises an error with the reason
         return means
-
-
-def keep_parameters(ranker: Ranker, given: dict[str, Any]) -> None:
-    """Store what a constructor was given under the same names, and nothing else, as scikit-learn asks."""
-    for name, value in given.items():
-        if name not in ("self", "__class__"):
-            setattr(ranker, name, value)

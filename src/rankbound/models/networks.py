@@ -1,4 +1,4 @@
-"""What neural rankers are made of: layers drawn from a generator, and objectives that say what outputs stand for."""
+"""Parts of neural rankers: layers initialized from a generator, and objectives that interpret the outputs."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 __all__ = ["ACTIVATIONS", "Objective", "dense_layers", "make_objective", "network_outputs", "new_layer"]
 
 ACTIVATIONS: dict[str, type[Any]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "elu": nn.ELU}
-_ROWS_AT_ONCE = 1 << 22  # numbers of input that a pass without gradients holds at a time
+_MAX_INPUTS = 1 << 22  # input values of one pass without gradients
 
 
 # ---- layers ----------------------------------------------------------------------------------------------------------
 
 
 def new_layer(kind: type[Any], generator: torch.Generator, *sizes: int, **options: Any) -> Any:
-    """A linear or convolution layer with weights from U(-1/√n, 1/√n), n the inputs of a unit, as torch draws them.
+    """Create a linear or convolution layer with weights from U(-1/√n, 1/√n), n the inputs of a unit, as torch does.
 
-    torch's own constructors draw from its global generator, which belongs to somebody else.
+    torch's constructors draw from its global generator, whose state belongs to the user.
     """
     layer = nn.utils.skip_init(kind, *sizes, **options)
     bound = 1 / math.sqrt(layer.weight[0].numel())
@@ -51,20 +51,20 @@ def new_layer(kind: type[Any], generator: torch.Generator, *sizes: int, **option
 
 
 class Dropout(nn.Module):  # type: ignore[misc]  # torch ships no types we follow
-    """Sets a share of the inputs to 0 while training, drawn from the generator of the training."""
+    """Sets a random fraction of the inputs to 0 in training, drawn from the generator of the training."""
 
-    only_trains = True  # files for other runtimes leave it out
+    training_only = True  # exported models leave it out
 
-    def __init__(self, share: float, generator: torch.Generator) -> None:
+    def __init__(self, fraction: float, generator: torch.Generator) -> None:
         super().__init__()
-        self.share, self.generator = share, generator
+        self.fraction, self.generator = fraction, generator
 
     def forward(self, inputs: Any) -> Any:
-        """Inputs with holes, scaled so that their mean stays."""
+        """Return the inputs, in training some of them set to 0 and the others scaled so that the mean is unchanged."""
         if not self.training:
             return inputs
-        kept = torch.rand(inputs.shape, generator=self.generator) >= self.share
-        return inputs * kept / (1 - self.share)
+        kept = torch.rand(inputs.shape, generator=self.generator) >= self.fraction
+        return inputs * kept / (1 - self.fraction)
 
 
 def dense_layers(
@@ -77,11 +77,11 @@ def dense_layers(
     dropout: float = 0.0,
     head_bias: bool = False,
 ) -> list[Any]:
-    """Linear layers with an activation after each hidden one; a head without bias unless asked for."""
+    """Create linear layers with an activation after each hidden one; the head has a bias only with ``head_bias``."""
     if activation not in ACTIVATIONS:
         raise ArgumentError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
     if not 0 <= dropout < 1:
-        raise ArgumentError(f"dropout must lie in [0, 1), got {dropout!r}")
+        raise ArgumentError(f"dropout must be in [0, 1), got {dropout!r}")
     layers: list[Any] = []
     for units in positive_integers("hidden", hidden):
         layers += [new_layer(nn.Linear, generator, inputs, units), ACTIVATIONS[activation]()]
@@ -92,28 +92,28 @@ def dense_layers(
 
 
 def positive_integers(name: str, values: Any) -> tuple[int, ...]:
-    """A tuple of positive integers, or ArgumentError."""
-    given = tuple(values) if isinstance(values, (tuple, list)) else (values,)
-    if not all(isinstance(one, (int, np.integer)) and not isinstance(one, bool) and one > 0 for one in given):
+    """Return a tuple of positive integers; raise ArgumentError for anything else."""
+    numbers = tuple(values) if isinstance(values, (tuple, list)) else (values,)
+    if not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n > 0 for n in numbers):
         raise ArgumentError(f"{name} must be positive integers, got {values!r}")
-    return tuple(int(one) for one in given)
+    return tuple(map(int, numbers))
 
 
 def network_outputs(network: Any, features: NDArray[Any], dtype: Any) -> NDArray[Any]:
-    """Outputs (rows x outputs), computed in a precision of choice and rounded to float32, some rows at a time.
+    """Return outputs (rows x outputs), computed with the given precision and rounded to float32, in chunks of rows.
 
-    Matrix products give equal rows results that differ in the last bit, by where in the matrix they stand. Computed in
-    float64 and rounded, equal rows have equal outputs, so that ties stay ties.
+    In a matrix product, equal rows can get results that differ in the last bit, depending on their position. Computed
+    in float64 and rounded, equal rows have equal outputs, so that ties remain ties.
     """
     network.eval()
     weights = {name: value.to(dtype) for name, value in network.state_dict().items()}
-    step = max(1, _ROWS_AT_ONCE // max(features.shape[1], 1))
-    found = []
+    step = max(1, _MAX_INPUTS // max(features.shape[1], 1))
+    outputs = []
     with torch.no_grad():
         for first in range(0, len(features), step):
-            part = torch.from_numpy(np.ascontiguousarray(features[first : first + step])).to(dtype)
-            found.append(torch.func.functional_call(network, weights, (part,)).float().numpy())
-    return np.concatenate(found).reshape(len(features), -1)
+            chunk = torch.from_numpy(np.ascontiguousarray(features[first : first + step])).to(dtype)
+            outputs.append(torch.func.functional_call(network, weights, (chunk,)).float().numpy())
+    return np.concatenate(outputs).reshape(len(features), -1)
 
 
 # ---- objectives ------------------------------------------------------------------------------------------------------
@@ -121,11 +121,11 @@ def network_outputs(network: Any, features: NDArray[Any], dtype: Any) -> NDArray
 
 @dataclass(frozen=True)
 class Objective:
-    """A loss on outputs, and the score that outputs stand for.
+    """A loss of the network's outputs, and the score that follows from them.
 
-    Ranking losses look at one output per row, the score. Regression learns labels in units of their spread and gives
-    them back. Classification asks for each level of the labels above the lowest, "is the label at least this?", with
-    an output each; the score is the expected label, see `rankbound.models.levels`.
+    Ranking losses use one output per row, the score. Regression fits labels in units of their standard deviation.
+    Classification has one output for each label level above the lowest, the logit of P(label >= level); the score is
+    the expected label, see `rankbound.models.levels`.
     """
 
     losses: tuple[RankingLoss, ...]
@@ -135,59 +135,59 @@ class Objective:
 
     @property
     def pointwise(self) -> bool:
-        """Whether outputs stand for labels, so that a constant added to all of them matters."""
+        """Whether outputs predict labels, so that a constant added to all of them matters."""
         return isinstance(self.losses[0], PointwiseLoss)
 
     def __call__(self, outputs: Any, labels: NDArray[Any], offsets: NDArray[np.int64], weights: Any) -> Any:
-        """What is to be made small."""
+        """Return the loss to minimize."""
         if self.spread != 1.0:
             labels = labels / self.spread
         columns = outputs.reshape(len(labels), -1).unbind(dim=1)
-        parts = [loss(part, labels, offsets, weights) for loss, part in zip(self.losses, columns, strict=True)]
-        return parts[0] if len(parts) == 1 else torch.stack(parts).sum()
+        values = [loss(column, labels, offsets, weights) for loss, column in zip(self.losses, columns, strict=True)]
+        return values[0] if len(values) == 1 else torch.stack(values).sum()
 
     def fresh(self) -> Objective:
-        """The same without what its losses remember of the labels they saw last."""
+        """Return a copy whose losses have no cached plans."""
         return replace(self, losses=tuple(replace(loss) for loss in self.losses))
 
     def scores(self, outputs: NDArray[Any]) -> NDArray[np.float64]:
-        """Scores of outputs (rows x outputs)."""
+        """Return the scores that follow from outputs (rows x outputs)."""
         if self.levels is not None:
             return expected_label(expit(outputs.astype(np.float64)), self.levels)
         return np.asarray(outputs[:, 0].astype(np.float64) * self.spread)
 
 
 def make_objective(loss: Any, bounding: str, labels: NDArray[Any], min_gap: float = 0.0) -> Objective:
-    """The objective of a loss, given by name or as it is, for these labels."""
+    """Return the objective of a loss, given by name or as an object, for these labels."""
     options = {} if bounding == "none" else {"bounding": bounding}
-    found = get_loss(loss, **options)
-    if found.reduction == "none":
-        raise ArgumentError("a loss to train with must be reduced by 'mean' or 'sum', got reduction='none'")
+    resolved = get_loss(loss, **options)
+    if resolved.reduction == "none":
+        raise ArgumentError("reduction of a training loss must be 'mean' or 'sum', got 'none'")
     if min_gap:
-        return Objective((_with_gap(found, min_gap),))
-    if not isinstance(found, PointwiseLoss):
-        return Objective((found,))
-    if found.kind == "regression":
-        return Objective((found,), spread=float(labels.std()), center=float(labels.mean()))
+        return Objective((_with_gap(resolved, min_gap),))
+    if not isinstance(resolved, PointwiseLoss):
+        return Objective((resolved,))
+    if resolved.kind == "regression":
+        return Objective((resolved,), spread=float(labels.std()), center=float(labels.mean()))
     if not isinstance(loss, str):
-        return Objective((found,), levels=np.array([0.0, 1.0]))  # one question, asked by the loss itself
+        return Objective((resolved,), levels=np.array([0.0, 1.0]))  # the loss object defines the one level
     levels = label_levels(labels)
     return Objective(tuple(PointwiseLoss("classification", rel=float(level)) for level in levels[1:]), levels=levels)
 
 
 def _with_gap(loss: RankingLoss, gap: float) -> RankingLoss:
     if not isinstance(gap, (int, float, np.number)) or not 0 < gap < float("inf"):
-        raise ArgumentError(f"min_gap must be a number from 0 on, got {gap!r}")
+        raise ArgumentError(f"min_gap must be a number of at least 0, got {gap!r}")
     if type(loss) is RankNetLoss:
-        return _RankNetApart(alpha=loss.alpha, reduction=loss.reduction, gap=float(gap))
+        return _RankNetWithGap(alpha=loss.alpha, reduction=loss.reduction, gap=float(gap))
     if type(loss) is DirectRankerLoss:
-        return _DirectRankerApart(alpha=loss.alpha, cost=loss.cost, reduction=loss.reduction, gap=float(gap))
-    raise ArgumentError(f"min_gap is for the losses of pairs, RankNet and DirectRanker, got {type(loss).__name__}")
+        return _DirectRankerWithGap(alpha=loss.alpha, cost=loss.cost, reduction=loss.reduction, gap=float(gap))
+    raise ArgumentError(f"min_gap requires the loss RankNet or DirectRanker, got {type(loss).__name__}")
 
 
 @dataclass(frozen=True)
-class _RankNetApart(RankNetLoss):
-    """RankNet's loss of the pairs whose labels lie more than ``gap`` apart."""
+class _RankNetWithGap(RankNetLoss):
+    """RankNet's loss of the pairs whose labels differ by more than ``gap``."""
 
     gap: float = field(default=0.0, kw_only=True)
 
@@ -196,8 +196,8 @@ class _RankNetApart(RankNetLoss):
 
 
 @dataclass(frozen=True)
-class _DirectRankerApart(DirectRankerLoss):
-    """DirectRanker's loss of the pairs whose labels lie more than ``gap`` apart."""
+class _DirectRankerWithGap(DirectRankerLoss):
+    """DirectRanker's loss of the pairs whose labels differ by more than ``gap``."""
 
     gap: float = field(default=0.0, kw_only=True)
 
@@ -206,11 +206,11 @@ class _DirectRankerApart(DirectRankerLoss):
 
 
 def _wide_pairs(plan: Plan, gap: float) -> Plan:
-    """The plan with only such pairs; a query without one has nothing to teach."""
-    falling = plan.sorted(plan.labels).astype(np.float64)  # within each query
+    """Restrict a plan to pairs whose labels differ by more than the gap; a query without one has no gradient."""
+    descending = plan.sorted(plan.labels).astype(np.float64)  # within each query
     query = plan.per_item(np.arange(len(plan.sizes)))
-    # one ascending key for all queries, so that one search serves them: queries lie further apart than labels
-    key = query * (2 * (falling.max(initial=0.0) + gap) + 1) - falling
+    # one ascending key for all queries, in which queries are further apart than labels, allows a single search
+    key = query * (2 * (descending.max(initial=0.0) + gap) + 1) - descending
     plan.columns_from = np.searchsorted(key, key + gap, side="right") - plan.offsets[query]
     below = plan.per_item(plan.sizes) - plan.columns_from
     plan.rows = np.bincount(query, below > 0, minlength=len(plan.sizes)).astype(np.int64)

@@ -1,11 +1,11 @@
-"""Rankers that are neural networks: MLPRanker for any loss, and RankNet, DirectRanker and ListNet as they are known."""
+"""Neural rankers: MLPRanker for any loss, and the published RankNet, DirectRanker and ListNet."""
 
 from __future__ import annotations
 
-from os import PathLike
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from rankbound.models.network_ranker import NeuralRanker, keep_parameters
+from rankbound.models.network_ranker import NeuralRanker
 from rankbound.models.networks import dense_layers
 
 if TYPE_CHECKING:
@@ -16,22 +16,23 @@ if TYPE_CHECKING:
 __all__ = ["DirectRanker", "ListNet", "MLPRanker", "RankNet"]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class MLPRanker(NeuralRanker):
-    """A multi-layer perceptron that gives a score, trained with any loss: the MQ2008 network of the thesis.
+    """A multi-layer perceptron that computes a score, trained with any loss.
 
-    Also "Reg NN" and "Class NN" of the neural ranking paper, by ``loss="regression"`` and ``loss="classification"``.
+    It is the MQ2008 network of the "Metric bounding" thesis and, with ``loss="regression"`` and
+    ``loss="classification"``, "Reg NN" and "Class NN" of the neural ranking paper (Köppel et al., "Pairwise learning to
+    rank by neural networks revisited").
 
     Parameters
     ----------
     hidden:
-        Units of each hidden layer; 46 in the thesis, as many as MQ2008 has features.
+        Units of each hidden layer. The default of the thesis is 46, the number of features of MQ2008.
     activation, dropout:
-        After each hidden layer: ``relu``, ``tanh``, ``sigmoid`` or ``elu``, and the share of units left out while
-        training.
-    min_gap:
-        For RankNet's and DirectRanker's losses: only pairs whose labels lie more than this apart count.
+        Applied after each hidden layer: ``relu``, ``tanh``, ``sigmoid`` or ``elu``, and the fraction of units that are
+        set to 0 in training.
 
-    For the others see `NeuralRanker`.
+    The other parameters are those of `NeuralRanker`.
 
     >>> ranker = MLPRanker(hidden=(4,), epochs=30, learning_rate=0.05)
     >>> ranker = ranker.fit([[0.0], [1.0], [0.2], [0.9]], [0, 1, 0, 1], qid=[1, 1, 2, 2])
@@ -39,35 +40,9 @@ class MLPRanker(NeuralRanker):
     1.0
     """
 
-    hidden: Any
-    activation: str
-    dropout: float
-
-    def __init__(
-        self,
-        loss: Any = "nDCG",
-        bounding: str = "none",
-        *,
-        hidden: tuple[int, ...] = (46,),
-        activation: str = "relu",
-        dropout: float = 0.0,
-        epochs: int = 100,
-        batch_size: int = 32,
-        optimizer: str = "adam",
-        learning_rate: float = 1e-3,
-        weight_decay: float = 0.0,
-        selection: str = "validation",
-        patience: int | None = None,
-        list_size: int | None = None,
-        min_gap: float = 0.0,
-        standardize: bool = True,
-        measure: Any = "nDCG",
-        watch: tuple[Any, ...] = (),
-        random_state: int | None = 0,
-        checkpoint: str | PathLike[str] | None = None,
-        verbose: bool = False,
-    ) -> None:
-        keep_parameters(self, locals())
+    hidden: tuple[int, ...] = (46,)
+    activation: str = "relu"
+    dropout: float = 0.0
 
     def _layers(self, outputs: int, bias: bool, generator: torch.Generator) -> list[Any]:
         return dense_layers(
@@ -76,94 +51,54 @@ class MLPRanker(NeuralRanker):
         )  # fmt: skip
 
 
-class _KnownLoss(MLPRanker):
-    """A perceptron whose loss makes it what it is; its head has no bias."""
+@dataclass(eq=False, repr=False, kw_only=True)
+class _FixedLoss(MLPRanker):
+    """A perceptron that is defined by its loss, which is therefore not a parameter; its head has no bias."""
 
-    bounding = "none"
+    loss: ClassVar[Any]  # type: ignore[misc]  # an instance variable of the base class
+    bounding: ClassVar[str] = "none"  # type: ignore[misc]
 
 
-class RankNet(_KnownLoss):
-    """RankNet (Burges et al. 2005): P(a before b) = σ(f(a) - f(b)), cross entropy over the pairs of each query.
+@dataclass(eq=False, repr=False, kw_only=True)
+class RankNet(_FixedLoss):
+    """RankNet (Burges et al., "Learning to rank using gradient descent", 2005).
 
-    The parameters are those of `MLPRanker`; hidden layers default to those of the neural ranking paper on web queries.
+    P(a before b) = σ(f(a) - f(b)), trained with the cross entropy over the pairs of each query. The parameters are
+    those of `MLPRanker` without ``loss`` and ``bounding``. The hidden layers default to those that the neural ranking
+    paper uses on web queries.
 
     >>> ranker = RankNet(hidden=(8,), epochs=60, learning_rate=0.05).fit([[0.0], [1.0], [2.0]], [0, 1, 2])
     >>> bool(ranker.pair_probability([[2.0]], [[0.0]])[0] > 0.9)
     True
     """
 
-    loss = "RankNet"
-
-    def __init__(
-        self,
-        *,
-        hidden: tuple[int, ...] = (100, 30),
-        activation: str = "relu",
-        dropout: float = 0.0,
-        epochs: int = 100,
-        batch_size: int = 32,
-        optimizer: str = "adam",
-        learning_rate: float = 1e-3,
-        weight_decay: float = 0.0,
-        selection: str = "validation",
-        patience: int | None = None,
-        list_size: int | None = None,
-        min_gap: float = 0.0,
-        standardize: bool = True,
-        measure: Any = "nDCG",
-        watch: tuple[Any, ...] = (),
-        random_state: int | None = 0,
-        checkpoint: str | PathLike[str] | None = None,
-        verbose: bool = False,
-    ) -> None:
-        keep_parameters(self, locals())
+    loss: ClassVar[Any] = "RankNet"  # type: ignore[misc]
+    hidden: tuple[int, ...] = (100, 30)
 
 
-class DirectRanker(_KnownLoss):
-    """DirectRanker (Köppel et al. 2019): one network for both items, a head without bias, an odd activation.
+@dataclass(eq=False, repr=False, kw_only=True)
+class DirectRanker(_FixedLoss):
+    """DirectRanker (Köppel et al., "Pairwise learning to rank by neural networks revisited", 2019).
 
-    o(a, b) = tanh(w · (N(a) - N(b))) is antisymmetric, and f = w · N ranks: the order it gives is total and transitive.
+    One network scores both items, with a head without bias and an odd activation: o(a, b) = tanh(w · (N(a) - N(b))) is
+    antisymmetric, and f = w · N ranks, so that the order is total and transitive.
 
     Parameters
     ----------
     cost:
         ``"square"``, (1 - o)² as published, or ``"tanh"``, log(1 + exp(-o)), the form of the neural ranking paper.
 
-    For the others see `RankNet`.
+    The other parameters are those of `RankNet`.
 
     >>> ranker = DirectRanker(hidden=(8,), epochs=60, learning_rate=0.05).fit([[0.0], [1.0], [2.0]], [0, 1, 2])
     >>> float(ranker.pair_probability([[1.0]], [[1.0]])[0])
     0.5
     """
 
-    cost: str
+    cost: str = "square"
+    hidden: tuple[int, ...] = (100, 30)
 
-    def __init__(
-        self,
-        *,
-        cost: str = "square",
-        hidden: tuple[int, ...] = (100, 30),
-        activation: str = "relu",
-        dropout: float = 0.0,
-        epochs: int = 100,
-        batch_size: int = 32,
-        optimizer: str = "adam",
-        learning_rate: float = 1e-3,
-        weight_decay: float = 0.0,
-        selection: str = "validation",
-        patience: int | None = None,
-        list_size: int | None = None,
-        min_gap: float = 0.0,
-        standardize: bool = True,
-        measure: Any = "nDCG",
-        watch: tuple[Any, ...] = (),
-        random_state: int | None = 0,
-        checkpoint: str | PathLike[str] | None = None,
-        verbose: bool = False,
-    ) -> None:
-        keep_parameters(self, locals())
-
-    @property
+    @property  # type: ignore[misc]
     def loss(self) -> DirectRankerLoss:
         """DirectRanker's loss with the cost of this ranker."""
         from rankbound.losses import DirectRankerLoss
@@ -171,33 +106,13 @@ class DirectRanker(_KnownLoss):
         return DirectRankerLoss(cost=self.cost)
 
 
-class ListNet(_KnownLoss):
-    """ListNet (Cao et al. 2007): cross entropy between the top-one probabilities that labels and scores give.
+@dataclass(eq=False, repr=False, kw_only=True)
+class ListNet(_FixedLoss):
+    """ListNet (Cao et al., "Learning to rank: from pairwise approach to listwise approach", 2007).
 
-    The parameters are those of `RankNet`, without ``min_gap``, which is about pairs.
+    It minimizes the cross entropy between the top-one probabilities of the labels and those of the scores. The
+    parameters are those of `MLPRanker` without ``loss``, ``bounding`` and ``min_gap``.
     """
 
-    loss = "ListNet"
-
-    def __init__(
-        self,
-        *,
-        hidden: tuple[int, ...] = (46,),
-        activation: str = "relu",
-        dropout: float = 0.0,
-        epochs: int = 100,
-        batch_size: int = 32,
-        optimizer: str = "adam",
-        learning_rate: float = 1e-3,
-        weight_decay: float = 0.0,
-        selection: str = "validation",
-        patience: int | None = None,
-        list_size: int | None = None,
-        standardize: bool = True,
-        measure: Any = "nDCG",
-        watch: tuple[Any, ...] = (),
-        random_state: int | None = 0,
-        checkpoint: str | PathLike[str] | None = None,
-        verbose: bool = False,
-    ) -> None:
-        keep_parameters(self, locals())
+    loss: ClassVar[Any] = "ListNet"  # type: ignore[misc]
+    min_gap: ClassVar[float] = 0.0  # type: ignore[misc]

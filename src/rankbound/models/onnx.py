@@ -1,7 +1,7 @@
-"""Networks and weighted sums as ONNX files, for runtimes that know nothing of rankbound.
+"""Export of networks and linear models to ONNX files, for inference without rankbound.
 
-An ONNX file is a protocol-buffer message of a few kinds. They are written here byte by byte, which takes fewer lines
-than asking a package for it and needs none: torch's own exporter wants two more.
+An ONNX file is a protocol-buffer message. The few message types needed are encoded here, without a dependency on onnx;
+torch's exporter needs two more packages.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _TYPES = {np.dtype(np.float32): _FLOAT, np.dtype(np.int64): _INT64, np.dtype(np.
 
 
 def export_onnx(ranker: Ranker, path: str | PathLike[str]) -> None:
-    """Write a ranker that is a network or weighs features as an ONNX model (opset 17).
+    """Write a neural or linear ranker as an ONNX model (opset 17).
 
-    Input ``features``, float32, rows x features as the ranker was trained on (images as rows of pixels); output
-    ``score``, float32, one per row. Standardizing is part of the model and is done in float64, the rest in float32, so
-    that scores agree with `Ranker.predict` to about six digits. The feature names are in the metadata of the file.
+    The input ``features`` is float32, rows x features of the training data (images as rows of pixels); the output
+    ``score`` is float32, one per row. Standardization is part of the model and computed in float64, the rest in
+    float32, so that scores agree with `Ranker.predict` to about six digits. The metadata hold the feature names.
     """
     check_is_fitted(ranker)
     graph = _Graph()
@@ -73,7 +73,7 @@ def _add_network(graph: _Graph, ranker: Any) -> None:
             graph.add("MaxPool", kernel_shape=[layer.kernel_size] * 2, strides=[layer.kernel_size] * 2)
         elif isinstance(layer, nn.Unflatten):
             graph.add("Reshape", np.array([-1, *layer.unflattened_size]))
-        elif not getattr(layer, "only_trains", False):
+        elif not getattr(layer, "training_only", False):
             raise AssertionError(f"no ONNX form of {layer}")
     objective = ranker.objective_
     if objective.levels is not None:  # the expected label
@@ -87,7 +87,7 @@ def _add_network(graph: _Graph, ranker: Any) -> None:
 def _add_weighted_sum(graph: _Graph, ranker: Any) -> None:
     coef = getattr(ranker, "coef_", None)
     if coef is None or coef.ndim != 1:
-        raise ArgumentError(f"ONNX is for networks and rankers that weigh features, got {type(ranker).__name__}")
+        raise ArgumentError(f"export_onnx requires a neural or linear ranker, got {type(ranker).__name__}")
     graph.add("Cast", to=_DOUBLE)
     graph.add("MatMul", coef[:, None])
     graph.add("Add", np.array([float(getattr(ranker, "intercept_", 0.0))]))
@@ -99,11 +99,11 @@ def _parameters(layer: Any) -> list[NDArray[Any]]:
 
 
 # ---- the file format -------------------------------------------------------------------------------------------------
-# Numbers are those of the fields in onnx.proto.
+# Field numbers are those of onnx.proto.
 
 
 class _Graph:
-    """A chain of operators, each with the output of the one before as its first input."""
+    """A chain of operators, each with the output of the previous one as its first input."""
 
     def __init__(self) -> None:
         self._nodes: list[bytes] = []
@@ -111,17 +111,17 @@ class _Graph:
         self._last = "features"
 
     def add(self, operator: str, *constants: NDArray[Any], **attributes: int | list[int]) -> None:
-        """Append an operator with constant further inputs."""
-        inputs, place = [self._last], len(self._nodes)
-        for at, constant in enumerate(constants):
-            inputs.append(f"constant_{place}_{at}")
+        """Append an operator with further constant inputs."""
+        inputs, step = [self._last], len(self._nodes)
+        for number, constant in enumerate(constants):
+            inputs.append(f"constant_{step}_{number}")
             self._constants.append(_tensor(inputs[-1], constant))
-        self._last = f"step_{place}"
+        self._last = f"step_{step}"
         node = b"".join(_text(1, name) for name in inputs) + _text(2, self._last) + _text(4, operator)
-        self._nodes.append(node + b"".join(_part(5, _attribute(*one)) for one in attributes.items()))
+        self._nodes.append(node + b"".join(_part(5, _attribute(name, value)) for name, value in attributes.items()))
 
     def model(self, features: int, metadata: dict[str, str]) -> bytes:
-        """The whole file; the last output becomes the score."""
+        """Return the file; the last output becomes the score."""
         self.add("Reshape", np.array([-1]))
         self._nodes[-1] = self._nodes[-1].replace(_text(2, self._last), _text(2, "score"))
         graph = b"".join(_part(1, node) for node in self._nodes) + _text(2, "rankbound")
@@ -141,7 +141,7 @@ def _tensor(name: str, array: NDArray[Any]) -> bytes:
 def _attribute(name: str, value: int | list[int]) -> bytes:
     if isinstance(value, int):
         return _text(1, name) + _number(3, value) + _number(20, 2)
-    return _text(1, name) + b"".join(_number(8, one) for one in value) + _number(20, 7)
+    return _text(1, name) + b"".join(_number(8, entry) for entry in value) + _number(20, 7)
 
 
 def _value(name: str, shape: Sequence[int | str]) -> bytes:
@@ -162,13 +162,13 @@ def _text(field: int, content: str) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    """Seven bits to a byte, lowest first, the eighth bit set while more follow.
+    """Encode seven bits per byte, lowest first, with the eighth bit set if more follow.
 
     >>> _varint(300).hex()
     'ac02'
     """
-    found = []
+    encoded = []
     while value > 127:
-        found.append(value & 127 | 128)
+        encoded.append(value & 127 | 128)
         value >>= 7
-    return struct.pack(f"{len(found) + 1}B", *found, value)
+    return struct.pack(f"{len(encoded) + 1}B", *encoded, value)

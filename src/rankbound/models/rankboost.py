@@ -1,4 +1,4 @@
-"""RankBoost: boosting of thresholds on the exponential loss of pairs."""
+"""RankBoost: boosting of thresholds with the exponential loss of pairs."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ if TYPE_CHECKING:
 
 __all__ = ["RankBoost"]
 
-_PERFECT = 1 - 1e-6  # an edge this large would get infinite weight
-_NOTHING_LEFT = 1e-12  # of the loss at the start
+_MAX_EDGE = 1 - 1e-6  # a larger edge would get too large a weight
+_MIN_LOSS = 1e-12  # relative to the initial loss
 
 
 class RankBoost(Ranker):
-    """RankBoost (Freund, Iyer, Schapire & Singer 2003) with threshold rankers.
+    """RankBoost (Freund, Iyer, Schapire & Singer, "An efficient boosting algorithm for combining preferences", 2003).
 
-    It lowers sum over pairs of exp(f(worse) - f(better)), the pairs being all items of one query with different labels,
-    equally important at the start (times the weight of their query). Round t takes the weak ranker
-    h(x) = [x_k > theta] with the largest |r|, r = sum over pairs of D(better, worse) (h(better) - h(worse)), and gives
-    it the weight a = 1/2 ln((1 + r) / (1 - r)).
+    It minimizes the sum over pairs of exp(f(worse) - f(better)). The pairs are all items of one query with different
+    labels, initially with equal weights (times the weight of their query). Round t selects the weak ranker
+    h(x) = [x_k > theta] with the largest |r|, r = sum over pairs of D(better, worse) (h(better) - h(worse)), with the
+    weight a = 1/2 ln((1 + r) / (1 - r)).
 
-    D factorizes into a part of the better and a part of the worse item, so no pair is ever stored. With
+    D is a product of a factor of the better and a factor of the worse item, so that pairs are never stored. With
     potential(d) = exp(-f(d)) * sum over worse items of exp(f) - exp(f(d)) * sum over better items of exp(-f), which
     needs one sum per query and label level, r is the sum of potential(d) h(d): one product of the sparse bins of all
-    features with the potential gives r for every feature and threshold. A round costs rows x features, however many
-    pairs there are.
+    features with the potential gives r for every feature and threshold. The cost of a round is rows x features,
+    independent of the number of pairs.
 
     Parameters
     ----------
     n_estimators:
-        Rounds.
+        Number of rounds.
     n_thresholds:
-        Candidate thresholds per feature at most, spread evenly over its values; None takes them all. Few keep it from
-        learning queries by heart.
+        Maximum number of candidate thresholds per feature, spread evenly over its values; None uses all. A small
+        number prevents overfitting.
     balance:
-        Let every query weigh the same at the start, as in the mean of a measure. False is as published: every pair
-        weighs the same, so that queries with many pairs decide.
+        Give every query the same initial weight, as in the mean of a measure. False is as published: every pair has
+        the same weight, so that queries with many pairs dominate.
     measure:
-        What `score` reports and what chooses the round on ``eval_set``; without one all rounds are kept.
+        The measure that `score` reports and that selects the round on ``eval_set``; without one all rounds are kept.
 
     >>> ranker = RankBoost(n_estimators=3).fit([[0.0], [1.0], [2.0], [9.0]], [0, 1, 2, 2], qid=[1, 1, 1, 2])
     >>> ranker.predict([[0.5], [1.5]]).argmax()
@@ -76,13 +76,13 @@ class RankBoost(Ranker):
         scores = np.zeros(len(queries.features))
         for _ in range(self.n_estimators if len(bins) else 0):
             potential, loss = pairs.potential(scores)
-            if loss < _NOTHING_LEFT:
-                break  # every pair is in order, by far
+            if loss < _MIN_LOSS:
+                break  # every pair is in order with a large margin
             edges = bins.edges(potential)
             pick = int(np.argmax(np.abs(edges)))
-            edge = float(np.clip(edges[pick], -_PERFECT, _PERFECT))
+            edge = float(np.clip(edges[pick], -_MAX_EDGE, _MAX_EDGE))
             if abs(edge) < 1e-12:
-                break  # no threshold separates any pair better than a coin
+                break  # no threshold is better than random
             column, threshold = bins.column[pick], bins.threshold[pick]
             alpha = 0.5 * np.log((1 + edge) / (1 - edge))
             columns.append(column)
@@ -100,11 +100,11 @@ class RankBoost(Ranker):
     def _scores(self, features: NDArray[Any]) -> NDArray[np.float64]:
         scores = np.zeros(len(features))
         for column in np.unique(self.columns_):
-            mine = self.columns_ == column
-            order = np.argsort(self.thresholds_[mine], kind="stable")
-            # what the thresholds below a value add up to
-            steps = np.concatenate(([0.0], np.cumsum(self.alphas_[mine][order])))
-            scores += steps[np.searchsorted(self.thresholds_[mine][order], features[:, column], side="left")]
+            selected = self.columns_ == column
+            order = np.argsort(self.thresholds_[selected], kind="stable")
+            # sums of the weights of all thresholds below a value
+            steps = np.concatenate(([0.0], np.cumsum(self.alphas_[selected][order])))
+            scores += steps[np.searchsorted(self.thresholds_[selected][order], features[:, column], side="left")]
         return scores
 
     def _fitted_state(self) -> FittedState:
@@ -130,24 +130,24 @@ class _Pairs:
             ordered = (self._sizes**2 - (in_cell**2).sum(axis=1)) / 2  # pairs of different labels
             weights = weights / np.maximum(ordered, 1)
         self._weights = weights[self._query]
-        self._at_first: float | None = None  # weight of all pairs, known from the first call on
+        self._initial: float | None = None  # weight of all pairs in the first call
 
     def potential(self, scores: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-        """Share of all pairs' weight in which an item is the better one, less that in which it is the worse.
+        """Return each item's fraction of the weight as better item, minus that as worse item, and the loss.
 
-        And the exponential loss, which is 1 for scores that are all equal.
+        The exponential loss is relative to that of equal scores.
         """
-        middle = np.bincount(self._query, scores, minlength=self._shape[0]) / np.maximum(self._sizes, 1)
-        centered = scores - middle[self._query]  # pairs know differences only; this keeps exp within range
+        center = np.bincount(self._query, scores, minlength=self._shape[0]) / np.maximum(self._sizes, 1)
+        centered = scores - center[self._query]  # only differences matter; this keeps exp within range
         up, down = np.exp(centered), np.exp(-centered)
         as_better = down * self._weights * self._sums(up, below=True)
         as_worse = up * self._weights * self._sums(down, below=False)
         total = float(as_better.sum())
-        self._at_first = total if self._at_first is None else self._at_first
-        return (as_better - as_worse) / total, total / self._at_first
+        self._initial = total if self._initial is None else self._initial
+        return (as_better - as_worse) / total, total / self._initial
 
     def _sums(self, values: NDArray[np.float64], below: bool) -> NDArray[np.float64]:
-        """For each item the sum of the values of its query's items with lower (or higher) labels."""
+        """Return for each item the sum of values over the items of its query with lower (or higher) labels."""
         cells = np.bincount(self._cell, values, minlength=self._shape[0] * self._shape[1]).reshape(self._shape)
         if not below:
             cells = cells[:, ::-1]
@@ -160,22 +160,22 @@ class _Pairs:
 class _Bins:
     """Candidate thresholds of all features, and the rows above each as one sparse matrix."""
 
-    def __init__(self, features: NDArray[Any], most: int | None) -> None:
-        thresholds, places = [], []
+    def __init__(self, features: NDArray[Any], limit: int | None) -> None:
+        thresholds, positions = [], []
         for column in range(features.shape[1]):
             values = np.unique(features[:, column])
-            cuts = values[:-1]  # above the largest there is nothing
-            if most is not None and len(cuts) > most:
-                cuts = cuts[np.linspace(0, len(cuts) - 1, most).round().astype(np.int64)]
+            cuts = values[:-1]  # no row is above the largest value
+            if limit is not None and len(cuts) > limit:
+                cuts = cuts[np.linspace(0, len(cuts) - 1, limit).round().astype(np.int64)]
             thresholds.append(cuts)
-            places.append(np.searchsorted(cuts, features[:, column], side="left"))  # thresholds below the value
+            positions.append(np.searchsorted(cuts, features[:, column], side="left"))  # thresholds below the value
         counts = np.array([len(cuts) for cuts in thresholds])
         self.column = np.repeat(np.arange(len(counts)), counts)
         self.threshold = np.concatenate(thresholds).astype(np.float64)
-        # every feature has one bin more than thresholds: the lowest bin lies above none of them
+        # every feature has one more bin than thresholds: the lowest bin is above none of them
         self._first = np.concatenate(([0], np.cumsum(counts + 1)))
         rows, width = features.shape
-        bin_of = np.stack(places, axis=1) + self._first[:-1]
+        bin_of = np.stack(positions, axis=1) + self._first[:-1]
         one_hot = scipy.sparse.csr_array(
             (np.ones(rows * width), bin_of.ravel(), np.arange(0, rows * width + 1, width)),
             shape=(rows, int(self._first[-1])),
@@ -188,7 +188,7 @@ class _Bins:
         return len(self.threshold)
 
     def edges(self, potential: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Sum of the potential above each threshold."""
+        """Return the sum of the potential above each threshold."""
         in_bin = self._rows_in_bin @ potential
-        above = np.cumsum(in_bin[::-1])[::-1]  # to the end of all features; each later feature adds up to 0
+        above = np.cumsum(in_bin[::-1])[::-1]  # to the end of all features; the sum over each later feature is 0
         return np.asarray(above[self._is_threshold])

@@ -1,4 +1,4 @@
-"""RegressionRanker: ranking by a regression of the labels, whatever does the regression."""
+"""RegressionRanker: ranking by a regression of the labels, linear or with trees."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _LinearRegression(WeightedFeatures):
         self.max_iter = max_iter
         self.measure = measure
 
-    def _fit(self, queries: Queries, held_out: Queries | None) -> None:  # noqa: ARG002 - there is nothing to choose
+    def _fit(self, queries: Queries, held_out: Queries | None) -> None:  # noqa: ARG002 - there are no steps to select
         from sklearn.linear_model import Lasso, Ridge
 
         if not self.alpha > 0:
@@ -43,7 +43,7 @@ class _LinearRegression(WeightedFeatures):
         self.intercept_ = float(model.intercept_ - self.coef_ @ mean)
 
 
-# kind -> module of this room, class and the parameters that make it this regression
+# kind -> module of this package, class and parameters
 REGRESSIONS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
     "linear-l1": ("regression", "_LinearRegression", {"penalty": "l1"}),
     "linear-l2": ("regression", "_LinearRegression", {"penalty": "l2"}),
@@ -53,18 +53,18 @@ REGRESSIONS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
 
 
 class RegressionRanker(Ranker):
-    """Ranks by predicted labels: "Reg. LR-l1", "Reg. RF" and "Reg. Boost" of the neural ranking paper.
+    """Ranking by predicted labels: "Reg. LR-l1", "Reg. RF" and "Reg. Boost" of the neural ranking paper.
 
     Parameters
     ----------
     kind:
         ``"linear-l1"`` (lasso), ``"linear-l2"`` (ridge), ``"forest"`` or ``"boosting"``.
     options:
-        Parameters of what does the regression: ``alpha`` and ``max_iter`` for the linear ones, those of
-        `RandomForestRanker` and `BoostingRanker` for the others. alpha is the factor of sum |w| (or of w²/2) beside
-        half the mean squared error, features having mean 0 and standard deviation 1.
+        Parameters of the regression: ``alpha`` and ``max_iter`` of the linear ones, those of `RandomForestRanker` and
+        `BoostingRanker` for the others. alpha is the factor of sum |w| (or of w²/2), which is added to half the mean
+        squared error, for features of mean 0 and standard deviation 1.
     measure:
-        What `score` reports and what a choice on ``eval_set`` goes by.
+        The measure that `score` reports and that selects among steps on ``eval_set``.
 
     >>> ranker = RegressionRanker("linear-l1", options={"alpha": 0.01}).fit([[0, 3], [1, 3], [2, 4]], [0, 1, 2])
     >>> bool((np.diff(ranker.predict([[0, 3], [5, 3]])) > 0).all())
@@ -90,7 +90,7 @@ class RegressionRanker(Ranker):
         try:
             ranker: Ranker = ranker_class(**preset, **(self.options or {}), measure=self.measure)
         except TypeError as error:
-            raise ArgumentError(f"options do not fit {self.kind!r}: {error}") from error
+            raise ArgumentError(f"options must be parameters of {self.kind!r}: {error}") from error
         return ranker
 
     def _fit(self, queries: Queries, held_out: Queries | None) -> None:

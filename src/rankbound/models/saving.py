@@ -1,16 +1,14 @@
 """Models on disk: a folder of JSON, safetensors and LightGBM's own text. Never pickle.
 
 ==========================  ========================================================================================
-``model.json``              class, parameters, versions, feature names, small metadata, the sha256 of every other
-file and
-                            of itself
+``model.json``              class, parameters, versions, feature names, metadata, the sha256 of every file
 ``weights.safetensors``     arrays, if the model has any
 ``trees*.txt``              LightGBM's text, if the model is made of trees
 ==========================  ========================================================================================
 
-A save is there as a whole or not at all: the folder is written beside its place under another name, brought to disk,
-and renamed. Where a model stood before, it is kept as ``.NAME.previous`` until the new one is in place; `load_ranker`
-falls back on it, so that a kill at any moment leaves a model that loads.
+Saving is atomic: the folder is written under another name next to its target, synchronized to disk, and renamed. A
+previous model is kept as ``.NAME.previous`` until the new one is in place; `load_ranker` falls back to it, so that a
+model can be loaded whenever a process is killed.
 """
 
 from __future__ import annotations
@@ -40,18 +38,18 @@ __all__ = ["FORMAT_VERSION", "load_ranker", "save_ranker"]
 
 FORMAT_VERSION = 1
 _FORMAT = "rankbound-model"
-_WIDEST = 1 << 24  # features
+_MAX_FEATURES = 1 << 24
 _INDEX, _WEIGHTS = "model.json", "weights.safetensors"
 
 
 def save_ranker(ranker: Ranker, path: str | PathLike[str]) -> None:
-    """Write a fitted ranker to the folder ``path``; a model that stands there is replaced, anything else refused."""
+    """Write a fitted ranker to the folder ``path``; an existing model is replaced, anything else is refused."""
     name = type(ranker).__name__
     if name not in RANKERS or _class_of(name) is not type(ranker):
-        raise ArgumentError(f"only rankbound's own rankers can be saved ({', '.join(RANKERS)}), got {name}")
-    target = Path(os.path.realpath(path))  # not resolve(): a loop of links would raise something else
+        raise ArgumentError(f"only the rankers of rankbound can be saved ({', '.join(RANKERS)}), got {name}")
+    target = Path(os.path.realpath(path))  # not resolve(), which raises another error for a loop of links
     if target.exists() and not (target / _INDEX).is_file():
-        raise ArgumentError(f"{target} exists and is no model folder; it is left alone")
+        raise ArgumentError(f"{target}: exists and is not a model folder")
     state = ranker._fitted_state()
     files = {file: text.encode() for file, text in state.texts.items()}
     if state.arrays:
@@ -65,7 +63,7 @@ def save_ranker(ranker: Ranker, path: str | PathLike[str]) -> None:
         "params": {key: _encoded(key, value) for key, value in ranker.get_params(deep=False).items()},
         "n_features_in": int(ranker.n_features_in_),
         "n_queries": int(ranker.n_queries_),
-        "feature_names": None if names is None else [str(one) for one in names],
+        "feature_names": None if names is None else list(map(str, names)),
         "eval_score": getattr(ranker, "eval_score_", None),
         "metadata": state.metadata,
         "files": {file: hashlib.sha256(content).hexdigest() for file, content in sorted(files.items())},
@@ -73,20 +71,20 @@ def save_ranker(ranker: Ranker, path: str | PathLike[str]) -> None:
     index["sha256"] = _digest(index)
     files[_INDEX] = json.dumps(index, indent=1, allow_nan=False).encode()
     try:
-        with locked_folder(target.parent):  # one save at a time: they share their names for the old and the new
+        with locked_folder(target.parent):  # one save at a time, because temporary names are shared
             _write_folder(target, files)
     except OSError as error:
         raise DataError(f"{target}: cannot be written: {error.strerror or error}") from error
 
 
 def load_ranker(path: str | PathLike[str]) -> Ranker:
-    """The ranker that `Ranker.save` wrote; its scores are those of the saved one, bit for bit.
+    """Load a ranker that `Ranker.save` wrote; its scores equal those of the saved one bit for bit.
 
-    DataError names what is wrong with a folder that is no model, is damaged, or comes from a newer rankbound. Nothing
-    in the folder is executed.
+    Raises DataError with the reason if the folder is not a model, is damaged, or was written by a newer version.
+    Nothing in the folder is executed.
     """
     folder = Path(os.path.realpath(path))
-    with locked_folder(folder.parent, create=False):  # no save may change the folder between index and weights
+    with locked_folder(folder.parent, create=False):  # no save can change the folder between reading index and weights
         if not folder.exists() and _previous(folder).exists():  # a save was interrupted between its two renames
             folder = _previous(folder)
         index = _read_index(folder)
@@ -98,16 +96,18 @@ def load_ranker(path: str | PathLike[str]) -> Ranker:
         return _restored(index, state)
     except RankboundError as error:
         raise DataError(f"{folder}: {error}") from error
-    except Exception as error:  # parts that do not fit each other make models and libraries raise whatever they do
+    except Exception as error:  # inconsistent files can raise any error in models and libraries
         kind, reason = index["class"], f"{type(error).__name__}: {error}"
-        raise DataError(f"{folder}: does not fit {kind} of rankbound {__version__}: {reason}") from error
+        raise DataError(f"{folder}: cannot be loaded as {kind} by rankbound {__version__}: {reason}") from error
 
 
 def _restored(index: dict[str, Any], state: FittedState) -> Ranker:
-    """The ranker, after a first score: what has been put together from parts that do not fit is seen here."""
+    """Restore the ranker and compute one score, which fails if its parts are inconsistent."""
     width, names = index["n_features_in"], index["feature_names"]
-    if not isinstance(width, int) or not 1 <= width <= _WIDEST or (names is not None and len(names) != width):
-        raise DataError(f"n_features_in must be from 1 to {_WIDEST}, and the number of feature_names, got {width!r}")
+    if not isinstance(width, int) or not 1 <= width <= _MAX_FEATURES or (names is not None and len(names) != width):
+        raise DataError(
+            f"n_features_in must be from 1 to {_MAX_FEATURES} and equal the number of feature_names, got {width!r}"
+        )
     ranker: Ranker = _class_of(index["class"])(**{key: _decoded(value) for key, value in index["params"].items()})
     ranker.n_features_in_ = width
     if names is not None:
@@ -117,7 +117,7 @@ def _restored(index: dict[str, Any], state: FittedState) -> Ranker:
         ranker.eval_score_ = float(index["eval_score"])
     ranker.n_queries_ = int(index["n_queries"])
     if ranker._scores(np.zeros((1, width))).shape != (1,):
-        raise DataError("the model does not give one score for one row")
+        raise DataError("the model must compute one score for one row")
     return ranker
 
 
@@ -125,24 +125,24 @@ def _restored(index: dict[str, Any], state: FittedState) -> Ranker:
 
 
 def _read_index(folder: Path) -> dict[str, Any]:
-    where = folder / _INDEX
+    path = folder / _INDEX
     try:
-        index = json.loads(where.read_bytes())
+        index = json.loads(path.read_bytes())
     except OSError as error:
-        raise DataError(f"{folder}: is no model folder, {_INDEX} cannot be read: {error.strerror}") from error
+        raise DataError(f"{folder}: is not a model folder, {_INDEX} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: is damaged, it is not JSON: {error}") from error
+        raise DataError(f"{path}: is damaged, not JSON: {error}") from error
     if not isinstance(index, dict) or index.get("format") != _FORMAT:
-        raise DataError(f"{where}: is not the index of a rankbound model")
+        raise DataError(f"{path}: is not the index of a rankbound model")
     if index.get("format_version") != FORMAT_VERSION:
         raise DataError(
-            f"{where}: has format version {index.get('format_version')} of rankbound {index.get('rankbound')}; "
+            f"{path}: has format version {index.get('format_version')} of rankbound {index.get('rankbound')}; "
             f"rankbound {__version__} reads version {FORMAT_VERSION}"
         )
     if index.pop("sha256", None) != _digest(index):
-        raise DataError(f"{where}: is damaged, its sha256 is not the one it names")
+        raise DataError(f"{path}: is damaged, its sha256 differs from the recorded one")
     if not isinstance(index.get("files"), dict) or str(index.get("class")) not in RANKERS:
-        raise DataError(f"{where}: class must be one of {', '.join(RANKERS)}, got {index.get('class')!r}")
+        raise DataError(f"{path}: class must be one of {', '.join(RANKERS)}, got {index.get('class')!r}")
     return index
 
 
@@ -156,7 +156,7 @@ def _read_files(folder: Path, digests: dict[str, str]) -> dict[str, bytes]:
         except OSError as error:
             raise DataError(f"{folder / file}: cannot be read: {error.strerror}") from error
         if hashlib.sha256(contents[file]).hexdigest() != digest:
-            raise DataError(f"{folder / file}: is damaged, its sha256 is not the one in {_INDEX}")
+            raise DataError(f"{folder / file}: is damaged, its sha256 differs from that in {_INDEX}")
     return contents
 
 
@@ -170,48 +170,48 @@ def _class_of(name: str) -> type[Ranker]:
 
 
 def _encoded(name: str, value: Any) -> Any:
-    """A parameter as JSON; tuples, measures and losses are wrapped so that they come back as what they were."""
+    """Encode a parameter as JSON; tuples, measures and losses are wrapped so that they can be restored."""
     if isinstance(value, np.generic):
         value = value.item()
-    if isinstance(value, Path):  # comes back as text
+    if isinstance(value, Path):  # restored as text
         value = str(value)
     if value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and np.isfinite(value)):
         return value
     if isinstance(value, Measure):
         return {"measure": str(value)}
     if isinstance(value, tuple):
-        return {"tuple": [_encoded(name, one) for one in value]}
+        return {"tuple": [_encoded(name, entry) for entry in value]}
     if isinstance(value, list):
-        return [_encoded(name, one) for one in value]
+        return [_encoded(name, entry) for entry in value]
     if isinstance(value, dict):
-        return {"dict": {str(key): _encoded(name, one) for key, one in value.items()}}
-    room, _, _ = type(value).__module__.rpartition(".")
-    if is_dataclass(value) and room in ("rankbound.losses", "rankbound.measures"):
-        options = {one.name: getattr(value, one.name) for one in fields(value) if one.init}
-        encoded = {key: _encoded(name, one) for key, one in options.items()}
-        return {"object": [room, type(value).__name__], "options": encoded}
-    raise ArgumentError(f"a ranker can be saved if its parameters are plain values, got {name}={value!r}")
+        return {"dict": {str(key): _encoded(name, entry) for key, entry in value.items()}}
+    package, _, _ = type(value).__module__.rpartition(".")
+    if is_dataclass(value) and package in ("rankbound.losses", "rankbound.measures"):
+        options = {option.name: getattr(value, option.name) for option in fields(value) if option.init}
+        encoded = {key: _encoded(name, option) for key, option in options.items()}
+        return {"object": [package, type(value).__name__], "options": encoded}
+    raise ArgumentError(f"parameters of a saved ranker must be plain values, losses or measures, got {name}={value!r}")
 
 
 def _decoded(value: Any) -> Any:
     if isinstance(value, list):
-        return [_decoded(one) for one in value]
+        return [_decoded(entry) for entry in value]
     if not isinstance(value, dict):
         return value
     if "measure" in value:
         return parse_measure(value["measure"])
     if "tuple" in value:
-        return tuple(_decoded(one) for one in value["tuple"])
+        return tuple(_decoded(entry) for entry in value["tuple"])
     if "dict" in value:
-        return {key: _decoded(one) for key, one in value["dict"].items()}
-    room, name = value["object"]
-    if room not in ("rankbound.losses", "rankbound.measures"):
-        raise DataError(f"a parameter must be a loss or a measure of rankbound, got {room}.{name}")
-    module = importlib.import_module(room)
-    found = getattr(module, name) if name in module.__all__ else None
-    if not isinstance(found, type) or not is_dataclass(found):  # functions of these rooms are not ours to call here
-        raise DataError(f"{room} has no {name!r}")
-    return found(**{key: _decoded(one) for key, one in value["options"].items()})
+        return {key: _decoded(entry) for key, entry in value["dict"].items()}
+    package, name = value["object"]
+    if package not in ("rankbound.losses", "rankbound.measures"):
+        raise DataError(f"a parameter must be a loss or a measure of rankbound, got {package}.{name}")
+    module = importlib.import_module(package)
+    loaded = getattr(module, name) if name in module.__all__ else None
+    if not isinstance(loaded, type) or not is_dataclass(loaded):  # a file must not be able to call functions
+        raise DataError(f"{package} has no {name!r}")
+    return loaded(**{key: _decoded(option) for key, option in value["options"].items()})
 
 
 # ---- the folder ------------------------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ def _previous(target: Path) -> Path:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Bring the renames to disk, where the system lets one open a folder."""
+    """Synchronize the renames to disk, where the system can open a folder."""
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -258,5 +258,5 @@ def _safetensors() -> Any:
     try:
         import safetensors.numpy
     except ImportError as error:
-        raise ImportError("models on disk need safetensors: pip install 'rankbound[train]'") from error
+        raise ImportError("saving and loading models requires safetensors: pip install 'rankbound[train]'") from error
     return safetensors.numpy

@@ -1,4 +1,4 @@
-"""QueryKFold: folds that keep queries whole, for scikit-learn's searches."""
+"""QueryKFold: cross-validation folds that do not split queries, for scikit-learn's searches."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ __all__ = ["QueryKFold"]
 
 
 class QueryKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn ships no types we follow
-    """K folds over queries: every query lies in exactly one fold, folds differ by at most one query.
+    """K folds over queries: every query is in exactly one fold, and fold sizes differ by at most one query.
 
-    Give it to a search as ``cv`` and the query ids as ``groups``; to let the ids reach `Ranker.fit` and `Ranker.score`
-    as well, enable scikit-learn's metadata routing and pass them as ``qid`` too (see `Ranker`).
+    Pass it to a search as ``cv`` and the query ids as ``groups``. So that the ids also reach `Ranker.fit` and
+    `Ranker.score`, enable scikit-learn's metadata routing and pass them as ``qid`` too (see `Ranker`).
 
     Parameters
     ----------
     n_splits:
-        How many folds, at least 2.
+        Number of folds, at least 2.
     shuffle:
-        Deal queries out at random, by ``random_state``; else in blocks, in the order of their first row, as the LETOR
-        collections do.
+        Assign queries to folds at random. Otherwise folds are blocks of queries in the order of their first rows, as
+        in the LETOR collections.
     random_state:
-        Seed of the shuffle.
+        Seed of the random assignment.
 
     >>> folds = QueryKFold(2, shuffle=False)
     >>> [test.tolist() for _, test in folds.split(np.zeros((5, 1)), groups=["a", "b", "a", "c", "b"])]
     [[0, 1, 2, 4], [3]]
     """
 
-    __metadata_request__split: ClassVar[dict[str, bool]] = {"groups": True}  # what scikit-learn's routing passes on
+    __metadata_request__split: ClassVar[dict[str, bool]] = {"groups": True}  # read by scikit-learn's metadata routing
 
     def __init__(self, n_splits: int = 5, *, shuffle: bool = True, random_state: int | None = 0) -> None:
         if not isinstance(n_splits, (int, np.integer)) or n_splits < 2:
@@ -55,31 +55,31 @@ class QueryKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn ship
         self.random_state = random_state
 
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Row positions to train on and to test on, fold after fold."""
+        """Yield the row indices of the training and test set of each fold."""
         if groups is not None:
             groups = names_of("groups", groups)
         try:
             X, y, groups = indexable(X, y, groups)
         except (TypeError, ValueError) as error:
-            raise DataError(f"X, y and groups must have one entry per row, got others: {error}") from error
+            raise DataError(f"X, y and groups must have one entry per row: {error}") from error
         yield from super().split(X, y, groups)
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:  # noqa: ARG002
-        """How many folds there are."""
+        """Return the number of folds."""
         return int(self.n_splits)
 
     def _iter_test_masks(self, X: Any = None, y: Any = None, groups: Any = None) -> Iterator[NDArray[np.bool_]]:  # noqa: ARG002
         if groups is None:
-            raise DataError("QueryKFold needs the query of each row: pass groups=qid, got None")
+            raise DataError("groups must be the query of each row, got None; pass groups=qid")
         _, first, code = np.unique(groups, return_index=True, return_inverse=True)
         queries = len(first)
         if queries < self.n_splits:
             raise DataError(f"n_splits must be at most the number of queries, {queries}, got {self.n_splits}")
-        by_place = np.argsort(first)
+        ordered = np.argsort(first)
         if self.shuffle:
-            by_place = np.random.default_rng(self.random_state).permutation(by_place)
+            ordered = np.random.default_rng(self.random_state).permutation(ordered)
         fold_of_query = np.empty(queries, dtype=np.int64)
-        for fold, chosen in enumerate(np.array_split(by_place, self.n_splits)):
+        for fold, chosen in enumerate(np.array_split(ordered, self.n_splits)):
             fold_of_query[chosen] = fold
         for fold in range(self.n_splits):
             yield fold_of_query[code] == fold

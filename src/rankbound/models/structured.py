@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.errors import ArgumentError
+from rankbound.measures.average_precision import AveragePrecision
 from rankbound.models.base import Queries
-from rankbound.models.measuring import queries_that_count, score_measure
+from rankbound.models.measuring import informative_queries, score_measure
 from rankbound.models.weighted_features import WeightedFeatures, center_and_spread
 
 if TYPE_CHECKING:
@@ -19,23 +20,25 @@ __all__ = ["SVMmap", "most_violated"]
 
 
 class SVMmap(WeightedFeatures):
-    """SVMmap (Yue, Finley, Radlinski & Joachims 2007) in its one-slack form (Joachims, Finley & Yu 2009).
+    """SVMmap (Yue, Finley, Radlinski & Joachims, "A support vector method for optimizing average precision", 2007).
+
+    It is trained in its one-slack form (Joachims, Finley & Yu, "Cutting-plane training of structural SVMs", 2009).
 
     It minimizes 1/2 |w|² + C * mean over queries of max over rankings r of (1 - AP(r)) - w · (psi(best) - psi(r)), an
     upper bound of 1 - AP, where psi(r) = 1/(P (N - P)) * sum over pairs (relevant i, other j) of +-(x_i - x_j), + if r
-    has i before j. The ranking that attains the maximum is found exactly for each query (`most_violated`), all of them
-    make one cutting plane, and the dual over the planes so far is a small quadratic program.
+    has i before j. The ranking that attains the maximum is found exactly for each query (`most_violated`). Together
+    they give one cutting plane, and the dual over the planes is a small quadratic program.
 
     Parameters
     ----------
     measure:
-        ``"AP"`` or ``"AP(rel=2)"``, which says what is relevant.
+        ``"AP"``, or for example ``"AP(rel=2)"``, which defines the relevant labels.
     C:
-        Weight of the loss against |w|², features having standard deviation 1.
+        Weight of the loss relative to |w|², for features of standard deviation 1.
     tolerance:
-        Training ends when no plane is violated by more.
+        Training ends when no plane is violated by more than this.
     max_planes:
-        Planes at most.
+        Maximum number of planes.
 
     >>> ranker = SVMmap().fit([[0, 1], [1, 0], [2, 1]], [0, 1, 1])
     >>> ranker.score([[0, 1], [1, 0], [2, 1]], [0, 1, 1])
@@ -48,30 +51,31 @@ class SVMmap(WeightedFeatures):
         self.tolerance = tolerance
         self.max_planes = max_planes
 
-    def _fit(self, queries: Queries, held_out: Queries | None) -> None:  # noqa: ARG002 - there is nothing to choose
+    def _fit(self, queries: Queries, held_out: Queries | None) -> None:  # noqa: ARG002 - there are no steps to select
         measure = score_measure(self.measure)
-        if measure.name != "AP" or measure.cutoff is not None or measure.bounding != "none":
+        is_average_precision = isinstance(measure.definition, AveragePrecision) and measure["div"] == "R"
+        if not is_average_precision or measure.cutoff is not None or measure.bounding != "none":
             raise ArgumentError(f"measure of SVMmap must be AP or AP(rel=...), got {self.measure}")
         if not self.C > 0 or not self.tolerance > 0 or not self.max_planes > 0:
             raise ArgumentError(
                 f"C, tolerance and max_planes must be above 0, got {self.C}, {self.tolerance} and {self.max_planes}"
             )
         relevant = queries.labels >= measure.rel
-        taught = np.flatnonzero(queries_that_count(queries.lists, measure))
-        importance = queries.query_weights[taught] / queries.query_weights[taught].sum()
+        informative = np.flatnonzero(informative_queries(queries.lists, measure))
+        importance = queries.query_weights[informative] / queries.query_weights[informative].sum()
         _, scale = center_and_spread(queries.features)
         features = queries.features / scale
         dual = _Dual(features.shape[1], float(self.C))
         for _ in range(self.max_planes):
             scores = features @ dual.weights
-            pull = np.zeros(len(scores))  # how psi(best) - psi(worst violator) weighs each item
+            item_weights = np.zeros(len(scores))  # coefficients of the items in psi(best) - psi(most violated ranking)
             loss = 0.0
-            for query, share in zip(taught, importance, strict=True):
+            for query, weight in zip(informative, importance, strict=True):
                 rows = slice(queries.lists.offsets[query], queries.lists.offsets[query + 1])
-                weights, lost = most_violated(scores[rows], relevant[rows])
-                pull[rows] = share * weights
-                loss += share * lost
-            plane = pull @ features
+                coefficients, query_loss = most_violated(scores[rows], relevant[rows])
+                item_weights[rows] = weight * coefficients
+                loss += weight * query_loss
+            plane = item_weights @ features
             if loss - plane @ dual.weights <= dual.slack + self.tolerance:
                 break
             dual.add(plane, loss)
@@ -79,15 +83,15 @@ class SVMmap(WeightedFeatures):
 
 
 def most_violated(scores: NDArray[np.float64], relevant: NDArray[np.bool_]) -> tuple[NDArray[np.float64], float]:
-    """The ranking r of one query with the largest 1 - AP(r) + w · psi(r), by what it does.
+    """Find the ranking r of one query that maximizes 1 - AP(r) + w · psi(r).
 
-    Gives the weights of the items in psi(best) - psi(r), and 1 - AP(r). Relevant and other items each stand by
-    descending score. To put the j-th other item before the k-th relevant one costs 2 (s_k - s_j) / (P (N - P)) and
-    loses k / (P (j + k) (j + k - 1)) of AP; each other item takes the place with the best sum of these over the
-    relevant items behind it, and those places never contradict each other.
+    Returns the weights of the items in psi(best) - psi(r), and 1 - AP(r). In r, relevant items and other items are each
+    in descending order of score. Placing the j-th other item before the k-th relevant one costs
+    2 (s_k - s_j) / (P (N - P)) and reduces AP by k / (P (j + k) (j + k - 1)). Each other item takes the position with
+    the best sum of these over the relevant items behind it; these positions are always consistent.
 
-    >>> weights, lost = most_violated(np.array([0.0, 0.0]), np.array([True, False]))
-    >>> weights.tolist(), lost
+    >>> weights, loss = most_violated(np.array([0.0, 0.0]), np.array([True, False]))
+    >>> weights.tolist(), loss
     ([2.0, -2.0], 0.5)
     """
     good, other = np.flatnonzero(relevant), np.flatnonzero(~relevant)
@@ -96,13 +100,15 @@ def most_violated(scores: NDArray[np.float64], relevant: NDArray[np.bool_]) -> t
     pairs = len(good) * len(other)
     k, j = np.arange(1, len(good) + 1)[:, None], np.arange(1, len(other) + 1)
     gain = k / ((j + k) * (j + k - 1) * len(good)) - 2 * (scores[good][:, None] - scores[other]) / pairs
-    # behind[i, j]: what other item j gains from standing before the relevant items i, i + 1, ...
-    behind = np.concatenate((np.cumsum(gain[::-1], axis=0)[::-1], np.zeros((1, len(other)))))
-    place = len(good) - np.argmax(behind[::-1], axis=0)  # of equal places the last: before as few as possible
-    overtaken = np.cumsum(np.bincount(place, minlength=len(good) + 1))[: len(good)]  # others before each relevant item
+    # total[i, j]: sum for other item j before the relevant items i, i + 1, ...
+    total = np.concatenate((np.cumsum(gain[::-1], axis=0)[::-1], np.zeros((1, len(other)))))
+    position = len(good) - np.argmax(total[::-1], axis=0)  # among equal positions the last
+    overtaken = np.cumsum(np.bincount(position, minlength=len(good) + 1))[
+        : len(good)
+    ]  # other items before each relevant one
     weights = np.zeros(len(scores))
     weights[good] = 2 * overtaken / pairs
-    weights[other] = -2 * (len(good) - place) / pairs
+    weights[other] = -2 * (len(good) - position) / pairs
     precision = k[:, 0] / (k[:, 0] + overtaken)
     return weights, float(1 - precision.mean())
 
@@ -111,7 +117,7 @@ def most_violated(scores: NDArray[np.float64], relevant: NDArray[np.bool_]) -> t
 class _Dual:
     """min 1/2 |w|² + C slack over the planes so far: w = sum of alpha_c plane_c with alpha >= 0, sum alpha = C.
 
-    A plane of zeros without loss takes what the others leave of C.
+    A plane of zeros without loss takes the rest of C.
     """
 
     width: int
@@ -135,18 +141,18 @@ class _Dual:
         self.slack = float((self._losses - self._planes @ self.weights).max())
 
     def _solve(self) -> None:
-        """Move weight from the plane that deserves it least to the one that does most, until they agree."""
+        """Move weight from the plane with the smallest gradient to that with the largest, until they are equal."""
         alpha, gram = self._alpha, self._gram
         gradient = self._losses - gram @ alpha
         for _ in range(20_000):
-            to = int(np.argmax(gradient))
+            receiver = int(np.argmax(gradient))
             held = np.flatnonzero(alpha > 0)
             giver = int(held[np.argmin(gradient[held])])
-            violation = gradient[to] - gradient[giver]
+            violation = gradient[receiver] - gradient[giver]
             if violation < 1e-6:
                 break
-            curve = gram[to, to] + gram[giver, giver] - 2 * gram[to, giver]
-            step = alpha[giver] if curve <= 0 else min(alpha[giver], violation / curve)
-            alpha[to] += step
+            curvature = gram[receiver, receiver] + gram[giver, giver] - 2 * gram[receiver, giver]
+            step = alpha[giver] if curvature <= 0 else min(alpha[giver], violation / curvature)
+            alpha[receiver] += step
             alpha[giver] -= step
-            gradient -= step * (gram[:, to] - gram[:, giver])
+            gradient -= step * (gram[:, receiver] - gram[:, giver])

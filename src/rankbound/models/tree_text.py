@@ -1,7 +1,7 @@
-"""LightGBM's text of trees, checked before LightGBM sees it: its native code believes what it reads.
+"""Validation of LightGBM's text of trees before LightGBM reads it, because its native code trusts the text.
 
-A child that points outside of its tree, or a size that is not that of its block, would be memory read where there is
-none. What is checked is the text that our rankers write: one score per row, numeric features, no linear leaves.
+A child outside of its tree or a wrong block size would make it read memory out of bounds. Accepted is the text that our
+rankers write: one score per row, numeric features, no linear leaves.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _END = "end of trees\n"
 
 
 def trees_alone(text: str) -> str:
-    """The text without what follows the trees: importances, which follow from them, and parameters of their training.
+    """Return the text without the feature importances and training parameters that follow the trees.
 
-    Scores do not need the parameters, and LightGBM may crash over damaged ones.
+    Prediction does not need them, and damaged parameters can crash LightGBM.
     """
     trees, end, _ = text.partition(_END)
     return trees + end
 
 
 def check_trees(text: str, features: int) -> None:
-    """Refuse what is not the text of trees alone, over so many features."""
+    """Raise DataError unless the text consists of trees over this number of features."""
     head, _, rest = text.partition("\n\n")
     lines = head.split("\n")
     if lines[0] != "tree" or not text.isascii() or "\0" in text:
@@ -54,14 +54,14 @@ def check_trees(text: str, features: int) -> None:
         block, rest = rest[:size], rest[size:]
         first, *lines = block.rstrip("\n").split("\n")
         if first != f"Tree={number}" or not block.endswith("\n"):
-            raise DataError(f"tree {number} must lie where tree_sizes says, got {first[:40]!r}")
+            raise DataError(f"tree {number} must be at the position of tree_sizes, got {first[:40]!r}")
         _check_tree(_metadata(lines, _TREE, f"tree {number}"), features, f"tree {number}")
     if rest != _END:
-        raise DataError(f"after the last tree must come 'end of trees', got {rest[:40]!r}")
+        raise DataError(f"the last tree must be followed by 'end of trees', got {rest[:40]!r}")
 
 
 def _metadata(lines: list[str], known: dict[str, str], where: str) -> dict[str, str]:
-    """Keys and values of lines ``key=value``, each key once and each value in its form."""
+    """Return keys and values of lines ``key=value``; each key occurs once and each value has its format."""
     metadata: dict[str, str] = {}
     for line in lines:
         key, equals, value = line.partition("=")
@@ -80,14 +80,14 @@ def _check_tree(metadata: dict[str, str], features: int, where: str) -> None:
     leaves = int(metadata["num_leaves"])
     columns = {key: metadata[key].split() for key in (*_PER_SPLIT, *_PER_LEAF)}
     wrong = [key for key, values in columns.items() if len(values) != leaves - (key in _PER_SPLIT)]
-    if leaves == 1 and columns["leaf_value"]:  # of a lone leaf LightGBM keeps the value alone
+    if leaves == 1 and columns["leaf_value"]:  # LightGBM writes only the value of a single leaf
         wrong = [key for key in wrong if columns[key]]
     if leaves < 1 or wrong:
-        raise DataError(f"{where}: {', '.join(wrong)} must go with num_leaves={leaves}")
+        raise DataError(f"{where}: {', '.join(wrong)} must match num_leaves={leaves}")
     if any(int(feature) >= features for feature in columns["split_feature"]):
         raise DataError(f"{where}: split_feature must be below {features}")
     for side in ("left_child", "right_child"):
         for parent, child in enumerate(map(int, columns[side])):
-            # nodes come after their parents, leaves are -1, -2, ...
+            # nodes follow their parents, leaves are -1, -2, ...
             if not parent < child < leaves - 1 and not 0 <= -child - 1 < leaves:
                 raise DataError(f"{where}: {side} of node {parent} must be a later node or a leaf, got {child}")
