@@ -1,9 +1,9 @@
-"""evaluate: measures of rankings, plain and bounded, per query and in the mean."""
+"""evaluate: measures of rankings, plain and normalized, per query and in the mean."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -14,31 +14,35 @@ from rankbound.data import table_chunks
 from rankbound.difficulty.bounding import Bounds, Difficulty, get_bounding
 from rankbound.difficulty.queries import difficulty_of
 from rankbound.errors import ArgumentError, DataError
-from rankbound.lists import Lists, check_dicts
-from rankbound.measures import Measure, Ranked, is_defined, parse_measure, values
+from rankbound.lists import Coverage, Lists, check_dicts
+from rankbound.measures import Measure, Ranked, is_defined, parse_measure, parse_measures, values
 
 if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-__all__ = ["EMPTY", "Evaluation", "evaluate", "evaluate_lists", "to_frame", "to_lists"]
+__all__ = ["EMPTY", "Evaluation", "evaluate", "evaluate_lists", "evaluate_runs", "to_frame", "to_lists"]
 
 EMPTY = ("skip", "zero", "one")
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Values of measures per query; the measures keep the names that they were asked for by.
+    """Values of measures for each query; the measures keep the names that they were requested by.
 
-    ``values[name]`` has one number per query, NaN where the query is empty for that measure (nothing to find, or a
-    bounded measure of a query that any ranking gets right) and empty queries are skipped. ``empty[name]`` marks those
-    queries whatever the policy was. ``bounds[name]`` has worst, expected and best where they were asked for.
+    ``values[name]`` has one number per query, NaN where the query is empty for that measure (nothing relevant, or a
+    normalized measure of a query whose rankings all score the same) and empty queries are skipped. ``empty[name]``
+    marks those queries whatever the policy was. ``bounds[name]`` has worst, expected and best where they were
+    requested. ``coverage`` counts the queries that only the judgments or only the run have, and ``policy`` says how
+    ties, empty and missing queries were treated.
     """
 
     query_ids: Any
     values: Mapping[str, NDArray[np.float64]]
     empty: Mapping[str, NDArray[np.bool_]]
     bounds: Mapping[str, Bounds] = field(default_factory=dict)
+    coverage: Coverage = field(default_factory=Coverage)
+    policy: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -55,12 +59,37 @@ class Evaluation:
         """Queries that are empty for at least one of the measures."""
         return int(np.any([*self.empty.values()], axis=0).sum()) if self.empty else 0
 
+    @property
+    def missing_queries(self) -> int:
+        """Queries that are judged but not in the run."""
+        return self.coverage.missing_queries
+
+    @property
+    def unjudged_queries(self) -> int:
+        """Queries that are in the run but not judged."""
+        return self.coverage.unjudged_queries
+
+    def counted_queries(self) -> dict[str, int]:
+        """Queries that each mean is over."""
+        return {name: int(np.count_nonzero(~np.isnan(value))) for name, value in self.values.items()}
+
     def mean(self) -> dict[str, float]:
-        """Mean of each measure over the queries that count; NaN only where no query counts."""
+        """Mean of each measure over the queries that count; NaN only where no query counts.
+
+        A measure that trec_eval averages in another way is averaged like that: counts such as NumRet are summed, and
+        ``AP(mean='geometric')`` is the geometric mean of max(AP, 0.00001).
+        """
+        return {name: _aggregate(name, value[~np.isnan(value)]) for name, value in self.values.items()}
+
+    def mean_bounds(self) -> dict[str, dict[str, float]]:
+        """Worst, expected and best of each measure, in the mean over the queries that count."""
         means = {}
-        for name, value in self.values.items():
-            counted = value[~np.isnan(value)]
-            means[name] = float(counted.mean()) if len(counted) else float("nan")
+        for name, bounds in self.bounds.items():
+            counted = ~np.isnan(self.values[name])
+            means[name] = {
+                side: float(getattr(bounds, side)[counted].mean()) if counted.any() else float("nan")
+                for side in ("worst", "expected", "best")
+            }
         return means
 
     def interval(
@@ -96,20 +125,54 @@ class Evaluation:
         columns = {"qid": pl.Series(self.query_ids)}
         for name, value in self.values.items():
             columns[name] = pl.Series(value, nan_to_null=True)
-        for name, three in self.bounds.items():
-            for part in ("worst", "expected", "best"):
-                columns[f"{name} {part}"] = pl.Series(getattr(three, part))
+        for name, bounds in self.bounds.items():
+            for side in ("worst", "expected", "best"):
+                columns[f"{name} {side}"] = pl.Series(getattr(bounds, side))
         return pl.DataFrame(columns)
+
+    def to_pandas(self) -> Any:
+        """`per_query` as a pandas frame."""
+        import pandas as pd
+
+        return pd.DataFrame({name: column.to_list() for name, column in self.per_query.to_dict().items()})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the values per query, ready for JSON."""
+        summary: dict[str, Any] = {
+            "mean": self.mean(),
+            "queries": self.queries,
+            "empty_queries": self.empty_queries,
+            "counted_queries": self.counted_queries(),
+            "missing_queries": self.missing_queries,
+            "unjudged_queries": self.unjudged_queries,
+            **self.policy,
+        }
+        return summary | ({"bounds": self.mean_bounds()} if self.bounds else {})
 
     def __repr__(self) -> str:
         means = ", ".join(f"{name}={mean:.4f}" for name, mean in self.mean().items())
         return f"Evaluation({means}; queries={self.queries}, empty={self.empty_queries})"
 
 
+_LEAST = 0.00001  # trec_eval's floor under values of a geometric mean
+
+
+def _aggregate(name: str, values: NDArray[np.float64]) -> float:
+    measure = parse_measure(name)
+    way = measure.definition.aggregate(measure) if measure.bounding == "none" else "mean"
+    if way == "sum":
+        return float(values.sum())
+    if len(values) == 0:
+        return float("nan")
+    if way == "geometric":
+        return float(np.exp(np.log(np.maximum(values, _LEAST)).mean()))
+    return float(values.mean())
+
+
 def evaluate(
     qrels: Any,
     run: Any = None,
-    measures: Iterable[str | Measure] | str | Measure | None = None,
+    measures: Any = None,
     *,
     ties: str = "average",
     empty: str = "skip",
@@ -128,12 +191,12 @@ def evaluate(
         or the path of a parquet file with ``qid, label, score``. A run or scored table in a parquet file is read
         chunk by chunk, so that it may be larger than memory; the rows of a query must stand together there.
     measures:
-        Names such as ``"nDCG@10"``, ``"AP(rel=2)"``, ``"UL2(nDCG@10)"``.
+        Names such as ``"nDCG@10"``, ``"AP(rel=2)"``, ``"EM(nDCG@10)"``, one or several; objects of ir_measures too.
     ties:
-        ``average`` takes the mean over all orders of tied items, ``input`` keeps the order in which they came,
+        ``average`` takes the mean over all orders of tied items, ``input`` keeps the order of the input,
         ``docid`` is trec_eval's order (32-bit scores, ids descending).
     empty:
-        What a query without anything to find counts as: left out of the mean (``skip``), ``zero`` or ``one``.
+        What a query counts as for which a measure is not defined: left out of the mean (``skip``), ``zero`` or ``one``.
     missing:
         Judged queries that the run lacks: ``ignore`` them or count them as rankings of nothing, ``zero`` (trec_eval
         -c).
@@ -161,29 +224,55 @@ def evaluate(
         raise ArgumentError("evaluate needs qrels and a run, or Lists that carry scores")
     if measures is None:
         raise ArgumentError("evaluate needs measures, such as ['nDCG@10', 'AP']")
-    names = [measures] if isinstance(measures, (str, Measure)) else list(measures)
+    requested = _requested(measures)  # a wrong name is reported before large files are read
     if scored:
-        parts: Iterable[Lists] = (qrels,)
+        chunks: Iterable[Lists] = (qrels,)
     elif run is None:
-        parts = table_chunks.scored_chunks(qrels)
+        chunks = table_chunks.scored_chunks(qrels)
     elif _is_parquet(run):
-        parts = table_chunks.RunChunks(to_frame(qrels, "label"), run, missing=missing, judged_only=judged_only)
+        chunks = table_chunks.RunChunks(to_frame(qrels, "label"), run, missing=missing, judged_only=judged_only)
     else:
-        parts = (to_lists(qrels, run, missing=missing, judged_only=judged_only, keep_ids=ties == "docid"),)
-    return _joined([evaluate_lists(part, names, ties=ties, empty=empty, depth=depth, bounds=bounds) for part in parts])
+        chunks = (to_lists(qrels, run, missing=missing, judged_only=judged_only, keep_ids=ties == "docid"),)
+    results, coverage = [], Coverage()
+    for lists in chunks:
+        results.append(evaluate_lists(lists, requested, ties=ties, empty=empty, depth=depth, bounds=bounds))
+        coverage += results[-1].coverage
+    if isinstance(chunks, table_chunks.RunChunks):
+        coverage = chunks.coverage
+    policy = {"ties": ties, "empty": empty, "missing": missing}
+    return replace(_concatenated(results), coverage=coverage, policy=policy)
 
 
-def _joined(parts: list[Evaluation]) -> Evaluation:
+def evaluate_runs(qrels: Any, runs: Mapping[str, Any], measures: Any, **options: Any) -> dict[str, Evaluation]:
+    """Evaluate several runs against the same judgments, which are read once; the options are those of `evaluate`.
+
+    >>> qrels = {"q": {"a": 1, "b": 0}}
+    >>> results = evaluate_runs(qrels, {"good": {"q": {"a": 2, "b": 1}}, "bad": {"q": {"a": 1, "b": 2}}}, "RR")
+    >>> {name: result.mean() for name, result in results.items()}
+    {'good': {'RR': 1.0}, 'bad': {'RR': 0.5}}
+    """
+    requested = parse_measures(measures)
+    judgments = to_frame(qrels, "label") if len(runs) > 1 and not isinstance(qrels, Mapping) else qrels
+    results = {}
+    for name, run in runs.items():
+        try:
+            results[name] = evaluate(judgments, run, requested, **options)
+        except DataError as error:
+            raise error if str(error).startswith(name) else DataError(f"{name}: {error}") from error
+    return results
+
+
+def _concatenated(results: list[Evaluation]) -> Evaluation:
     """One evaluation of the queries of several."""
-    if len(parts) == 1:
-        return parts[0]
-    first = parts[0]
+    if len(results) == 1:
+        return results[0]
+    first = results[0]
     return Evaluation(
-        np.concatenate([part.query_ids for part in parts]),
-        {name: np.concatenate([part.values[name] for part in parts]) for name in first.values},
-        {name: np.concatenate([part.empty[name] for part in parts]) for name in first.empty},
+        np.concatenate([result.query_ids for result in results]),
+        {name: np.concatenate([result.values[name] for result in results]) for name in first.values},
+        {name: np.concatenate([result.empty[name] for result in results]) for name in first.empty},
         {
-            name: Bounds(*(np.concatenate([getattr(part.bounds[name], side) for part in parts])
+            name: Bounds(*(np.concatenate([getattr(result.bounds[name], side) for result in results])
                            for side in ("worst", "expected", "best")))
             for name in first.bounds
         },
@@ -192,45 +281,46 @@ def _joined(parts: list[Evaluation]) -> Evaluation:
 
 def evaluate_lists(
     lists: Lists,
-    measures: Iterable[str | Measure],
+    measures: Any,
     *,
     ties: str = "average",
     empty: str = "skip",
     depth: int | None = None,
     bounds: bool = False,
 ) -> Evaluation:
-    """Evaluate scored lists; see `evaluate`."""
+    """Evaluate scored lists; see `evaluate`. ``measures`` can be the result of `parse_measures` as well."""
     if empty not in EMPTY:
         raise ArgumentError(f"empty must be one of {', '.join(EMPTY)}, got {empty!r}")
-    asked = {str(name): parse_measure(name) for name in measures}
-    if not asked:
-        raise ArgumentError("measures must name at least one measure, got none")
+    requested = _requested(measures)
     if len(lists) == 0:
         raise DataError("there are no queries to evaluate")
     ranked = Ranked(lists, ties, depth)
-    plain: dict[Measure, NDArray[np.float64]] = {}
-    difficulty: dict[Measure, Difficulty] = {}
+    plain_values: dict[Measure, NDArray[np.float64]] = {}
+    difficulties: dict[Measure, Difficulty] = {}
     result: dict[str, NDArray[np.float64]] = {}
     is_empty: dict[str, NDArray[np.bool_]] = {}
-    three: dict[str, Bounds] = {}
-    for name, measure in asked.items():
-        base = measure.plain
-        if base not in plain:
-            plain[base] = values(ranked, base)
-        value = plain[base]
-        nothing = ~is_defined(ranked.counts, base)
+    bounds_by_name: dict[str, Bounds] = {}
+    for name, measure in requested.items():
+        plain = measure.plain
+        if plain not in plain_values:
+            plain_values[plain] = values(ranked, plain)
+        value, undefined = plain_values[plain], ~is_defined(ranked.counts, plain)
         if measure.bounding != "none" or bounds:
-            if base not in difficulty:
-                difficulty[base] = difficulty_of(base, ranked.counts)
-            d = difficulty[base]
+            if plain not in difficulties:
+                difficulties[plain] = difficulty_of(plain, ranked.counts)
+            difficulty = difficulties[plain]
             if measure.bounding != "none":
                 bounding = get_bounding(measure.bounding)
-                value, nothing = bounding.apply(value, d)[0], nothing | ~bounding.defined(d)
+                value, undefined = bounding.apply(value, difficulty)[0], undefined | ~bounding.defined(difficulty)
             elif bounds:
-                three[name] = Bounds(d.worst, d.expected, d.best)
-        result[name] = np.where(nothing, {"skip": np.nan, "zero": 0.0, "one": 1.0}[empty], value)
-        is_empty[name] = nothing
-    return Evaluation(lists.query_ids, result, is_empty, three)
+                bounds_by_name[name] = Bounds(difficulty.worst, difficulty.expected, difficulty.best)
+        result[name] = np.where(undefined, {"skip": np.nan, "zero": 0.0, "one": 1.0}[empty], value)
+        is_empty[name] = undefined
+    return Evaluation(lists.query_ids, result, is_empty, bounds_by_name, lists.coverage or Coverage())
+
+
+def _requested(measures: Any) -> Mapping[str, Measure]:
+    return measures if isinstance(measures, Mapping) else parse_measures(measures)
 
 
 def to_lists(

@@ -37,6 +37,9 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         "distribution": Command(
             "rankbound.cli.distribution", "distribution", "Compute the distribution of a measure under random ranking."
         ),
+        "measures": Command(
+            "rankbound.cli.measures", "measures", "List the measures with formula, parameters and source."
+        ),
         "weights": Command("rankbound.cli.weights", "weights", "Compute difficulty weights for any trainer."),
         "train": Command("rankbound.cli.train", "train", "Train a ranker with any loss and bounding, and save it."),
         "rank": Command("rankbound.cli.rank", "rank", "Score documents with a saved ranker."),

@@ -15,7 +15,7 @@ import typer
 from typer.main import get_command
 
 from rankbound.cli.commands import CommandsOnDemand
-from rankbound.errors import RankboundError
+from rankbound.errors import ArgumentError, RankboundError
 
 __all__ = ["app", "run"]
 
@@ -42,8 +42,26 @@ def rankbound(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    modules: Annotated[
+        list[str] | None,
+        typer.Option("--module", metavar="NAME", help="Import a module first, such as one that defines measures."),
+    ] = None,
 ) -> None:
     """Learning to rank that knows how hard each query is."""
+    for name in modules or []:
+        _import_module(name)
+
+
+def _import_module(name: str) -> None:
+    """Import a user's module; the current folder is searched first, as by ``python -m``."""
+    import importlib
+
+    if os.getcwd() not in sys.path:  # noqa: PTH109 - sys.path has text
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109
+    try:
+        importlib.import_module(name)
+    except Exception as error:  # the user's own code can fail in any way
+        raise ArgumentError(f"--module {name}: cannot be imported: {type(error).__name__}: {error}") from error
 
 
 # typer's base of all usage errors, wherever the installed version keeps it

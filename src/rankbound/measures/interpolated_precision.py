@@ -20,8 +20,9 @@ __all__ = ["InterpolatedPrecision"]
 class InterpolatedPrecision(Definition):
     """IPrec@x = the largest precision at any rank whose recall is at least x; trec_eval's iprec_at_recall.
 
-    The recall level counts whole documents, x P + 0.9 rounded down. The best value is 1 and the worst P/N. The expected
-    value has no closed form and comes, like the distribution, from enumerated or sampled orders.
+    The recall level counts whole documents, x P rounded to the nearest as in trec_eval. The best value is 1 and the
+    worst P/N. The expected value has no closed form and comes, like the distribution, from enumerated or sampled
+    orders.
     """
 
     name = "IPrec"
@@ -45,7 +46,7 @@ class InterpolatedPrecision(Definition):
         query, rank = ranked.locate(np.flatnonzero(relevant))
         first = np.searchsorted(query, np.arange(len(ranked)))
         nth = np.arange(1, len(query) + 1) - first[query]
-        needed = np.floor(measure.number("recall") * ranked.counts.relevant(measure.rel) + 0.9).astype(np.int64)
+        needed = np.floor(measure.number("recall") * ranked.counts.relevant(measure.rel) + 0.5).astype(np.int64)
         counts = (rank <= ranked.depths[query]) & (nth >= needed[query])
         value = np.zeros(len(ranked))
         np.maximum.at(value, query[counts], (nth / rank)[counts])

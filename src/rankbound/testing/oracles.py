@@ -155,7 +155,7 @@ def _inferred_ap(measure: Measure, labels: Sequence[float], depth: int) -> float
 
 
 def _interpolated_precision(measure: Measure, labels: Sequence[float], depth: int) -> float:
-    needed = math.floor(measure.number("recall") * _relevant(measure, labels) + 0.9)
+    needed = math.floor(measure.number("recall") * _relevant(measure, labels) + 0.5)
     points = [nth / rank for nth, rank in enumerate(_hits(measure, labels, depth), start=1) if nth >= needed]
     return max(points, default=0.0)
 
