@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests import toy_measures
+
+toy_measures.register()  # before any test asks for the catalog of measures
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Give the run a cache folder of its own, shared by its workers: no test reads or writes the user's cache.

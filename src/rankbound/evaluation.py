@@ -111,6 +111,8 @@ class Evaluation:
         policy = Inference(confidence=confidence, interval=method, resamples=resamples, seed=seed)
         intervals, counts = {}, {}
         for name, value in self.values.items():
+            if _way_to_aggregate(name) != "mean":  # sums and geometric means have no interval of a mean
+                continue
             counted = value[~np.isnan(value)]
             low, high = policy.intervals(counted[:, None])[:, 0] if len(counted) else (np.nan, np.nan)
             intervals[name], counts[name] = (float(low), float(high)), len(counted)
@@ -157,9 +159,13 @@ class Evaluation:
 _LEAST = 0.00001  # trec_eval's floor under values of a geometric mean
 
 
-def _aggregate(name: str, values: NDArray[np.float64]) -> float:
+def _way_to_aggregate(name: str) -> str:
     measure = parse_measure(name)
-    way = measure.definition.aggregate(measure) if measure.bounding == "none" else "mean"
+    return measure.definition.aggregate(measure) if measure.bounding == "none" else "mean"
+
+
+def _aggregate(name: str, values: NDArray[np.float64]) -> float:
+    way = _way_to_aggregate(name)
     if way == "sum":
         return float(values.sum())
     if len(values) == 0:

@@ -8,8 +8,8 @@ import rankbound as rb
 
 pytestmark = pytest.mark.real_data
 # Lines of trec_eval's -m all_trec that no measure of ours gives. The first three follow from others: 11pt_avg is the
-# mean of IPrec@0, ..., IPrec@1, unj_k is k (1 - Judged@k), relative_P_k is the larger of P@k and R@k. The others are hardly
-# used: a utility, G measures, nDCG at the number of relevant documents, the residual of RBP.
+# mean of IPrec@0, ..., IPrec@1, unj_k is k (1 - Judged@k), relative_P_k is the larger of P@k and R@k. The others are
+# hardly used: a utility, G measures, nDCG at the number of relevant documents, the residual of RBP.
 LEFT_OUT = {
     "11pt_avg", "unj_5", "unj_10", "unj_20", *(f"relative_P_{k}" for k in (5, 10, 15, 20, 30, 100, 200, 500, 1000)),
     "utility", "binG", "G", "ndcg_rel", "Rndcg", "set_relative_P", "set_map", "num_nonrel_judged_ret", "rbp_resid",

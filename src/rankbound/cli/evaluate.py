@@ -77,14 +77,22 @@ def _write_per_query(results: dict[str, Evaluation], path: str) -> None:
 
 
 def _print_one(name: str, result: Evaluation) -> None:
-    bounds, counted = result.mean_bounds(), result.counted_queries()
+    bounds, counted, intervals = result.mean_bounds(), result.counted_queries(), _intervals(result)
     rows = []
     for measure, mean in result.mean().items():
         row = [measure, _shown(measure, mean)]
+        if intervals:
+            row.append(output.show_interval(*intervals.get(measure, (None, None))))
         if bounds:
             row += [output.show_number(bounds.get(measure, {}).get(side)) for side in ("worst", "expected", "best")]
         rows.append([*row, str(counted[measure])])
-    columns = ["measure", "mean", *(["worst", "expected", "best"] if bounds else []), "queries"]
+    columns = [
+        "measure",
+        "mean",
+        *(["95 % interval"] if intervals else []),
+        *(["worst", "expected", "best"] if bounds else []),
+        "queries",
+    ]
     output.print_table(name, columns, rows, note=_note(result))
 
 
@@ -96,6 +104,14 @@ def _print_many(results: dict[str, Evaluation]) -> None:
     output.print_table("Mean over queries", ["run", *measures], rows)
     for name, result in results.items():
         output.print_note(f"{name}: {_note(result)}")
+
+
+def _intervals(result: Evaluation) -> dict[str, tuple[float, float]]:
+    """Intervals of the means; none where a mean is over too few queries to trust them."""
+    from rankbound.analysis.inference import FEWEST_QUERIES
+
+    enough = min(result.counted_queries().values()) >= FEWEST_QUERIES
+    return result.interval() if enough else {}
 
 
 def _shown(measure: str, mean: float) -> str:
