@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import ir_measures
 import pytest
 from hypothesis import given
 
 from rankbound import Measure, MeasureError, parse_measure
 from rankbound.measures import definitions, get_definition
+from rankbound.measures.description import reference_page
 from rankbound.testing.strategies import CATALOG, measures
 
 
@@ -98,3 +101,9 @@ def test_a_measure_built_by_hand_equals_the_parsed_one():
 
 def test_the_catalog_of_tests_has_every_measure():
     assert {measure.name for measure in CATALOG} == {definition.name for definition in definitions()}
+
+
+def test_the_reference_page_is_the_one_that_the_definitions_give():
+    """After a change, write it again: python -m rankbound.measures.description > docs/reference/measures.md"""
+    page = Path(__file__).parents[1] / "docs" / "reference" / "measures.md"
+    assert page.read_text() == reference_page()

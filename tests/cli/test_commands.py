@@ -103,7 +103,7 @@ def test_weights_per_row_need_the_order_of_the_file(cli, labeled):
     assert cli("weights", "mixed.txt", "--json").code == 0
     answer = cli("weights", "mixed.txt", "--per", "row", "-o", "w.txt")
     assert answer.code == 2
-    assert "rows of a query must be neighbors" in answer.err
+    assert "rows of a query must be contiguous" in answer.err
     assert not (labeled / "w.txt").exists()
 
 

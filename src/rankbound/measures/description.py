@@ -60,6 +60,8 @@ def reference_page() -> str:
         "",
     ]
     for definition in definitions():
+        if not definition.built_in:
+            continue
         about = describe(definition)
         form = (
             definition.name
@@ -79,3 +81,9 @@ def reference_page() -> str:
             lines.append("- Lower is better")
         lines += [f"- Source: {about['citation']}", ""]
     return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.stdout.write(reference_page())
