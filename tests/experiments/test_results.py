@@ -89,7 +89,7 @@ def test_rows_have_the_chosen_trial_of_each_fold(made):
     assert tested["versus"] == "nDCG · none"
     assert tested["versus_difference"] == pytest.approx(0.001)
     failed = table.filter(bounding="min-max", loss="AP", measure="nDCG").row(0, named=True)
-    assert failed["note"] == "1 of 4 trials failed, the first: it went astray"
+    assert failed["note"] == "1 of 4 trials failed; first error: it went astray"
     assert failed["ours"] == pytest.approx(((0.601 + third) + (0.511 + third)) / 2)
     scores = store.score_table("mine").filter(system="nDCG · none")
     assert scores["nDCG"].to_list() == [0.6, 0.6, pytest.approx(0.8), None, 0.51, 0.51, pytest.approx(0.71), None]
@@ -113,7 +113,7 @@ def test_published_numbers_are_compared_with_ours(made, tmp_path):
     with pytest.raises(DataError, match=r"p.csv: columns must be measure, published and settings of the study"):
         read_published(path, keys)
     path.write_text("loss,measure,published\nnDCG,nDCG,0.5\nnDCG,nDCG,0.6\n")
-    with pytest.raises(DataError, match="2 rows fit the setting"):
+    with pytest.raises(DataError, match="2 rows match the setting"):
         results_table(store, slots, read_published(path, keys))
 
 

@@ -1,8 +1,8 @@
-"""What the trials of a study say: the chosen one of each grid, means with intervals, beside published numbers.
+"""The results of a study: the selected trial of each grid, means with intervals, and published numbers.
 
-A value of ours is the mean over folds and seeds of the mean over queries that are not empty for the measure. Its 95 %
-interval is that of a mean over queries (users), which are drawn independently and may occur in several folds: each
-contributes all its deviations together. Of pairs of faces, persons are what is drawn, and a pair belongs to two.
+A value of ours is the mean over folds and seeds of the mean over the queries for which the measure is defined. Its 95 %
+interval is that of a mean over queries (or users), which are independent and may occur in several folds: all deviations
+of a query enter together. For pairs of faces the persons are independent, and a pair belongs to two of them.
 """
 
 from __future__ import annotations
@@ -37,39 +37,39 @@ __all__ = [
 ]
 
 _NORMAL = 1.959963984540054
-_FACTS = ("qid", "items", "relevant")
+_QUERY_COLUMNS = ("qid", "items", "relevant")
 _SETTING = ("table", "data", "model", "loss", "bounding", "nsr", "test_nsr")
 
-Part = tuple[int, int]  # fold, seed
+FoldSeed = tuple[int, int]  # fold, seed
 
 
-# ---- choice ----------------------------------------------------------------------------------------------------------
+# ---- selection -------------------------------------------------------------------------------------------------------
 
 
 def chosen(
     slots: Iterable[TrialSlot], metadata: Mapping[str, Mapping[str, Any]], measure: str
-) -> dict[Part, TrialSlot]:
-    """The trial of each fold and seed among the grid points of one setting, by the setting's rule.
+) -> dict[FoldSeed, TrialSlot]:
+    """The selected trial of each fold and seed among the grid points of one setting.
 
-    ``metadata`` are those of the trials that are done; the others cannot be chosen.
+    ``metadata`` has the finished trials; others cannot be selected.
     """
-    best: dict[Part, tuple[float, TrialSlot]] = {}
-    for one in slots:
-        if one.id not in metadata:
+    best: dict[FoldSeed, tuple[float, TrialSlot]] = {}
+    for slot in slots:
+        if slot.id not in metadata:
             continue
-        known = metadata[one.id]
-        value = known["mean"][measure] if one.rule.choose == "each" else known.get("eval_score", 0.0)
-        worth = -math.inf if value is None else float(value)
-        part = (one.fold, one.seed)
-        if part not in best or worth > best[part][0]:
-            best[part] = (worth, one)
-    return {part: one for part, (_, one) in sorted(best.items())}
+        trial = metadata[slot.id]
+        value = trial["mean"][measure] if slot.rule.choose == "each" else trial.get("eval_score", 0.0)
+        score = -math.inf if value is None else float(value)
+        run = (slot.fold, slot.seed)
+        if run not in best or score > best[run][0]:
+            best[run] = (score, slot)
+    return {run: slot for run, (_, slot) in sorted(best.items())}
 
 
 def _by_setting(slots: Iterable[TrialSlot]) -> dict[tuple[tuple[str, str], ...], list[TrialSlot]]:
     grouped: dict[tuple[tuple[str, str], ...], list[TrialSlot]] = {}
-    for one in slots:
-        grouped.setdefault(tuple(one.setting.items()), []).append(one)
+    for slot in slots:
+        grouped.setdefault(tuple(slot.setting.items()), []).append(slot)
     return grouped
 
 
@@ -89,15 +89,15 @@ class Estimate(NamedTuple):
 
     @property
     def p_value(self) -> float:
-        """Of "the mean is 0", two-sided."""
+        """Two-sided p-value of the hypothesis that the mean is 0."""
         return 1.0 if self.error == 0 else math.erfc(abs(self.mean) / self.error / math.sqrt(2))
 
 
 def estimate(parts: Sequence[tuple[Any, Any]], *, pairs: bool = False) -> Estimate:
-    """Mean over parts (folds, seeds) of the mean over queries, with an error that knows equal queries again.
+    """Mean over parts (folds, seeds) of the mean over queries; values of the same query are not independent.
 
-    >>> one = estimate([(["a", "b", "c", "d"], [0.0, 1.0, 1.0, 0.0])])
-    >>> round(one.mean, 3), round(one.error, 3)  # the standard deviation over the root of 4
+    >>> mean = estimate([(["a", "b", "c", "d"], [0.0, 1.0, 1.0, 0.0])])
+    >>> round(mean.mean, 3), round(mean.error, 3)  # the standard deviation over the square root of 4
     (0.5, 0.289)
     """
     filled = [(names, np.asarray(values, dtype=np.float64)) for names, values in parts if len(names)]
@@ -105,7 +105,7 @@ def estimate(parts: Sequence[tuple[Any, Any]], *, pairs: bool = False) -> Estima
         return Estimate(math.nan, math.nan)
     mean = float(np.mean([values.mean() for _, values in filled]))
     away = np.concatenate([(values - values.mean()) / (len(values) * len(filled)) for _, values in filled])
-    names = np.concatenate([np.asarray(one, dtype=np.str_) for one, _ in filled])
+    names = np.concatenate([np.asarray(part, dtype=np.str_) for part, _ in filled])
     if pairs:
         first, second = np.array([name.split("|") for name in names.tolist()]).T
         together = _sums(np.concatenate((first, second)), np.concatenate((away, away)))
@@ -126,31 +126,33 @@ def _sums(names: Any, values: Any) -> Any:
 
 
 def results_table(store: Store, slots: Sequence[TrialSlot], published: pl.DataFrame | None = None) -> pl.DataFrame:
-    """A row per setting x measure: published, ours, difference, interval, and the test against another setting."""
+    """A row per setting and measure: published, ours, difference, interval, and the test against another setting."""
     metadata, failures, reader = store.metadata(), store.failures(), _Reader(store)
     grouped = _by_setting(slots)
     columns = [*_SETTING, *dict.fromkeys(name for key in grouped for name, _ in key if name not in _SETTING)]
     rows = []
     for setting, group in grouped.items():
         rule = group[0].rule
-        wanted = {(one.fold, one.seed) for one in group}
+        expected = {(slot.fold, slot.seed) for slot in group}
         for measure in rule.report:
-            picked = chosen(group, metadata, measure)
-            ours = _estimate(reader, picked, measure)
+            selected = chosen(group, metadata, measure)
+            ours = _estimate(reader, selected, measure)
             low, high = ours.interval
             row: dict[str, Any] = {name: dict(setting).get(name, "") for name in columns}
             value = (
                 None
                 if published is None
-                else published_number(published, dict(setting), measure, {f for f, _ in picked})
+                else published_number(published, dict(setting), measure, {f for f, _ in selected})
             )
             row |= {"measure": measure, "published": value, "ours": ours.mean}
             row |= {"difference": None if value is None else ours.mean - value, "ci_low": low, "ci_high": high}
-            row |= _versus(reader, grouped, setting, picked, metadata, measure)
+            row |= _versus(reader, grouped, setting, selected, metadata, measure)
             row |= {
                 "selection": rule.selection,
-                "chosen": _points(picked),
-                "note": _note(group, metadata, picked, wanted, failures, _remark(published, dict(setting), measure)),
+                "chosen": _points(selected),
+                "note": _note(
+                    group, metadata, selected, expected, failures, _remark(published, dict(setting), measure)
+                ),
             }
             rows.append(row)
     numbers = ("published", "ours", "difference", "ci_low", "ci_high", "versus_difference", "versus_low", "versus_high",
@@ -162,59 +164,61 @@ def results_table(store: Store, slots: Sequence[TrialSlot], published: pl.DataFr
 
 
 def score_table(store: Store, slots: Sequence[TrialSlot]) -> pl.DataFrame:
-    """A row per chosen trial x query: data, variant, system, fold, seed, qid, items, relevant, settings, measures.
+    """A row per selected trial and query: data, variant, system, fold, seed, qid, items, relevant, settings, measures.
 
-    Bounds of measures that the trials have kept stand behind these.
+    The bounds of measures follow, where the trials have stored them.
     """
     metadata, reader = store.metadata(), _Reader(store)
     frames = []
     for setting, group in _by_setting(slots).items():
-        measures = list(next((metadata[one.id]["mean"] for one in group if one.id in metadata), {}))
-        picked = {measure: chosen(group, metadata, measure) for measure in measures}
-        for part, one in picked[measures[0]].items() if measures else ():
-            # with choose = "each" the measures of one row come from several trials of the same fold, in one order
-            values = [reader.scores(picked[measure][part].id)[measure] for measure in measures]
-            labels = _labels(one) + [
+        measures = list(next((metadata[slot.id]["mean"] for slot in group if slot.id in metadata), {}))
+        selected = {measure: chosen(group, metadata, measure) for measure in measures}
+        for run, slot in selected[measures[0]].items() if measures else ():
+            # with choose = "each" the measures of a row come from several trials of a fold, in the same order
+            values = [reader.scores(selected[measure][run].id)[measure] for measure in measures]
+            labels = _labels(slot) + [
                 pl.lit(value).alias(name) for name, value in setting if name not in ("data", "table") and value
             ]
-            scores = reader.scores(one.id)
+            scores = reader.scores(slot.id)
             bounds = [name for name in scores.columns if is_bound_column(name)]
-            frames.append(scores.with_columns(values).select(*labels, *_FACTS, *measures, *bounds))
+            frames.append(scores.with_columns(values).select(*labels, *_QUERY_COLUMNS, *measures, *bounds))
     return pl.concat(frames, how="diagonal") if frames else pl.DataFrame()
 
 
 def history_table(store: Store, slots: Sequence[TrialSlot]) -> pl.DataFrame:
-    """A row per chosen trial x epoch x quantity."""
+    """A row per selected trial, epoch and quantity."""
     metadata = store.metadata()
     frames = []
     for group in _by_setting(slots).values():
-        picked = chosen(group, metadata, group[0].rule.select_by)
-        frames += [store.history(one.id).select(*_labels(one), "epoch", "quantity", "value") for one in picked.values()]
+        selected = chosen(group, metadata, group[0].rule.select_by)
+        frames += [
+            store.history(slot.id).select(*_labels(slot), "epoch", "quantity", "value") for slot in selected.values()
+        ]
     return pl.concat(frames) if frames else pl.DataFrame()
 
 
 def examples_table(store: Store, slots: Sequence[TrialSlot]) -> pl.DataFrame:
-    """Pairs of images of each setting's first chosen trial that kept some: labels, table, and a row per image."""
+    """Example pairs of images, a row per image, of the first selected trial of each setting that stored some."""
     metadata = store.metadata()
     frames = []
     for setting, group in _by_setting(slots).items():
-        picked = chosen(group, metadata, group[0].rule.select_by)
-        one = next((one for one in picked.values() if metadata[one.id].get("examples")), None)
-        if one is not None:
+        selected = chosen(group, metadata, group[0].rule.select_by)
+        slot = next((slot for slot in selected.values() if metadata[slot.id].get("examples")), None)
+        if slot is not None:
             table = pl.lit(dict(setting)["table"]).alias("table")
-            frames.append(store.examples(one.id).select(*_labels(one), table, *EXAMPLE_COLUMNS))
+            frames.append(store.examples(slot.id).select(*_labels(slot), table, *EXAMPLE_COLUMNS))
     return pl.concat(frames) if frames else pl.DataFrame()
 
 
-def _labels(one: TrialSlot) -> list[pl.Expr]:
-    words = {"data": one.setting["data"], "variant": one.variant, "system": one.system}
-    numbers = {"fold": one.fold, "seed": one.seed}
+def _labels(slot: TrialSlot) -> list[pl.Expr]:
+    words = {"data": slot.setting["data"], "variant": slot.variant, "system": slot.system}
+    numbers = {"fold": slot.fold, "seed": slot.seed}
     labels = [pl.lit(value).alias(name) for name, value in words.items()]
     return labels + [pl.lit(value, dtype=pl.Int64).alias(name) for name, value in numbers.items()]
 
 
 class _Reader:
-    """Scores of trials, each file read once."""
+    """Scores of trials, of which each file is read once."""
 
     def __init__(self, store: Store) -> None:
         self._store, self._known = store, dict[str, pl.DataFrame]()
@@ -228,8 +232,8 @@ class _Reader:
         return self.scores(trial).select("qid", pl.col(measure).alias("value")).drop_nulls()
 
 
-def _estimate(reader: _Reader, picked: Mapping[Part, TrialSlot], measure: str) -> Estimate:
-    frames = [reader.values(one.id, measure) for one in picked.values()]
+def _estimate(reader: _Reader, selected: Mapping[FoldSeed, TrialSlot], measure: str) -> Estimate:
+    frames = [reader.values(slot.id, measure) for slot in selected.values()]
     return _of_frames(frames, measure)
 
 
@@ -240,51 +244,51 @@ def _of_frames(frames: Sequence[pl.DataFrame], measure: str) -> Estimate:
 
 def _versus(
     reader: _Reader, grouped: Mapping[Any, list[TrialSlot]], setting: tuple[tuple[str, str], ...],
-    picked: Mapping[Part, TrialSlot], metadata: Mapping[str, Any], measure: str,
+    selected: Mapping[FoldSeed, TrialSlot], metadata: Mapping[str, Any], measure: str,
 ) -> dict[str, Any]:  # fmt: skip
     """The mean paired difference from the setting that this one is tested against, with interval and p-value."""
     empty: dict[str, Any] = {"versus": "", "versus_difference": None, "versus_low": None, "versus_high": None}
     empty["p_value"] = None
     rule = grouped[setting][0].rule
-    asked = tuple((name, dict(rule.versus).get(name, value)) for name, value in setting)
-    if not rule.versus or asked == setting or asked not in grouped:
+    other = tuple((name, dict(rule.versus).get(name, value)) for name, value in setting)
+    if not rule.versus or other == setting or other not in grouped:
         return empty
-    others = chosen(grouped[asked], metadata, measure)
+    others = chosen(grouped[other], metadata, measure)
     frames = [
-        reader.values(one.id, measure)
-        .join(reader.values(others[part].id, measure), on="qid", maintain_order="left")
+        reader.values(slot.id, measure)
+        .join(reader.values(others[run].id, measure), on="qid", maintain_order="left")
         .select("qid", (pl.col("value") - pl.col("value_right")).alias("value"))
-        for part, one in picked.items()
-        if part in others
+        for run, slot in selected.items()
+        if run in others
     ]
     if not frames:
         return empty
     ahead = _of_frames(frames, measure)
     low, high = ahead.interval
-    return {"versus": grouped[asked][0].system, "versus_difference": ahead.mean, "versus_low": low, "versus_high": high,
+    return {"versus": grouped[other][0].system, "versus_difference": ahead.mean, "versus_low": low, "versus_high": high,
             "p_value": ahead.p_value}  # fmt: skip
 
 
-def _points(picked: Mapping[Part, TrialSlot]) -> str:
-    """Which grid points were chosen, how often."""
-    counted = Counter(" ".join(f"{k.split('.')[-1]}={v}" for k, v in one.point.items()) for one in picked.values())
+def _points(selected: Mapping[FoldSeed, TrialSlot]) -> str:
+    """The selected grid points, and how often each was selected."""
+    counted = Counter(" ".join(f"{k.split('.')[-1]}={v}" for k, v in slot.point.items()) for slot in selected.values())
     return "; ".join(
-        f"{point} x{count}" if len(picked) > 1 else point for point, count in counted.most_common() if point
+        f"{point} x{count}" if len(selected) > 1 else point for point, count in counted.most_common() if point
     )
 
 
 def _note(
-    group: list[TrialSlot], metadata: Mapping[str, Any], picked: Mapping[Part, Any], wanted: set[Part],
+    group: list[TrialSlot], metadata: Mapping[str, Any], selected: Mapping[FoldSeed, Any], expected: set[FoldSeed],
     failures: Mapping[str, str], remark: str,
 ) -> str:  # fmt: skip
     notes = [remark] if remark else []
-    if len(picked) < len(wanted):
-        notes.append(f"{len(picked)} of {len(wanted)} folds and seeds are done")
-    elif undone := sum(one.id not in metadata and one.id not in failures for one in group):
-        notes.append(f"chosen among {len(group) - undone} of {len(group)} trials, the others are not done")
-    failed = [one.id for one in group if one.id in failures]
+    if len(selected) < len(expected):
+        notes.append(f"{len(selected)} of {len(expected)} folds and seeds are finished")
+    elif undone := sum(slot.id not in metadata and slot.id not in failures for slot in group):
+        notes.append(f"selected among {len(group) - undone} of {len(group)} trials; the others are not finished")
+    failed = [slot.id for slot in group if slot.id in failures]
     if failed:
-        notes.append(f"{len(failed)} of {len(group)} trials failed, the first: {failures[failed[0]].splitlines()[0]}")
+        notes.append(f"{len(failed)} of {len(group)} trials failed; first error: {failures[failed[0]].splitlines()[0]}")
     return "; ".join(notes)
 
 
@@ -292,7 +296,7 @@ def _note(
 
 
 def read_published(path: Path, settings: Iterable[str]) -> pl.DataFrame | None:
-    """The numbers to compare with: columns of settings (an empty cell fits all), fold if any, measure and published."""
+    """Published numbers: columns of settings (an empty cell matches all values), measure, published, optionally fold."""
     if not path.is_file():
         return None
     with polars_explained(path):
@@ -312,16 +316,16 @@ def read_published(path: Path, settings: Iterable[str]) -> pl.DataFrame | None:
 
 
 def published_number(table: pl.DataFrame, setting: Mapping[str, str], measure: str, folds: set[int]) -> float | None:
-    """The number of a setting: the mean over the folds that were run, if all of these were published."""
-    found = _published_rows(table, setting, measure)
+    """The published number of a setting: the mean over the folds that were run, if all of them were published."""
+    rows = _published_rows(table, setting, measure)
     if "fold" in table.columns:
-        wanted = [str(fold) for fold in sorted(folds)]
-        found = found.filter(pl.col("fold").is_in([*wanted, ""]))
-        if found.height and (found["fold"] != "").all() and set(found["fold"]) != set(wanted):
+        expected = [str(fold) for fold in sorted(folds)]
+        rows = rows.filter(pl.col("fold").is_in([*expected, ""]))
+        if rows.height and (rows["fold"] != "").all() and set(rows["fold"]) != set(expected):
             return None
-    elif found.height > 1:
-        raise DataError(f"published numbers: {found.height} rows fit the setting {dict(setting)} and {measure}")
-    return None if found.is_empty() else float(np.mean(found["published"].to_numpy()))
+    elif rows.height > 1:
+        raise DataError(f"published numbers: {rows.height} rows match the setting {dict(setting)} and {measure}")
+    return None if rows.is_empty() else float(np.mean(rows["published"].to_numpy()))
 
 
 def _published_rows(table: pl.DataFrame, setting: Mapping[str, str], measure: str) -> pl.DataFrame:
@@ -333,7 +337,7 @@ def _published_rows(table: pl.DataFrame, setting: Mapping[str, str], measure: st
 
 
 def _remark(published: pl.DataFrame | None, setting: Mapping[str, str], measure: str) -> str:
-    """What the file of published numbers says about a number, such as that it is of other data."""
+    """The notes in the file of published numbers about a number, for instance that it is for other data."""
     if published is None or "note" not in published.columns:
         return ""
     return "; ".join(filter(None, _published_rows(published, setting, measure)["note"].unique(maintain_order=True)))
