@@ -105,7 +105,7 @@ def test_whole_numbers_are_kept_as_integers():
         (([1, 0], [0, 2], ["a", "b"]), "scores must be numbers"),
         (([1, 0], [0, 2], None, ["a"]), "ids must have 2 entries, got 1"),
         (([1, 0], [0, 2], None, None, ["a", "b"]), "qids must have 1 entries, got 2"),
-        (([1, 0], [0, 2], None, None, None, [3]), "depths must lie between 0 and the size"),
+        (([1, 0], [0, 2], None, None, None, [3]), "depths must be between 0 and the size"),
     ],
 )
 def test_what_does_not_fit_is_refused(arguments, message):

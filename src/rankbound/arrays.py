@@ -1,9 +1,9 @@
-"""Arrays from outside: what users hand over comes in through here, and is a plain NumPy array from then on.
+"""Validation of arrays that users pass in; each function returns a plain NumPy array.
 
-Taken are NumPy arrays of any layout, byte order and class, lists and tuples, Series of pandas and polars, torch
-tensors, and arrays of Python objects that are numbers. Refused, with an error that names the argument, are masked and
-missing entries, complex numbers, text and dates where numbers are asked for, generators, mappings and None. An array
-that is clean already comes out as it went in, without a copy.
+Accepted are NumPy arrays of any layout, byte order and class, lists and tuples, Series of pandas and polars, torch
+tensors, and arrays of Python objects that are numbers. Masked and missing entries, complex numbers, text and dates in
+place of numbers, generators, mappings and None are refused with an error that names the argument. An array that is
+valid already is returned without a copy.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ __all__ = [
 _NUMBER = (bool, int, float, np.bool_, np.integer, np.floating)
 _INT64 = np.dtype(np.int64)
 _MOST_WEIGHT = 1e30
-_MOST = 2**31  # labels lie below this, in magnitude
+_MOST = 2**31  # labels are smaller, in magnitude
 
 
 def array_of(name: str, values: Any) -> NDArray[Any]:
-    """Values of any kind as a plain array in native byte order."""
+    """Return values of any kind as a plain array in native byte order."""
     array = values if type(values) is np.ndarray else _converted(name, values)
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def numbers(name: str, values: Any, ndim: int | None = 1) -> NDArray[Any]:
-    """Real numbers of any type, in so many dimensions; None allows any number of them.
+    """Return real numbers of any type; ``ndim`` is the required number of dimensions, None allows any.
 
     >>> numbers("scores", ["a", "b"])
     Traceback (most recent call last):
@@ -74,7 +74,7 @@ def floats(
     finite: bool = True,
     most: float | None = None,
 ) -> NDArray[np.float64]:
-    """Real numbers as contiguous float64, finite unless told otherwise; ``most`` bounds their magnitude.
+    """Return real numbers as contiguous float64, by default finite; ``most`` bounds their magnitude.
 
     >>> floats("differences", [0.5, float("nan")])
     Traceback (most recent call last):
@@ -83,24 +83,24 @@ def floats(
     array = numbers(name, values, ndim)
     _check_length(name, array, length)
     if array.dtype != np.float64:
-        with np.errstate(over="ignore"):  # of a longdouble: an infinity is refused below
+        with np.errstate(over="ignore"):  # a longdouble that overflows is refused below
             array = array.astype(np.float64)
     if finite:
         check_finite(name, array)
     if most is not None and (np.abs(array) > most).any():
         raise DataError(f"{name} must be at most {most:g} in magnitude, got {np.abs(array).max():g}")
-    # sums over other layouts are taken in another order, and differ in their last digits
+    # NumPy sums other layouts in another order, which changes the last digits
     return array if array.flags.c_contiguous else array.copy()
 
 
 def integers(
     name: str, values: Any, *, ndim: int | None = 1, length: int | None = None, least: int | None = None
 ) -> NDArray[np.int64]:
-    """Whole numbers, of an integer type, as int64.
+    """Return integers as int64.
 
     >>> integers("group", [3, -1], least=0)
     Traceback (most recent call last):
-    rankbound.errors.DataError: group must be integers from 0 on, got -1
+    rankbound.errors.DataError: group must be integers of at least 0, got -1
     """
     if type(values) is np.ndarray and values.dtype == _INT64 and (ndim, length, least) == (values.ndim, None, None):
         return values
@@ -111,26 +111,26 @@ def integers(
     _check_length(name, array, length)
     if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
         raise DataError(f"{name} must be below 2^63, got {array.max()}")
-    whole = array.astype(np.int64, copy=False)
-    if least is not None and whole.size and whole.min() < least:
-        raise DataError(f"{name} must be integers from {least} on, got {whole.min()}")
-    return whole
+    result = array.astype(np.int64, copy=False)
+    if least is not None and result.size and result.min() < least:
+        raise DataError(f"{name} must be integers of at least {least}, got {result.min()}")
+    return result
 
 
 def offsets_of(values: Any) -> NDArray[np.int64]:
-    """Where each query begins, and at the end the number of items: integers from 0 on that never decrease."""
+    """Return validated offsets: the start of each query and the number of items, integers that never decrease."""
     offsets = integers("offsets", values)
     if len(offsets) == 0 or offsets[0] != 0:
         raise DataError(f"offsets must begin with 0, got {offsets[:1].tolist()}")
-    falls = offsets[1:] < offsets[:-1]
-    if falls.any():
-        at = int(np.flatnonzero(falls)[0])
-        raise DataError(f"offsets must never decrease, got {offsets[at]} then {offsets[at + 1]}")
+    decreases = offsets[1:] < offsets[:-1]
+    if decreases.any():
+        index = int(np.flatnonzero(decreases)[0])
+        raise DataError(f"offsets must never decrease, got {offsets[index]} then {offsets[index + 1]}")
     return offsets
 
 
 def labels_of(values: Any, name: str = "labels") -> NDArray[Any]:
-    """Relevance of items: int32 where all are whole numbers, else float64; below 2^31 in magnitude."""
+    """Return validated labels: int32 if all are integers, else float64; smaller than 2^31 in magnitude."""
     labels = numbers(name, values)
     if labels.dtype == np.int32:
         return labels
@@ -140,9 +140,9 @@ def labels_of(values: Any, name: str = "labels") -> NDArray[Any]:
         low, high = labels.min(), labels.max()
         if low < -_MOST or high >= _MOST:
             raise DataError(f"{name} must be below 2^31 in magnitude, got {high if high >= _MOST else low}")
-    whole = labels.astype(np.int32)
-    if labels.dtype.kind != "f" or (whole == labels).all():
-        return whole
+    rounded = labels.astype(np.int32)
+    if labels.dtype.kind != "f" or (rounded == labels).all():
+        return rounded
     return labels.astype(np.float64)
 
 
@@ -158,17 +158,17 @@ def mask_of(name: str, values: Any, ndim: int | None = 2, length: int | None = N
 
 
 def weights_of(name: str, values: Any, length: int | None = None) -> NDArray[np.float64]:
-    """Weights from 0 on, small enough that what they weigh does not overflow, not even in 32 bits."""
+    """Return validated weights: not negative, and small enough that weighted values do not overflow in 32 bits."""
     weights = floats(name, values, length=length, finite=False)
     low, high = weights.min(initial=0), weights.max(initial=0)
-    if not (low >= 0 and high <= _MOST_WEIGHT):  # NaN neither
+    if not (low >= 0 and high <= _MOST_WEIGHT):  # also refuses NaN
         rule = f"must be finite and not negative, and at most {_MOST_WEIGHT:g}"
         raise DataError(f"{name} {rule}, got {low if not low >= 0 else high}")
     return weights
 
 
 def names_of(name: str, values: Any, length: int | None = None) -> NDArray[Any]:
-    """Names of queries: numbers or texts, none of them missing, that can be told apart and sorted.
+    """Return validated names: all numbers or all texts, none of them missing, so that they can be sorted.
 
     >>> names_of("qid", ["a", None])
     Traceback (most recent call last):
@@ -196,12 +196,12 @@ def names_of(name: str, values: Any, length: int | None = None) -> NDArray[Any]:
 
 
 def is_between(value: Any, low: float, high: float) -> bool:
-    """Whether something is one real number between two others."""
+    """Return whether a value is one real number strictly between two others."""
     return isinstance(value, _NUMBER) and not isinstance(value, (bool, np.bool_)) and bool(low < value < high)
 
 
 def for_kernel(array: NDArray[Any]) -> NDArray[Any]:
-    """The array as compiled code takes it: contiguous, aligned, writeable. For any other it would be compiled anew."""
+    """Return a contiguous, aligned and writeable array; numba would compile a kernel again for any other layout."""
     return array if array.flags.carray else array.copy()
 
 
@@ -211,7 +211,7 @@ def for_kernel(array: NDArray[Any]) -> NDArray[Any]:
 def _converted(name: str, values: Any) -> NDArray[Any]:
     if values is None or isinstance(values, (str, bytes, Mapping, Set, Iterator)):
         raise DataError(f"{name} must be an array, got {values!r:.60}")
-    torch = sys.modules.get("torch")  # who has no torch has no tensor
+    torch = sys.modules.get("torch")  # tensors exist only if torch was imported
     if torch is not None and isinstance(values, torch.Tensor):
         return _from_tensor(name, values)
     if isinstance(values, np.ma.MaskedArray):
@@ -220,8 +220,8 @@ def _converted(name: str, values: Any) -> NDArray[Any]:
         values = values.data
     try:
         array = np.asarray(values)
-    except Exception as error:  # whatever another library's own conversion raises
-        raise DataError(f"{name} cannot be made an array, got {type(values).__name__}: {error}") from error
+    except Exception as error:  # the conversion of another library can raise anything
+        raise DataError(f"{name} cannot be converted to an array, got {type(values).__name__}: {error}") from error
     if array.dtype.kind == "O" and array.ndim == 0:
         raise DataError(f"{name} must be an array, got {type(values).__name__}")
     return array
@@ -229,21 +229,21 @@ def _converted(name: str, values: Any) -> NDArray[Any]:
 
 def _from_tensor(name: str, tensor: Any) -> NDArray[Any]:
     try:
-        if tensor.is_floating_point() and tensor.element_size() < 4:  # bfloat16 is not known to NumPy
+        if tensor.is_floating_point() and tensor.element_size() < 4:  # NumPy has no bfloat16
             tensor = tensor.float()
         array: NDArray[Any] = tensor.numpy(force=True)
-    except (TypeError, RuntimeError) as error:  # without values, or sparse
+    except (TypeError, RuntimeError) as error:  # a meta or sparse tensor
         what = f"{tensor.dtype} with layout {tensor.layout} on {tensor.device}"
         raise DataError(f"{name} must be a dense tensor with values, got {what}") from error
     return array
 
 
 def _from_objects(array: NDArray[Any]) -> NDArray[Any]:
-    """Numbers out of their objects; the array as it is where one is something else."""
+    """Return the numbers of an array of objects; the array itself if some object is not a number."""
     if not all(isinstance(value, _NUMBER) for value in array.flat):
         return array
-    found = np.array(array.tolist())  # an integer beyond 64 bits leaves objects
-    return found.reshape(array.shape) if found.dtype.kind in "biuf" else array
+    result = np.array(array.tolist())  # integers of more than 64 bits stay objects
+    return result.reshape(array.shape) if result.dtype.kind in "biuf" else array
 
 
 # ---- checks ----------------------------------------------------------------------------------------------------------
@@ -255,18 +255,18 @@ def _check_length(name: str, array: NDArray[Any], length: int | None) -> None:
 
 
 def check_finite(name: str, array: NDArray[Any]) -> None:
-    """Refuse NaN and infinities, by the place of the first."""
+    """Raise DataError that names the position of the first NaN or infinity."""
     finite = np.isfinite(array)
     if not finite.all():
-        at = np.unravel_index(int(np.argmin(finite)), array.shape)
-        where = int(at[0]) if len(at) == 1 else tuple(int(each) for each in at)
-        raise DataError(f"{name} must be finite, got {array[at]} at position {where}")
+        index = np.unravel_index(int(np.argmin(finite)), array.shape)
+        position = int(index[0]) if len(index) == 1 else tuple(int(axis) for axis in index)
+        raise DataError(f"{name} must be finite, got {array[index]} at position {position}")
 
 
 def _is_missing(value: Any) -> bool:
     try:
         return value is None or bool(value != value)
-    except TypeError:  # pandas.NA is neither equal nor unequal to anything
+    except TypeError:  # comparisons with pandas.NA have no truth value
         return True
 
 

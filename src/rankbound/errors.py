@@ -1,10 +1,10 @@
-"""What can go wrong, as a tree.
+"""The exception hierarchy.
 
-RankboundError            anything rankbound itself refuses; the command line prints it and exits with 2
-├── ArgumentError         an argument does not fit its rule (also a ValueError)
-│   └── MeasureError      a measure's name or parameters
+RankboundError            every error that rankbound raises itself; the command line prints it and exits with code 2
+├── ArgumentError         an argument that breaks its rule (also a ValueError)
+│   └── MeasureError      the name or a parameter of a measure
 └── DataError             arrays, frames or files that cannot be used (also a ValueError)
-    └── FileFormatError   a line of a file; carries path and line number
+    └── FileFormatError   an invalid line of a file, with path and line number
 
 InferenceWarning          intervals or p-values that rest on too little data (also a UserWarning)
 """
@@ -21,7 +21,7 @@ _LONGEST = 2_000  # characters of a message
 
 
 class RankboundError(Exception):
-    """Base of all errors that rankbound raises on purpose; a message that repeats endless input is cut.
+    """Base of all errors that rankbound raises itself; messages that quote long input are shortened.
 
     >>> len(str(RankboundError("got " + "x" * 1_000_000)))
     2000
@@ -32,11 +32,11 @@ class RankboundError(Exception):
 
 
 class ArgumentError(RankboundError, ValueError):
-    """An argument does not fit its rule."""
+    """An argument breaks its rule."""
 
 
 class MeasureError(ArgumentError):
-    """A measure's name or parameters cannot be used."""
+    """The name or a parameter of a measure is not valid."""
 
 
 class DataError(RankboundError, ValueError):
@@ -44,19 +44,19 @@ class DataError(RankboundError, ValueError):
 
 
 class FileFormatError(DataError):
-    """A line of a file breaks the file's format.
+    """A line of a file breaks a rule of the file's format.
 
     >>> str(FileFormatError("run.txt", 3, "expected 6 fields", "got 5: 'q1 Q0 d1 1 0.5'"))
     "run.txt:3: expected 6 fields, got 5: 'q1 Q0 d1 1 0.5'"
     """
 
-    def __init__(self, path: str | PathLike[str], line: int | None, rule: str, came: str) -> None:
+    def __init__(self, path: str | PathLike[str], line: int | None, rule: str, got: str) -> None:
         where = f"{path}:{line}" if line is not None else f"{path}"
-        super().__init__(f"{where}: {rule}, {came}")
-        self.path, self.line, self.rule, self.came = path, line, rule, came
+        super().__init__(f"{where}: {rule}, {got}")
+        self.path, self.line, self.rule, self.got = path, line, rule, got
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.path, self.line, self.rule, self.came)  # so that it comes back from a worker process
+        return type(self), (self.path, self.line, self.rule, self.got)  # to be pickled when a worker process returns it
 
 
 class InferenceWarning(UserWarning):

@@ -94,8 +94,8 @@ class Lists:
         _set(self, "offsets", _frozen(offsets))
         if self.depths is not None:
             depths = integers("depths", self.depths, length=queries, least=0)
-            if (beyond := depths > np.diff(offsets)).any():
-                raise DataError(f"depths must lie between 0 and the size of each query, got {depths[beyond][0]}")
+            if (too_deep := depths > np.diff(offsets)).any():
+                raise DataError(f"depths must be between 0 and the size of each query, got {depths[too_deep][0]}")
             _set(self, "depths", _frozen(depths))
         if self.judged is not None:
             judged = mask_of("judged", self.judged, ndim=1, length=len(labels))
@@ -291,8 +291,8 @@ def _scores(values: ArrayLike, items: int, lists: Lists) -> NDArray[np.float64]:
         rank = np.arange(items) - np.repeat(lists.offsets[:-1], lists.sizes)
         finite |= rank >= np.repeat(lists.depths, lists.sizes)
     if not finite.all():
-        at = int(np.flatnonzero(~finite)[0])
-        query = int(np.searchsorted(lists.offsets, at, side="right")) - 1
+        index = int(np.flatnonzero(~finite)[0])
+        query = int(np.searchsorted(lists.offsets, index, side="right")) - 1
         name = lists.query_ids[query]
-        raise DataError(f"scores must be finite, got {scores[at]} at position {at} (query {name})")
+        raise DataError(f"scores must be finite, got {scores[index]} at position {index} (query {name})")
     return scores

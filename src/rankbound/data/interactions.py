@@ -183,8 +183,8 @@ class NameCoder:
 
     def _spelled(self) -> pl.Series:
         spelled = self._known.cast(pl.String)
-        whole = spelled.str.contains(r"^(0|-?[1-9][0-9]{0,17})$").all()
-        return spelled.cast(pl.Int64) if whole else spelled
+        are_integers = spelled.str.contains(r"^(0|-?[1-9][0-9]{0,17})$").all()
+        return spelled.cast(pl.Int64) if are_integers else spelled
 
 
 def _coded(role: str, values: Any) -> tuple[NDArray[Any], NDArray[np.int32]]:

@@ -74,12 +74,12 @@ def from_dicts(
         labels = _labels_of_ranked(judged, ranked, total)
         query = np.repeat(np.arange(len(names)), depths)
         unjudged = labels == _UNJUDGED
-        found = depths - np.bincount(query[unjudged], minlength=len(names))
+        judged_depths = depths - np.bincount(query[unjudged], minlength=len(names))
         # labels of judged documents that the run does not have
-        partial = np.flatnonzero(found < known).tolist()
+        partial = np.flatnonzero(judged_depths < known).tolist()
         absent = (map(operator.not_, map(ranked[q].__contains__, judged[q])) for q in partial)
         left = chain.from_iterable(compress(judged[q].values(), mask) for q, mask in zip(partial, absent, strict=True))
-        left_labels = np.fromiter(left, np.float64, int((known - found).sum()))
+        left_labels = np.fromiter(left, np.float64, int((known - judged_depths).sum()))
     except (TypeError, ValueError) as error:
         raise _not_a_number("label", zip(names, judged, strict=True)) from error
     ids = None
@@ -90,7 +90,7 @@ def from_dicts(
     if judged_only:
         keep = np.concatenate((~unjudged, np.ones(len(left_labels), bool)))
         ids = None if ids is None else ids[keep]
-        labels, scores, depths = labels[~unjudged], scores[~unjudged], found
+        labels, scores, depths = labels[~unjudged], scores[~unjudged], judged_depths
     else:
         labels[unjudged] = 0
     return _assemble(
@@ -99,7 +99,7 @@ def from_dicts(
         scores=scores,
         labels=labels,
         unjudged=None if judged_only else unjudged,
-        left_counts=known - found,
+        left_counts=known - judged_depths,
         left_labels=left_labels,
         ids=ids,
         coverage=coverage,

@@ -188,8 +188,8 @@ class BlockParser:
         number, name = next((at, name) for at, line in comments if len(name := _document(line)) > _LONGEST_ID)
         return self._error(number, f"a document's id must have at most {_LONGEST_ID} characters", f"got {_short(name)}")
 
-    def _error(self, line: int, rule: str, came: str) -> FileFormatError:
-        return FileFormatError(self.path, line, rule, came)
+    def _error(self, line: int, rule: str, got: str) -> FileFormatError:
+        return FileFormatError(self.path, line, rule, got)
 
 
 def _is_qid(data: NDArray[np.uint8], after_label: NDArray[np.int64]) -> bool | None:

@@ -154,8 +154,8 @@ def _column_indices(path: StrPath, header: Sequence[str], named: Mapping[str, st
             indices[role] = lower.index(known[0])
     for role in ("user", "item"):
         if role not in indices:
-            came = f"got the columns {', '.join(header)}; name it with {role}=..."
-            raise FileFormatError(path, 1, f"the header must have a column for the {role}", came)
+            got = f"got the columns {', '.join(header)}; name it with {role}=..."
+            raise FileFormatError(path, 1, f"the header must have a column for the {role}", got)
     return indices
 
 
@@ -266,8 +266,8 @@ def _read_sequences(path: StrPath, *, counted: bool) -> Interactions:
             if not head:
                 continue
             if counted and head != str(len(chosen)):
-                came = f"got {head} before {len(chosen)} items"
-                raise FileFormatError(path, number, "a line must begin with the number of its items", came)
+                got = f"got {head} before {len(chosen)} items"
+                raise FileFormatError(path, number, "a line must begin with the number of its items", got)
             if not chosen and not counted:
                 raise FileFormatError(path, number, "a line must have a user and an item", f"got {row[:60]!r}")
             names.append(str(len(names)) if counted else head)

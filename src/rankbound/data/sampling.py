@@ -109,14 +109,14 @@ def age_pairs(
     if count > possible:
         raise DataError(f"count must be at most {possible}, the pairs at least {min_gap} years apart, got {count}")
     rng, people = np.random.default_rng(seed), len(years)
-    found = np.zeros(0, np.int64)
-    while len(found) < count:
-        first, second = np.sort(rng.integers(0, people, (2, 2 * (count - len(found)) + 64)), axis=0)
+    sampled = np.zeros(0, np.int64)
+    while len(sampled) < count:
+        first, second = np.sort(rng.integers(0, people, (2, 2 * (count - len(sampled)) + 64)), axis=0)
         wide = np.abs(years[first] - years[second]) >= min_gap
         fresh = np.unique((first * people + second)[wide])
-        fresh = fresh[~np.isin(fresh, found)]
-        found = np.concatenate((found, rng.permutation(fresh)[: count - len(found)]))
-    pairs = np.stack((found // people, found % people), axis=1)
+        fresh = fresh[~np.isin(fresh, sampled)]
+        sampled = np.concatenate((sampled, rng.permutation(fresh)[: count - len(sampled)]))
+    pairs = np.stack((sampled // people, sampled % people), axis=1)
     swapped = rng.random(count) < 0.5
     pairs[swapped] = pairs[swapped, ::-1]
     older = (years[pairs[:, 0]] > years[pairs[:, 1]]).astype(np.int32)

@@ -41,7 +41,7 @@ def present_files(entry: Entry) -> list[Path] | None:
 def obtain(entry: Entry, progress: Callable[[str], Progress] | None = None) -> list[Path]:
     """Return the data files of a set; download them into the cache and verify them if they are not on this machine.
 
-    ``progress`` is called with each address and returns the function that is told how many bytes have arrived.
+    ``progress`` is called with each address and returns a function that receives the number of downloaded bytes.
     """
     if (present := present_files(entry)) is not None:
         return present

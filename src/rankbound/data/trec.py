@@ -97,8 +97,8 @@ class _File:
             if not parts or line.startswith("#"):
                 continue
             if len(parts) != len(fields) or (fields is _QRELS and len(parts[-1].split()) > 1):
-                came = f"got {len(line.split())}: {line.strip()[:100]!r}"
-                raise self._error(line_number, f"expected {len(fields)} fields ({' '.join(fields)})", came)
+                got = f"got {len(line.split())}: {line.strip()[:100]!r}"
+                raise self._error(line_number, f"expected {len(fields)} fields ({' '.join(fields)})", got)
             value = parts[fields.index(number)].strip()
             try:
                 converted = convert(value)
@@ -110,8 +110,8 @@ class _File:
                 raise self._error(line_number, rule, f"got {value!r}")
             key = (parts[0], parts[2])
             if key in rows:
-                came = f"got {key[1]!r} again in query {key[0]!r}"
-                raise self._error(line_number, "a document must occur once per query", came)
+                got = f"got {key[1]!r} again in query {key[0]!r}"
+                raise self._error(line_number, "a document must occur once per query", got)
             rows[key] = converted
         if not rows:
             raise self._error(None, f"expected lines of {len(fields)} fields", "got an empty file")
@@ -125,11 +125,11 @@ class _File:
             return self.raw.decode("utf-8")
         except UnicodeDecodeError as error:
             line_number = self.raw.count(b"\n", 0, error.start) + 1
-            came = f"got byte {self.raw[error.start]:#04x}"
-            raise self._error(line_number, "text must be UTF-8", came) from None
+            got = f"got byte {self.raw[error.start]:#04x}"
+            raise self._error(line_number, "text must be UTF-8", got) from None
 
-    def _error(self, line_number: int | None, rule: str, came: str) -> FileFormatError:
-        return FileFormatError(self.path, line_number, rule, came)
+    def _error(self, line_number: int | None, rule: str, got: str) -> FileFormatError:
+        return FileFormatError(self.path, line_number, rule, got)
 
 
 def _tidy(raw: bytes) -> bytes:

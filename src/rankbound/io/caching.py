@@ -22,7 +22,7 @@ _VARIABLE = "RANKBOUND_CACHE"
 
 
 def caching_is_off() -> bool:
-    """Return whether the user asked that no files be kept: ``RANKBOUND_CACHE`` is set and empty."""
+    """Return whether no files are to be kept: ``RANKBOUND_CACHE`` is set and empty."""
     return os.environ.get(_VARIABLE) == ""
 
 

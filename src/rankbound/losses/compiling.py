@@ -1,10 +1,10 @@
-"""How kernels are compiled and run: one cache folder, one thread budget, one at a time.
+"""Compile and run kernels: one cache folder, one thread budget, one kernel at a time.
 
 - Compiled kernels are kept on disk in a folder named after the source text of this package, so that no edit can
   meet a stale kernel. See `kernel_folder`.
 - The thread budget is that of `rankbound.parallel`. Each query is computed by one thread from start to end, so results
   do not depend on it.
-- Parallel kernels are entered one at a time: the plainest threading layer of numba aborts the process otherwise.
+- One parallel kernel runs at a time, because numba's simplest threading layer aborts the process otherwise.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ _lock = threading.Lock()
 
 # ---- threads ---------------------------------------------------------------------------------------------------------
 
-_WORTH_A_THREAD = 100_000  # pairs of items, or as much other work: less is done before a second thread is awake
+_WORK_PER_THREAD = 100_000  # pairs of items, or similar work: less is done before a second thread has started
 
 
 @contextmanager
 def running(work: float) -> Iterator[int]:
-    """Hold the kernels for this thread; gives the number of threads, as many of the budget as the work is worth."""
+    """Run a kernel in the block and yield its number of threads: the thread budget, or less for little work."""
     with _lock:
         most = min(threads(), int(numba.config.NUMBA_NUM_THREADS))
-        budget = max(1, min(most, int(work / _WORTH_A_THREAD)))
+        budget = max(1, min(most, int(work / _WORK_PER_THREAD)))
         before, before_in_torch = numba.get_num_threads(), torch.get_num_threads()
         numba.set_num_threads(budget)
         try:
             yield budget
         finally:
             numba.set_num_threads(before)
-            if torch.get_num_threads() != before_in_torch:  # the first kernel starts OpenMP, which is torch's too
+            if torch.get_num_threads() != before_in_torch:  # the first kernel starts OpenMP, which torch uses, too
                 torch.set_num_threads(before_in_torch)
 
 
@@ -84,9 +84,9 @@ _folder = kernel_folder()
 
 
 def kernel(function: Function) -> Function:
-    """Compile a loop over queries: parallel, with fast arithmetic, kept on disk."""
+    """Compile a loop over queries: parallel, with fast math, cached on disk."""
     before = numba.config.CACHE_DIR
-    # numba asks for the folder when it decorates; set for that moment only, the user's own kernels stay where they are
+    # numba reads the folder while it decorates; restored afterwards, for the sake of the user's own kernels
     numba.config.CACHE_DIR = "" if _folder is None else str(_folder)
     try:
         compiled = numba.njit(parallel=True, fastmath=True, error_model="numpy", nogil=True)(function)
@@ -99,6 +99,6 @@ def kernel(function: Function) -> Function:
 
 
 def helper(function: Function) -> Function:
-    """Compile a function that kernels call; it is kept on disk as a part of them."""
+    """Compile a function that kernels call; it is cached as a part of them."""
     compiled: Function = numba.njit(fastmath=True, error_model="numpy", nogil=True)(function)
     return compiled

@@ -1,9 +1,9 @@
-"""numba's files of compiled kernels, made to do no harm.
+"""A safe version of numba's cache of compiled kernels.
 
-By itself numba stops with an error where such a file is damaged or cannot be written, runs whatever machine code it
-finds, and mixes up its files when two processes keep different types of one kernel at once. Here every file has its
-sha256 beside it and is compiled anew where that does not fit, what cannot be kept is not kept, and who keeps holds the
-folder.
+By itself numba raises an error if a cached file is damaged or cannot be written, runs any machine code that it reads,
+and mixes up its files when two processes cache different types of one kernel at the same time. Here every file has its
+sha256 next to it and is compiled again if that does not match, a file that cannot be written is not cached, and
+writers hold a lock.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class _SealedFiles(IndexDataCacheFile):  # type: ignore[misc]
     """The index and the data files of one kernel."""
 
     def _load_index(self) -> Any:
-        return super()._load_index() if _is_whole(self._index_path) else {}
+        return super()._load_index() if _is_intact(self._index_path) else {}
 
     def _save_index(self, overloads: Any) -> None:
         super()._save_index(overloads)
         _seal(self._index_path)
 
     def _load_data(self, name: str) -> Any:
-        if not _is_whole(self._data_path(name)):
-            raise OSError(f"{name} is damaged")  # what numba takes for a file that is gone
+        if not _is_intact(self._data_path(name)):
+            raise OSError(f"{name} is damaged")  # numba treats an OSError as a missing file
         return super()._load_data(name)
 
     def _save_data(self, name: str, data: Any) -> None:
@@ -41,7 +41,7 @@ class _SealedFiles(IndexDataCacheFile):  # type: ignore[misc]
 
 
 class KernelCache(FunctionCache):  # type: ignore[misc]
-    """What a dispatcher asks for compiled code of a kernel, and gives it to."""
+    """The cache from which a dispatcher loads compiled code, and to which it saves it."""
 
     _cache_file: Any
 
@@ -51,14 +51,14 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
         self._cache_file = _SealedFiles(files._cache_path, self._impl.filename_base, files._source_stamp)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The compiled code for a signature; None if it is not there, or not as it was kept."""
+        """Return the compiled code for a signature; None if it is missing or damaged."""
         try:
             return super().load_overload(sig, target_context)
-        except Exception:  # of another version of a library that numba asks, for one: compile again
+        except Exception:  # for instance because a library has another version: compile again
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep compiled code, if that is possible."""
+        """Save compiled code, if possible."""
         with contextlib.suppress(OSError), locked_folder(self._cache_path):
             super().save_overload(sig, data)
 
@@ -75,7 +75,7 @@ def _seal(path: str) -> None:
     _seal_of(path).write_text(_digest(path))
 
 
-def _is_whole(path: str) -> bool:
+def _is_intact(path: str) -> bool:
     try:
         return _seal_of(path).read_text() == _digest(path)
     except (OSError, UnicodeDecodeError):
