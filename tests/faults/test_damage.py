@@ -185,22 +185,21 @@ def test_compiled_kernels_that_are_damaged_are_compiled_anew(fresh_kernel, tmp_p
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="owners and permissions of POSIX")
 def test_compiled_kernels_of_others_are_not_run(tmp_path, monkeypatch):
-    """Folders that others may write to, and links, are passed over, one place after the other."""
+    """Folders that others can write to, and links, are not used."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("RANKBOUND_CACHE", str(tmp_path / "cache"))
     package = tmp_path / "package"
     (package / "__pycache__").mkdir(parents=True)
     (package / "one.py").write_text("@kernel")
     own = compiling.kernel_folder(package)
     assert own.parent == package / "__pycache__"
     own.parent.chmod(0o777)
-    at_home = compiling.kernel_folder(package)
-    assert at_home.parent == tmp_path / "home" / "rankbound"
-    at_home.rmdir()
-    at_home.symlink_to(tmp_path)
+    cached = compiling.kernel_folder(package)
+    assert cached.parent == tmp_path / "cache"
+    cached.rmdir()
+    cached.symlink_to(tmp_path)
     temporary = compiling.kernel_folder(package)
     assert temporary.parent == tmp_path / "tmp" / f"rankbound-{os.getuid()}"
-    temporary.parent.chmod(0o777)  # as somebody makes it who waits for us there
+    temporary.parent.chmod(0o777)  # as an attacker would create it
     assert compiling.kernel_folder(package) is None
