@@ -296,7 +296,7 @@ def _note(
 
 
 def read_published(path: Path, settings: Iterable[str]) -> pl.DataFrame | None:
-    """Published numbers: columns of settings (an empty cell matches all values), measure, published, optionally fold."""
+    """Published numbers: columns of settings (an empty cell matches any), measure, published, optionally fold."""
     if not path.is_file():
         return None
     with polars_explained(path):
