@@ -61,7 +61,7 @@ def test_rows_have_the_documented_form_and_are_kept(cli, folder):
     assert "Which is better?" in Path(first["page"]).read_text()
     with (folder / "kept" / "mine.csv").open() as stream:
         written = list(csv.DictReader(stream))
-    assert [float(line["ours"]) for line in written] == pytest.approx([one["ours"] for one in first["rows"]], abs=1e-6)
+    assert [float(line["ours"]) for line in written] == pytest.approx([r["ours"] for r in first["rows"]], abs=1e-6)
     text = (folder / "kept" / "mine.md").read_text()
     assert "Which is better?" in text
     assert "1 rows have a published number" in text
@@ -73,8 +73,8 @@ def test_rows_have_the_documented_form_and_are_kept(cli, folder):
     assert show_number(row["difference"], sign=True) in shown.out
     assert show_interval(row["ci_low"], row["ci_high"]) in shown.out
     assert "RegressionRanker" not in shown.out
-    beside, ahead = cli("reproduce", "mine.toml", "--no-run", "--no-page").out, first["rows"][0]
-    assert f"{show_number(ahead['versus_difference'], sign=True)}, {say_p(ahead['p_value'])} (ada)" in beside
+    printed, ahead = cli("reproduce", "mine.toml", "--no-run", "--no-page").out, first["rows"][0]
+    assert f"{show_number(ahead['versus_difference'], sign=True)}, {say_p(ahead['p_value'])} (ada)" in printed
 
 
 def test_a_dry_run_counts_and_a_quick_run_is_small(cli, folder):
@@ -127,7 +127,7 @@ def test_what_is_done_can_be_shown_without_running_more(cli, folder):
 
 
 def test_the_list_names_all_studies(cli):
-    names = [one["name"] for one in cli("reproduce", "--list", "--json").json["studies"]]
+    names = [study["name"] for study in cli("reproduce", "--list", "--json").json["studies"]]
     assert {"thesis-5.1", "insights-fig1"} <= set(names)
     assert "thesis-5.1" in cli("reproduce", "--list").out
 

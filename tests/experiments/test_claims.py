@@ -1,4 +1,4 @@
-"""Claims of a paper beside the intervals of differences."""
+"""Claims of a paper, tested on the intervals of differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pairs of images of a trial: kept beside its scores, read back, and drawn by one command."""
+"""Pairs of images of a trial: stored with its scores, read back, and drawn by a command."""
 
 from __future__ import annotations
 

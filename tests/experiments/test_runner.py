@@ -28,7 +28,7 @@ known = {}
 
 
 def expected(slots):
-    """What an undisturbed run in this very process gives."""
+    """The scores of an undisturbed run in this process."""
     for slot in slots:
         if slot.trial.id not in known:  # equal ids are equal trials, whatever folder their data are in
             known[slot.trial.id] = run_trial(slot.trial).scores
@@ -42,7 +42,7 @@ def check(store, slots, wanted):
 
 
 def done_in(folder: Path) -> dict[str, str]:
-    """Finished trials and when they were finished, read beside the runner."""
+    """Finished trials and when they were finished, read while the runner writes."""
     try:
         with contextlib.closing(sqlite3.connect(f"file:{folder / 'trials.sqlite'}?mode=ro", uri=True)) as connection:
             return dict(connection.execute("SELECT id, finished || seconds FROM trials WHERE status = 'done'"))
@@ -73,7 +73,7 @@ def alive(process: int) -> bool:
 
 
 class Deadly(str):
-    """Text in this process; whoever gets it sent is gone."""
+    """Text in this process; a process that unpickles it exits."""
 
     __slots__ = ()
 
@@ -82,7 +82,7 @@ class Deadly(str):
 
 
 def test_results_do_not_depend_on_workers_or_on_failing_trials(plan, tmp_path):
-    """Eight good trials alone, and then beside one that fails and one that takes its worker process with it."""
+    """Eight good trials alone, and then with a trial that fails and another one that kills its worker process."""
     slots = plan(ROWS)
     wanted = expected(slots)
     with open_store(tmp_path / "alone", create=True) as store, store.locked():
@@ -168,7 +168,7 @@ def cmdline(process: int) -> bytes:
 
 
 def test_files_are_sent_to_workers_that_lack_them(plan, folder, monkeypatch):
-    """What a plugin does on a worker of another machine, whose files are elsewhere or nowhere."""
+    """The work of the plugin on a worker of another machine, whose files are elsewhere or missing."""
     from rankbound.experiments import cluster
 
     slot = plan(ROWS)[0]

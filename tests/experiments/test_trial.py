@@ -1,4 +1,4 @@
-"""What a trial gives: equal every time, and what the library gives when it is called by hand."""
+"""The outcome of a trial: equal every time, and equal to that of the same calls of the library by hand."""
 
 from __future__ import annotations
 
