@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from rankbound import Measure, MeasureError, parse_measure
-from rankbound.measures import definitions, get_definition
+from rankbound.measures import definitions, get_definition, parse_measures
 from rankbound.measures.description import reference_page
 from rankbound.testing.strategies import CATALOG, measures
 
@@ -107,3 +107,23 @@ def test_the_reference_page_is_the_one_that_the_definitions_give():
     """After a change, write it again: python -m rankbound.measures.description > docs/reference/measures.md"""
     page = Path(__file__).parents[1] / "docs" / "reference" / "measures.md"
     assert page.read_text() == reference_page()
+
+
+@pytest.mark.parametrize(
+    ("ranx", "ours"),
+    {
+        "hits@10": "NumRet(rel=1)@10", "hit_rate@10": "Success@10", "precision@10": "P@10", "recall@10": "R@10",
+        "f1@10": "SetF@10", "r-precision": "Rprec", "bpref": "Bpref", "rbp.95": "RBP(p=0.95)", "mrr@10": "RR@10",
+        "map@10": "AP@10", "dcg@10": "DCG@10", "dcg_burges@10": "DCG(dcg='exp-log2')@10", "ndcg@10": "nDCG@10",
+        "ndcg_burges@10": "nDCG(dcg='exp-log2')@10",
+    }.items(),
+)  # fmt: skip
+def test_names_of_ranx(ranx, ours):
+    assert str(parse_measure(ranx)) == ours
+
+
+def test_one_measure_or_an_iterable_of_them():
+    assert list(parse_measures("nDCG@10")) == ["nDCG@10"]
+    assert list(parse_measures(name for name in ("map", "P_5"))) == ["map", "P_5"]
+    with pytest.raises(MeasureError, match="measures must be names such as 'nDCG@10', got 3"):
+        parse_measures(3)

@@ -59,6 +59,40 @@ def test_pytrec_eval(data):
             assert ours[query][our_name] == pytest.approx(expected[their_name], abs=1e-9), (query, our_name)
 
 
+def test_pytrec_eval_measures_of_judgments_and_sets(data):
+    """Unjudged documents, and pooled ones outside a sample (label -1), are what these measures are about."""
+    qrels, run = data
+    unsampled = {"d1": -1, "d7": -1}
+    qrels = {query: {doc: unsampled.get(doc, label) for doc, label in docs.items()} for query, docs in qrels.items()}
+    qrels = {query: docs for query, docs in qrels.items() if max(docs.values()) > 0}
+    names = {
+        "bpref": "Bpref", "infAP": "infAP", "set_P": "SetP", "set_recall": "SetR", "set_F": "SetF",
+        "num_ret": "NumRet", "num_rel": "NumRel", "num_rel_ret": "NumRet(rel=1)",
+        # version 9 of trec_eval, which is inside, rounds other recall levels in another way than version 10
+        "iprec_at_recall_0.00": "IPrec@0", "iprec_at_recall_1.00": "IPrec@1",
+    }  # fmt: skip
+    requested = {name for name in names if not name.startswith("iprec")} | {"iprec_at_recall"}
+    theirs = pytrec_eval.RelevanceEvaluator(qrels, requested).evaluate(run)
+    ours = per_query(qrels, run, list(names.values()), ties="docid", empty="zero")
+    for query, expected in theirs.items():
+        for their_name, our_name in names.items():
+            assert ours[query][our_name] == pytest.approx(expected[their_name], abs=1e-9), (query, our_name)
+
+
+def test_objects_of_ir_measures_are_measures(data):
+    qrels, run = data
+    measures = [
+        ir_measures.nDCG @ 10, ir_measures.AP(rel=2), ir_measures.P @ 5, ir_measures.RR, ir_measures.Judged @ 10,
+        ir_measures.Bpref, ir_measures.SetF, ir_measures.IPrec @ 1.0, ir_measures.NumRet(rel=1),
+    ]  # fmt: skip
+    theirs = ir_measures.calc_aggregate(measures, qrels, run)
+    ours = rb.evaluate(qrels, run, measures, ties="docid", empty="zero").mean()
+    for measure in measures:
+        assert ours[str(measure)] == pytest.approx(theirs[measure], abs=1e-9), measure
+    alone = rb.evaluate(qrels, run, ir_measures.nDCG @ 10, ties="docid", empty="zero").mean()
+    assert alone == {"nDCG@10": ours["nDCG@10"]}
+
+
 def test_trec_eval_names_mean_the_same_as_ours(data):
     qrels, run = data
     ours = rb.evaluate(qrels, run, ["ndcg_cut_10", "nDCG@10", "map", "AP", "recip_rank", "mrr", "RR"]).mean()

@@ -20,9 +20,9 @@ __all__ = ["InterpolatedPrecision"]
 class InterpolatedPrecision(Definition):
     """IPrec@x = the largest precision at any rank whose recall is at least x; trec_eval's iprec_at_recall.
 
-    The recall level counts whole documents, x P rounded to the nearest as in trec_eval. The best value is 1 and the
-    worst P/N. The expected value has no closed form and comes, like the distribution, from enumerated or sampled
-    orders.
+    The recall level counts whole documents, x P rounded to the nearest whole number as in version 10 of trec_eval
+    (version 9 rounds fractions from 0.1 on upwards). The best value is 1 and the worst P/N. The expected value has no
+    closed form and comes, like the distribution, from enumerated or sampled orders.
     """
 
     name = "IPrec"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rankbound.measures.combinatorics import ratio
 from rankbound.measures.definition import BoundsTuple, Definition
 
 if TYPE_CHECKING:
@@ -19,14 +20,16 @@ __all__ = ["Judged"]
 
 
 class Judged(Definition):
-    """Judged@k = (judged documents among the first k) / k. It says how far the other measures of a run can be trusted.
+    """Judged@k = (judged documents among the first k) / (documents among the first k).
 
-    Its bounds are those of rankings of judged documents, of which all are judged: min(k, N) / k.
+    It says how far the other measures of a run can be trusted.
+
+    Its bounds are those of rankings of judged documents: 1.
     """
 
     name = "Judged"
     summary = "fraction of the first k documents that have a judgment"
-    formula = "(judged documents among the first k) / k"
+    formula = "(judged documents among the first k) / min(k, documents returned)"
     citation = "ir_measures (MacAvaney, Macdonald & Ounis, ECIR 2022)"
     cutoff = "required"
     aliases = {"judged": {}}
@@ -49,14 +52,11 @@ class Judged(Definition):
 
     def _fraction(self, measure: Measure, ranked: Ranked, judged: NDArray[np.float64]) -> NDArray[np.float64]:
         query, rank = ranked.locate(np.arange(len(judged)))
-        seen = rank <= ranked.cut(measure.cutoff)[query]
-        return ranked.sum(query[seen], judged[seen]) / float(measure.cutoff or 1)
+        cut = ranked.cut(measure.cutoff)
+        seen = rank <= cut[query]
+        return ratio(ranked.sum(query[seen], judged[seen]), cut)
 
     def bounds_of_levels(self, measure: Measure, counts: LabelCounts, levels: NDArray[np.float64]) -> BoundsTuple:
         """All three are the same."""
-        fraction = counts.cut(measure.cutoff) / float(measure.cutoff or 1)
+        fraction = (counts.cut(measure.cutoff) > 0).astype(float)
         return fraction, fraction, fraction
-
-    def keeps_cutoff(self, measure: Measure, n: int) -> bool:
-        """The divisor is k."""
-        return True

@@ -175,7 +175,7 @@ def _set_f(measure: Measure, labels: Sequence[float], depth: int) -> float:
 
 
 def _judged(measure: Measure, labels: Sequence[float], depth: int) -> float:
-    return _seen(measure, labels, depth) / (measure.cutoff or 1)
+    return float(_seen(measure, labels, depth) > 0)
 
 
 def _num_ret(measure: Measure, labels: Sequence[float], depth: int) -> float:
