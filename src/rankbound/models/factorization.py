@@ -108,7 +108,7 @@ class MatrixFactorization(Ranker):
     patience: int | None = None
     checkpoint: str | PathLike[str] | None = None
     checkpoint_every: int = 50
-    verbose: bool = True
+    verbose: bool = False
     random_state: int | None = 0
 
     # ---- for users ---------------------------------------------------------------------------------------------------
