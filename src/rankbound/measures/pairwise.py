@@ -114,6 +114,8 @@ class Pairwise(Walked):
 
     def wrong_pairs(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
         """Weight of the pairs in the wrong order; ties and pairs without rank count half."""
+        if self.is_binary(measure) and not self.is_weighted:
+            return self._wrong_pairs_of_hits(measure, ranked)
         levels = self.levels(measure, ranked.labels)
         if not self.is_weighted:
             code = (
@@ -133,6 +135,16 @@ class Pairwise(Walked):
                 pairs = _unequal(is_high[members], query[members], len(ranked))
                 total += matrix[high, low] * (pairs - _concordant(ranked, is_high, members))
         return total
+
+    def _wrong_pairs_of_hits(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
+        """With two levels: the sum of (rank - 1) over the relevant documents less P(P - 1)/2."""
+        hits, relevant = ranked.hits(measure.rel), ranked.counts.relevant(measure.rel)
+        seen = hits.rank <= ranked.depths[hits.query]
+        query = hits.query[seen]
+        total = ranked.sum(query, hits.probability[seen] * (hits.rank[seen] - 1))
+        unseen = relevant - ranked.sum(query, hits.probability[seen])
+        total += unseen * (ranked.depths + (ranked.sizes - ranked.depths - 1) / 2)  # they share the last ranks
+        return np.asarray(total - relevant * (relevant - 1) / 2)
 
     def bounds_of_levels(self, measure: Measure, counts: LabelCounts, levels: NDArray[np.float64]) -> BoundsTuple:
         """All pairs wrong, half of them, none; but for half of the pairs among documents without rank."""

@@ -103,9 +103,9 @@ class Ranked:
             elif blocks is not None:
                 order = _by_descending_id(order, blocks, lists)
                 labels = lists.labels[order]
-        self._take(order, labels)
+        self._take(order if detailed else None, labels)  # an order that nobody needs would only hold memory
 
-    def _take(self, order: NDArray[np.int64], labels: NDArray[Any]) -> None:
+    def _take(self, order: NDArray[np.int64] | None, labels: NDArray[Any]) -> None:
         self._order = order
         self.raw_labels = labels
         self.labels = np.maximum(labels, 0) if labels.min(initial=0) < 0 else labels
@@ -142,8 +142,9 @@ class Ranked:
     @cached_property
     def judged(self) -> NDArray[np.bool_]:
         """Whether each item is judged, in ranked order; all are where the lists do not say otherwise."""
-        judged = getattr(self._lists, "judged", None)
-        return np.ones(len(self._order), dtype=bool) if judged is None else judged[self._order]
+        if self._lists.judged is None:
+            return np.ones(len(self.labels), dtype=bool)
+        return self.detailed.judged if self._order is None else self._lists.judged[self._order]
 
     def mean_over_ties(self, value: Callable[[Ranked], NDArray[np.float64]], draws: int) -> NDArray[np.float64]:
         """Mean of a function of ordered lists over the orders of tied items.
@@ -151,14 +152,17 @@ class Ranked:
         All orders of a query are gone through where there are no more than ``draws``; else that many are drawn with a
         fixed seed.
         """
-        assert self.tied is not None
+        if self._order is None:
+            return self.detailed.mean_over_ties(value, draws)
+        if self.tied is None:
+            return value(self)
         kinds = _kinds(self._lists)[self._order]
         ways = {query: _tie_orders(self.tied, kinds, query, draws) for query in np.unique(self.tied.query).tolist()}
         rounds = np.ones(len(self), dtype=np.int64)
         rounds[list(ways)] = [len(orders) for _, orders in ways.values()]
         total = np.zeros(len(self))
         for turn in range(int(rounds.max(initial=0))):
-            permutation = np.arange(len(self._order))
+            permutation = np.arange(len(self.labels))
             for items, orders in ways.values():
                 permutation[items] = orders[min(turn, len(orders) - 1)]
             total += np.where(turn < rounds, value(self._reordered(permutation)), 0.0)
@@ -170,6 +174,7 @@ class Ranked:
         for name in ("judged", "detailed", "tie_blocks", "ties_across_depth", "block_across_depth"):
             ordered.__dict__.pop(name, None)  # they were computed for another order
         ordered.tied = None
+        assert self._order is not None
         order = self._order[permutation]
         ordered._take(order, self._lists.labels[order])
         return ordered
@@ -349,9 +354,8 @@ def _by_descending_id(order: NDArray[np.int64], blocks: TiedBlocks, lists: Lists
 
 def _kinds(lists: Lists) -> NDArray[np.int64]:
     """A number for each item; items with the same label and both judged, or both not, have the same."""
-    judged = getattr(lists, "judged", None)
     code = np.unique(lists.labels, return_inverse=True)[1] * 2
-    return code if judged is None else code + judged
+    return code if lists.judged is None else code + lists.judged
 
 
 def _tie_orders(
