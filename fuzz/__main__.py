@@ -1,7 +1,7 @@
-"""Fuzz readers and parsers: each in a process of its own, for so many seconds of CPU time.
+"""Fuzz readers and parsers, each in a process of its own, for a number of seconds of CPU time.
 
-Prints a table and exits with 1 if anything was found. Inputs that were are kept in fuzz/crashes; ``--again FILE`` tries
-one of them once more, in this process.
+Prints a table and exits with 1 if there are findings. Inputs that fail are stored in fuzz/crashes; ``--again FILE``
+runs one of them again, in this process.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from fuzz.targets import TARGETS, tried
 from fuzz.worker import State, keep
 
 HANG = 10.0  # CPU seconds for one input
-_ASLEEP = 60.0  # seconds that it sleeps without any CPU time
+_MAX_SLEEP = 60.0  # seconds without any CPU time
 _RESTARTS = 20
 _ONE_THREAD = ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "RANKBOUND_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS")
 
 
 @dataclass
 class Outcome:
-    """What the search in one target came to."""
+    """The result of fuzzing one target."""
 
     target: str
     runs: int = 0
@@ -42,10 +42,12 @@ class Outcome:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"which of {', '.join(TARGETS)} (default: all)")
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"{', '.join(TARGETS)} (default: all)")
     parser.add_argument("--seconds", type=float, default=600, help="CPU time for each target (default: 600)")
-    parser.add_argument("--crashes", type=Path, default=Path(__file__).with_name("crashes"), help="where inputs go")
-    parser.add_argument("--again", type=Path, metavar="FILE", help="try this input of the one TARGET that is named")
+    parser.add_argument(
+        "--crashes", type=Path, default=Path(__file__).with_name("crashes"), help="folder for inputs that fail"
+    )
+    parser.add_argument("--again", type=Path, metavar="FILE", help="run this input of TARGET again")
     arguments = parser.parse_args()
     unknown = [name for name in arguments.targets if name not in TARGETS]
     if unknown:
@@ -56,43 +58,43 @@ def main() -> int:
         return 0
     outcomes = [fuzz(name, arguments.seconds, arguments.crashes) for name in arguments.targets or TARGETS]
     table = Table("target", "inputs", "CPU seconds", "branches reached", "findings", title="Fuzzing")
-    for one in outcomes:
-        found = ", ".join(sorted(one.findings)) or "none"
-        table.add_row(one.target, f"{one.runs:,}", f"{one.seconds:.0f}", one.coverage, found)
+    for outcome in outcomes:
+        findings = ", ".join(sorted(outcome.findings)) or "none"
+        table.add_row(outcome.target, f"{outcome.runs:,}", f"{outcome.seconds:.0f}", outcome.coverage, findings)
     Console(width=None if sys.stdout.isatty() else 160).print(table)
-    return int(any(one.findings for one in outcomes))
+    return int(any(outcome.findings for outcome in outcomes))
 
 
 def fuzz(target: str, seconds: float, crashes: Path) -> Outcome:
-    """Run a target's worker, anew where an input ends it, until the time is used."""
+    """Run the worker of a target, and restart it if an input ends it, until the time is used."""
     outcome = Outcome(target)
     before = {file.name for file in crashes.glob(f"{target}-*.txt")}
-    with tempfile.TemporaryDirectory(prefix="fuzz-", dir=_fast_place()) as place:
-        corpus = Path(place) / "corpus"
+    with tempfile.TemporaryDirectory(prefix="fuzz-", dir=_fast_folder()) as folder:
+        corpus = Path(folder) / "corpus"
         corpus.mkdir()
         for _ in range(_RESTARTS):
             spent, runs = outcome.seconds, outcome.runs
-            said = _watched(outcome, seconds - spent, Path(place), corpus, crashes)
+            failure = _watch(outcome, seconds - spent, Path(folder), corpus, crashes)
             outcome.seconds, outcome.runs = spent + outcome.seconds, runs + outcome.runs
             outcome.findings |= {file.stem for file in crashes.glob(f"{target}-*.txt") if file.name not in before}
-            if said is None:
+            if failure is None:
                 break
-            print(f"{target}: {said}", file=sys.stderr, flush=True)
+            print(f"{target}: {failure}", file=sys.stderr, flush=True)
     return outcome
 
 
-def _watched(outcome: Outcome, seconds: float, place: Path, corpus: Path, crashes: Path) -> str | None:
-    """One worker to its end; None if it used its time, else what ended it."""
-    (place / "state").touch()
-    log = place / "log"
-    environment = os.environ | {"TMPDIR": str(place), "RANKBOUND_CACHE": str(place / "cache")}
+def _watch(outcome: Outcome, seconds: float, folder: Path, corpus: Path, crashes: Path) -> str | None:
+    """Run one worker to its end; return None if it used its time, otherwise what ended it."""
+    (folder / "state").touch()
+    log = folder / "log"
+    environment = os.environ | {"TMPDIR": str(folder), "RANKBOUND_CACHE": str(folder / "cache")}
     environment |= dict.fromkeys(_ONE_THREAD, "1")
-    command = [sys.executable, "-m", "fuzz.worker", outcome.target, place / "state", corpus, crashes, str(seconds)]
+    command = [sys.executable, "-m", "fuzz.worker", outcome.target, folder / "state", corpus, crashes, str(seconds)]
     with log.open("wb") as stream:
         worker = subprocess.Popen(command, env=environment, stdout=stream, stderr=stream, stdin=subprocess.DEVNULL)
-    state, hung = State(place / "state"), ""
-    last, began, before = -1, 0.0, 0.0  # the input at hand, CPU time when it came, CPU time at the last look
-    active = told = time.monotonic()
+    state, hung = State(folder / "state"), ""
+    last, began, before = -1, 0.0, 0.0  # the current input, CPU time at its start, CPU time at the last check
+    active = reported = time.monotonic()
     try:
         while worker.poll() is None:
             time.sleep(0.5)
@@ -104,13 +106,13 @@ def _watched(outcome: Outcome, seconds: float, place: Path, corpus: Path, crashe
             if data is None or not asleep or cpu > before:
                 active = time.monotonic()
             before = cpu
-            if cpu - began > HANG or time.monotonic() - active > _ASLEEP:
+            if cpu - began > HANG or time.monotonic() - active > _MAX_SLEEP:
                 hung = f"an input takes more than {HANG:g} s of CPU time" if cpu - began > HANG else "an input waits"
                 worker.kill()
                 worker.wait()
             outcome.coverage = _coverage(log, outcome.coverage)
-            if time.monotonic() - told > (1 if sys.stderr.isatty() else 30):
-                told = time.monotonic()
+            if time.monotonic() - reported > (1 if sys.stderr.isatty() else 30):
+                reported = time.monotonic()
                 end = "\r" if sys.stderr.isatty() else "\n"
                 text = f"{outcome.target}: {outcome.seconds:.0f} s, {runs:,} inputs, {outcome.coverage} branches   "
                 print(text, end=end, file=sys.stderr, flush=True)
@@ -123,14 +125,14 @@ def _watched(outcome: Outcome, seconds: float, place: Path, corpus: Path, crashe
     if worker.returncode == 0:
         return None
     output = log.read_text(errors="replace")
-    said = hung or f"the worker ended with {worker.returncode}"
+    failure = hung or f"the worker ended with {worker.returncode}"
     where = re.findall(r'File "[^"]*rankbound[^"]*", line \d+', output[-20000:])
-    keep(crashes, outcome.target, data or b"", f"{said}\n{output[-8000:]}", f"{said} {where[:1]}")
-    return said
+    keep(crashes, outcome.target, data or b"", f"{failure}\n{output[-8000:]}", f"{failure} {where[:1]}")
+    return failure
 
 
 def _cpu(process: int) -> tuple[float, bool]:
-    """CPU seconds of a process, and whether it sleeps; one that someone has stopped does not."""
+    """Return the CPU seconds of a process, and whether it sleeps (a stopped process does not)."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -141,14 +143,13 @@ def _cpu(process: int) -> tuple[float, bool]:
 def _coverage(log: Path, before: str) -> str:
     with log.open("rb") as stream:
         stream.seek(max(0, log.stat().st_size - 4000))
-        found = re.findall(rb"cov: (\d+)", stream.read())
-    return found[-1].decode() if found else before
+        counts = re.findall(rb"cov: (\d+)", stream.read())
+    return counts[-1].decode() if counts else before
 
 
-def _fast_place() -> str | None:
-    return (
-        "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    )  # inputs are written to files a thousand times a second
+def _fast_folder() -> str | None:
+    """Return a folder in memory if there is one: inputs are written to files a thousand times a second."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Changes to a file that bytes flipped at random would take too long to find: of lines, fields, numbers and headers."""
+"""Mutations of lines, fields, numbers and headers, which random byte changes would take too long to find."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 __all__ = ["SEPARATOR", "TOKENS", "mutated"]
 
-SEPARATOR = b"\n--8<--\n"  # between the files of an input that is more than one
+SEPARATOR = b"\n--8<--\n"  # between the files of an input with several files
 
 _NUMBERS = (
     b"0", b"-0", b"-1", b"1", b"00", b"1.5", b".5", b"1.", b"1e5", b"1e39", b"1e308", b"1e999", b"-1e999", b"1e-400",
@@ -30,22 +30,22 @@ _WORD = re.compile(rb"[^\s,:;=\"'(){}\[\]]+")
 
 
 def mutated(data: bytes, choice: random.Random) -> bytes:
-    """The data with one to four changes."""
+    """Return the data with one to four changes."""
     for _ in range(choice.choice((1, 1, 2, 4))):
         data = choice.choice(_CHANGES)(data, choice)
     return data
 
 
 def _flip(data: bytes, choice: random.Random) -> bytes:
-    at = choice.randrange(len(data) or 1)
-    return data[:at] + bytes([choice.randrange(256)]) + data[at + 1 :]
+    index = choice.randrange(len(data) or 1)
+    return data[:index] + bytes([choice.randrange(256)]) + data[index + 1 :]
 
 
 def _bit(data: bytes, choice: random.Random) -> bytes:
     if not data:
         return b"\0"
-    at = choice.randrange(len(data))
-    return data[:at] + bytes([data[at] ^ (1 << choice.randrange(8))]) + data[at + 1 :]
+    index = choice.randrange(len(data))
+    return data[:index] + bytes([data[index] ^ (1 << choice.randrange(8))]) + data[index + 1 :]
 
 
 def _cut(data: bytes, choice: random.Random) -> bytes:
@@ -53,13 +53,13 @@ def _cut(data: bytes, choice: random.Random) -> bytes:
 
 
 def _without(data: bytes, choice: random.Random) -> bytes:
-    at = choice.randrange(len(data) + 1)
-    return data[:at] + data[at + choice.choice((1, 2, 4, 16, 64)) :]
+    index = choice.randrange(len(data) + 1)
+    return data[:index] + data[index + choice.choice((1, 2, 4, 16, 64)) :]
 
 
 def _token(data: bytes, choice: random.Random) -> bytes:
-    at = choice.randrange(len(data) + 1)
-    return data[:at] + choice.choice(TOKENS) + data[at:]
+    index = choice.randrange(len(data) + 1)
+    return data[:index] + choice.choice(TOKENS) + data[index:]
 
 
 def _number(data: bytes, choice: random.Random) -> bytes:
@@ -72,15 +72,15 @@ def _word(data: bytes, choice: random.Random) -> bytes:
 
 
 def _replaced(data: bytes, choice: random.Random, pattern: re.Pattern[bytes], new: bytes) -> bytes:
-    found = [match.span() for match in pattern.finditer(data)]
-    if not found:
+    spans = [match.span() for match in pattern.finditer(data)]
+    if not spans:
         return data + new
-    start, end = choice.choice(found)
+    start, end = choice.choice(spans)
     return data[:start] + new + data[end:]
 
 
 def _lines(data: bytes, choice: random.Random) -> bytes:
-    """A line doubled, dropped, moved, or without its last field."""
+    """Duplicate, drop or swap lines, or remove the last field of one."""
     lines = data.split(b"\n")
     at, to = choice.randrange(len(lines)), choice.randrange(len(lines))
     match choice.randrange(4):
@@ -100,11 +100,11 @@ def _endings(data: bytes, choice: random.Random) -> bytes:
 
 
 def _width(data: bytes, choice: random.Random) -> bytes:
-    """A length or offset of a binary header at one of its limits."""
+    """Set a length or offset of a binary header to one of its limits."""
     size = choice.choice((1, 2, 4, 8))
     edge = (choice.choice(_EDGES) & (256**size - 1)).to_bytes(size, choice.choice(("little", "big")))
-    at = choice.randrange(len(data) + 1)
-    return data[:at] + edge + data[at + size :]
+    index = choice.randrange(len(data) + 1)
+    return data[:index] + edge + data[index + size :]
 
 
 def _spliced(data: bytes, choice: random.Random) -> bytes:

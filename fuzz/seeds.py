@@ -1,4 +1,4 @@
-"""Small valid inputs for every target, made anew each time: nothing binary lies in the repository."""
+"""Small valid inputs for every target, generated on each run, so that the repository has no binary files."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What is fuzzed: a name, a function that reads the bytes as a user's files would be read, and valid inputs.
+"""Targets of fuzzing: a name, a function that reads bytes as the files of a user, and valid inputs.
 
-The contract of every target: it returns, or refuses with an error of `rankbound.errors` whose message is not empty and
-not endless. `attempt` turns a refusal into None, so that a target can try several readers on one input.
+Every target must return, or raise an error of `rankbound.errors` whose message is neither empty nor too long. `attempt`
+turns such an error into None, so that a target can run several readers on one input.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from rankbound.lists import Lists
 
 __all__ = ["TARGETS", "Target", "tried"]
 
-_LONGEST = 4_000  # characters of a message: a damaged file must not be repeated in whole
+_MAX_MESSAGE = 4_000  # characters: a message must not repeat a damaged file in full
 
 
 @dataclass(frozen=True)
 class Target:
-    """A reader with its valid inputs; ``read`` gets the bytes and an empty folder, and gives what was read."""
+    """A reader with valid inputs; ``read`` takes the bytes and an empty folder, and returns what it read."""
 
     read: Callable[[bytes, Path], list[Any]]
     seeds: Callable[[], list[bytes]]
 
 
 def tried(target: Target, data: bytes, folder: Path) -> list[Any]:
-    """What a target reads from the data, None where it refuses; anything but a refusal in words goes through.
+    """Return what a target reads from the data, with None where it is refused; other exceptions propagate.
 
-    A NumPy warning (overflow, an invalid value) is a wrong number in someone's table, and counts as a failure.
+    A NumPy warning (overflow, an invalid value) means a wrong number in a table, and counts as a failure.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -56,18 +56,18 @@ def tried(target: Target, data: bytes, folder: Path) -> list[Any]:
 
 
 def attempt(read: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """What a reader gives; None if it refuses."""
+    """Return the result of a reader, None if it refuses the input."""
     try:
         return read(*arguments, **options)
     except RankboundError as error:
-        said = str(error)
-        if not 0 < len(said) <= _LONGEST:
-            raise AssertionError(f"a message of {len(said)} characters: {said[:200]}") from error
+        message = str(error)
+        if not 0 < len(message) <= _MAX_MESSAGE:
+            raise AssertionError(f"a message of {len(message)} characters: {message[:200]}") from error
         return None
 
 
 def _files(data: bytes, folder: Path, *names: str) -> list[Path]:
-    """The parts of an input as files; a part that is not there is empty."""
+    """Write the parts of an input to files; a missing part is empty."""
     parts = data.split(SEPARATOR, len(names) - 1)
     parts += [b""] * (len(names) - len(parts))
     paths = [folder / name for name in names]
@@ -78,7 +78,7 @@ def _files(data: bytes, folder: Path, *names: str) -> list[Path]:
 
 
 def _named_file(data: bytes, folder: Path, otherwise: str) -> Path:
-    """The second part of an input as a file with the name that the first part gives."""
+    """Write the second part of an input to a file with the name in the first part."""
     head, _, content = data.partition(SEPARATOR)
     name = head.decode("utf-8", "replace").replace("/", "").replace("\0", "")[:60]
     path = folder / (name if name.strip(".") else otherwise)
@@ -215,7 +215,7 @@ def archives(data: bytes, folder: Path) -> list[Any]:
 
 
 def converted(data: bytes, folder: Path) -> list[Any]:
-    """A damaged entry of the cache is read anew from the source, so nothing is ever refused."""
+    """A damaged entry of the cache is read again from the source, so that nothing is refused."""
     from rankbound.data.array_cache import read_cached as read_or_cached
     from rankbound.data.describe import describe
     from rankbound.data.interactions import Interactions
@@ -242,7 +242,7 @@ def converted(data: bytes, folder: Path) -> list[Any]:
 
 
 def models(data: bytes, folder: Path) -> list[Any]:
-    """Digests are made to fit, so that what they protect is tried too."""
+    """Digests are updated, so that the content they protect is tested as well."""
     from rankbound.models.saving import load_ranker
 
     head, *parts = data.split(SEPARATOR)
@@ -290,7 +290,7 @@ def store(data: bytes, folder: Path) -> list[Any]:
 
 
 def trials(data: bytes, folder: Path) -> list[Any]:
-    """Whole files of a store, their checksums right, with scores, history and metadata as no trial gives them."""
+    """Files of a store with correct checksums, but with scores, history and metadata that no trial produces."""
     from rankbound.data.frames import read_frame
 
     *tables, metadata = _files(data, folder, "scores.csv", "history.csv", "metadata.json")
@@ -325,7 +325,7 @@ def _read_store(folder: Path) -> list[Any]:
 
 
 def distributions(data: bytes, folder: Path) -> list[Any]:
-    """A damaged distribution is computed again: nothing is ever refused, and what is given is a distribution."""
+    """A damaged distribution is computed again: nothing is refused, and the result is a distribution."""
     from rankbound.difficulty.distribution import cache as distribution_cache
 
     path = distribution_cache._path("fuzz")
@@ -380,7 +380,7 @@ def study(data: bytes, folder: Path) -> list[Any]:
 
 
 def _size(study: Any) -> int:
-    """Trials of a study, about: how many is the user's choice, so what takes long because it is large is no finding."""
+    """Approximate number of trials of a study, which users choose: large studies that take long are not findings."""
     sizes = (
         len(choice.loss or [0]) * len(table.bounding) * len(table.nsr or [0]) * len(table.test_nsr or [0])
         * len(table.seeds) * (table.folds if isinstance(table.folds, int) else 5)
@@ -392,7 +392,7 @@ def _size(study: Any) -> int:
 
 
 def scores(data: bytes, folder: Path) -> list[Any]:
-    """A score table, as pages and comparisons take it."""
+    """A score table, the input of pages and comparisons."""
     from rankbound.analysis import score_tables
     from rankbound.report.page import make_report
 

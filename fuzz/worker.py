@@ -1,8 +1,8 @@
-"""One target in a process of its own: atheris chooses inputs by the branches of rankbound that they reach.
+"""One target in a process of its own: atheris selects inputs by the branches of rankbound that they reach.
 
-A refusal in words is what readers are for; every other exception is kept as a finding and the search goes on. What ends
-the process (a native crash, a hang, no more memory) is seen by the parent, who reads from the shared state at which
-input it was.
+Errors of `rankbound.errors` are the expected answer to damaged input; every other exception is stored as a finding, and
+the search continues. If the process ends (a native crash, a hang, no more memory), the parent reads the current input
+from the shared state.
 """
 
 from __future__ import annotations
@@ -22,43 +22,43 @@ import time
 import traceback
 from pathlib import Path
 
-__all__ = ["MOST", "State"]
+__all__ = ["MAX_BYTES", "State"]
 
-MOST = 1 << 17  # bytes of an input
-_HEAD = struct.Struct("<QQdQ")  # inputs so far, whether inside of one, CPU seconds, length of the input
-_MEMORY = 3 << 30  # bytes of address space beyond what the libraries take
+MAX_BYTES = 1 << 17  # of an input
+_HEAD = struct.Struct("<QQdQ")  # number of inputs, whether one is running, CPU seconds, length of the input
+_MEMORY = 3 << 30  # bytes of address space in addition to the libraries
 
 
 class State:
-    """What parent and worker share: a file in memory that outlives the worker."""
+    """State shared by parent and worker: a memory-mapped file that outlives the worker."""
 
     def __init__(self, path: str | Path) -> None:
         with Path(path).open("r+b") as stream:
-            stream.truncate(_HEAD.size + MOST)
-            self._memory = mmap.mmap(stream.fileno(), _HEAD.size + MOST)
+            stream.truncate(_HEAD.size + MAX_BYTES)
+            self._memory = mmap.mmap(stream.fileno(), _HEAD.size + MAX_BYTES)
         self.runs, self.began = 0, 0.0
 
     def begin(self, data: bytes) -> None:
-        """Note the input before it is tried."""
+        """Record the input before it runs."""
         self._memory[_HEAD.size : _HEAD.size + len(data)] = data
         _HEAD.pack_into(self._memory, 0, self.runs, 1, time.process_time() - self.began, len(data))
 
     def end(self) -> float:
-        """Note that it is over; CPU seconds so far."""
+        """Record the end of an input; return the CPU seconds so far."""
         self.runs += 1
         seconds = time.process_time() - self.began
         _HEAD.pack_into(self._memory, 0, self.runs, 0, seconds, 0)
         return seconds
 
     def read(self) -> tuple[int, bytes | None, float]:
-        """Inputs so far, the one that is being tried, CPU seconds."""
+        """Return the number of inputs, the running one, and the CPU seconds."""
         runs, inside, seconds, length = _HEAD.unpack_from(self._memory)
         return runs, bytes(self._memory[_HEAD.size : _HEAD.size + length]) if inside else None, seconds
 
 
-def keep(crashes: Path, target: str, data: bytes, report: str, place: str) -> None:
-    """A finding: the input and what happened, once for each place in the code."""
-    name = f"{target}-{hashlib.sha256(place.encode()).hexdigest()[:8]}"
+def keep(crashes: Path, target: str, data: bytes, report: str, location: str) -> None:
+    """Store a finding: the input and the report, once for each location in the code."""
+    name = f"{target}-{hashlib.sha256(location.encode()).hexdigest()[:8]}"
     crashes.mkdir(parents=True, exist_ok=True)
     if not (crashes / f"{name}.txt").exists():
         (crashes / name).write_bytes(data)
@@ -66,7 +66,7 @@ def keep(crashes: Path, target: str, data: bytes, report: str, place: str) -> No
 
 
 def main(name: str, state_path: str, corpus: str, crashes: str, seconds: str) -> None:
-    """Fuzz one target until so many CPU seconds are used."""
+    """Fuzz one target for a number of CPU seconds."""
     import atheris
 
     faulthandler.enable()
@@ -78,10 +78,10 @@ def main(name: str, state_path: str, corpus: str, crashes: str, seconds: str) ->
 
         target = TARGETS[name]
         seeds = target.seeds()
-        for at, seed in enumerate(seeds):
-            (Path(corpus) / f"seed-{at}").write_bytes(seed)
-            with contextlib.suppress(Exception):  # what is wrong with a seed is told when its turn comes
-                tried(target, seed, folder)  # loads, and so instruments, what is imported late
+        for number, seed in enumerate(seeds):
+            (Path(corpus) / f"seed-{number}").write_bytes(seed)
+            with contextlib.suppress(Exception):  # errors of a seed are reported when it runs
+                tried(target, seed, folder)  # imports, and thereby instruments, modules that load late
 
     def try_one(data: bytes) -> None:
         state.begin(data)
@@ -89,12 +89,12 @@ def main(name: str, state_path: str, corpus: str, crashes: str, seconds: str) ->
             tried(target, data, folder)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # polars' panics are no Exception
+        except BaseException as error:  # panics of polars do not derive from Exception
             frames = traceback.extract_tb(error.__traceback__)
             ours = [frame for frame in frames if "rankbound" in frame.filename] or list(frames)
-            place = f"{type(error).__name__} {ours[-1].filename}:{ours[-1].lineno}"
-            keep(Path(crashes), name, data, "".join(traceback.format_exception(error, limit=-12))[-8000:], place)
-        if state.end() >= float(seconds) or os.getppid() != parent:  # it was killed: nobody watches
+            location = f"{type(error).__name__} {ours[-1].filename}:{ours[-1].lineno}"
+            keep(Path(crashes), name, data, "".join(traceback.format_exception(error, limit=-12))[-8000:], location)
+        if state.end() >= float(seconds) or os.getppid() != parent:  # the parent was killed
             sys.stderr.flush()
             os._exit(0)
 
@@ -104,9 +104,9 @@ def main(name: str, state_path: str, corpus: str, crashes: str, seconds: str) ->
 
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + _MEMORY, used + _MEMORY))
-    longest = min(MOST, max(4096, 4 * max(map(len, seeds))))
-    signals = [f"-handle_{name}=0" for name in ("segv", "bus", "abrt", "fpe", "ill")]  # left to faulthandler
-    # time and memory are watched by the parent and by the limit above
+    longest = min(MAX_BYTES, max(4096, 4 * max(map(len, seeds))))
+    signals = [f"-handle_{name}=0" for name in ("segv", "bus", "abrt", "fpe", "ill")]  # faulthandler reports them
+    # the parent limits the time, and the limit above the memory
     unwatched = ["-timeout=1000000", "-report_slow_units=1000000", "-rss_limit_mb=0"]
     options = [f"-max_len={longest}", "-reload=0", "-len_control=0", *unwatched, *signals]
     atheris.Setup([sys.argv[0], *options, corpus], try_one, custom_mutator=mutate)
@@ -115,7 +115,7 @@ def main(name: str, state_path: str, corpus: str, crashes: str, seconds: str) ->
 
 
 def _compiled() -> list[str]:
-    """Modules with functions that numba compiles, which it cannot with atheris' calls in them."""
+    """Return modules with functions that numba compiles, which it cannot do if atheris instruments them."""
     package = Path(importlib.util.find_spec("rankbound").submodule_search_locations[0])
     files = [file for file in package.rglob("*.py") if "rankbound.losses.compiling" in file.read_text("utf-8")]
     return [".".join(file.relative_to(package.parent).with_suffix("").parts) for file in files]
