@@ -158,7 +158,7 @@ def test_dicts_with_an_answer_for_everything_are_not_asked_to_keep_it():
 def test_labels_in_dicts_are_the_same_by_any_way_of_looking_them_up(labels, ranked):
     """Plain dicts have ways of their own, for small whole labels and where every ranked document is judged."""
     judged = dict(zip("abc", labels, strict=True))
-    run = {name: {document: -place for place, document in enumerate(ranked)} for name in ("x", "y")}
+    run = {name: {document: -rank for rank, document in enumerate(ranked)} for name in ("x", "y")}
     plain = Lists.from_dicts({"x": judged, "y": {"a": 1, "b": 0, "c": 0, "x": 2}}, run)
     others = {"x": collections.OrderedDict(judged), "y": collections.OrderedDict(a=1, b=0, c=0, x=2)}
     same(plain, Lists.from_dicts(others, run))

@@ -1,4 +1,4 @@
-"""Every test of this room has its own empty cache and, unless it asks for real data, no data folder."""
+"""Every test of this package has its own empty cache and, unless it needs real data, no data folder."""
 
 from __future__ import annotations
 

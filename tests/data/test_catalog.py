@@ -91,9 +91,9 @@ def test_files_that_stand_in_are_used(own_data: Path) -> None:
 def test_given_folds_are_read_from_their_own_files(own_data: Path, name: str, train: str, test: str) -> None:
     entry = find_entry(name)
     for number in entry.fold_numbers:
-        for place, path in enumerate(entry.folds.of(number).values()):  # type: ignore[union-attr]
+        for index, path in enumerate(entry.folds.of(number).values()):  # type: ignore[union-attr]
             (own_data / name / path).parent.mkdir(parents=True, exist_ok=True)
-            (own_data / name / path).write_text(f"1 qid:{number * 10 + place} 1:0.5\n")
+            (own_data / name / path).write_text(f"1 qid:{number * 10 + index} 1:0.5\n")
     fold = load_fold(name, 3)
     assert [part.lists.qids.tolist() for part in (fold.train, fold.validation, fold.test)] == [[30], [31], [32]]
     assert load_set(name).lists.qids.tolist() == [10, 11, 12]
@@ -135,9 +135,9 @@ HERE = [
 @pytest.mark.parametrize("name", HERE)
 def test_real_sets_hold_what_the_catalog_says(data_dir: Path, name: str) -> None:
     entry = find_entry(name)
-    found = describe(load_set(name))
+    summary = describe(load_set(name))
     assert entry.counts
-    assert {what: found[what] for what in entry.counts} == dict(entry.counts)
+    assert {what: summary[what] for what in entry.counts} == dict(entry.counts)
 
 
 @pytest.mark.real_data
@@ -154,10 +154,10 @@ def test_real_sets_hold_what_the_catalog_says(data_dir: Path, name: str) -> None
 def test_real_sets_have_the_known_labels(
     data_dir: Path, name: str, labels: dict[str, int], sizes: tuple[int, int] | None
 ) -> None:
-    found = describe(load_set(name))
-    assert found["labels"] == labels
+    summary = describe(load_set(name))
+    assert summary["labels"] == labels
     if sizes is not None:
-        assert (found["list_sizes"]["min"], found["list_sizes"]["max"]) == sizes
+        assert (summary["list_sizes"]["min"], summary["list_sizes"]["max"]) == sizes
 
 
 @pytest.mark.real_data

@@ -11,7 +11,7 @@ import pytest
 from rankbound.cli.main import run
 
 
-def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+def run_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     assert run(["data", *arguments, "--json"]) == 0
     return dict(json.loads(capsys.readouterr().out))
 
@@ -34,7 +34,7 @@ def letor(tmp_path: Path) -> Path:
 def test_list_names_all_sets_and_says_which_are_here(capsys: pytest.CaptureFixture[str], own_data: Path) -> None:
     (own_data / "ml-1m").mkdir()
     (own_data / "ml-1m" / "ratings.dat").write_text("1::2::3::4\n")
-    sets = {entry["name"]: entry for entry in asked(capsys, "list")["sets"]}
+    sets = {entry["name"]: entry for entry in run_json(capsys, "list")["sets"]}
     assert sets["ml-1m"]["here"]
     assert not sets["ml-20m"]["here"]
     assert sets["mq2008"]["folds"] == [1, 2, 3, 4, 5]
@@ -43,13 +43,13 @@ def test_list_names_all_sets_and_says_which_are_here(capsys: pytest.CaptureFixtu
 
 
 def test_describe_a_letor_file(capsys: pytest.CaptureFixture[str], letor: Path) -> None:
-    found = asked(capsys, "describe", str(letor))
-    assert (found["rows"], found["queries"], found["features"], found["labels"]) == (4, 2, 2, {"0": 3, "2": 1})
-    assert found["list_sizes"]["histogram"] == [{"from": 2, "to": 3, "count": 2}]
-    assert found["difficulty"]["uninformative_queries"] == 1
+    summary = run_json(capsys, "describe", str(letor))
+    assert (summary["rows"], summary["queries"], summary["features"], summary["labels"]) == (4, 2, 2, {"0": 3, "2": 1})
+    assert summary["list_sizes"]["histogram"] == [{"from": 2, "to": 3, "count": 2}]
+    assert summary["difficulty"]["uninformative_queries"] == 1
     expected = (1 + 0.6309297535714575) / 2  # one relevant item of two: rank 1 or rank 2
-    assert found["difficulty"]["mean_expected"] == pytest.approx(expected)
-    assert "not adjacent" in found["notes"][0]
+    assert summary["difficulty"]["mean_expected"] == pytest.approx(expected)
+    assert "not adjacent" in summary["notes"][0]
     assert run(["data", "describe", str(letor)]) == 0
     shown = capsys.readouterr().out
     assert "uninformative queries 50.0%" in shown
@@ -59,31 +59,31 @@ def test_describe_a_letor_file(capsys: pytest.CaptureFixture[str], letor: Path) 
 def test_describe_ratings(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "ratings.csv"
     path.write_text("userId,movieId,rating,timestamp\n1,2,3.5,4\n1,3,4,5\n2,2,3.5,6\n")
-    found = asked(capsys, "describe", str(path))
-    assert (found["users"], found["items"], found["interactions"]) == (2, 2, 3)
-    assert found["labels"] == {"3.5": 2, "4": 1}
+    summary = run_json(capsys, "describe", str(path))
+    assert (summary["users"], summary["items"], summary["interactions"]) == (2, 2, 3)
+    assert summary["labels"] == {"3.5": 2, "4": 1}
 
 
 def test_describe_faces_and_beir(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     import numpy as np
 
     np.savez(tmp_path / "f.npz", images=np.zeros((3, 4, 5), np.uint8), age=np.array([2, 2, 80]))
-    found = asked(capsys, "describe", str(tmp_path / "f.npz"))
-    assert (found["images"], found["features"], found["labels"]) == (3, 20, {"2": 2, "80": 1})
+    summary = run_json(capsys, "describe", str(tmp_path / "f.npz"))
+    assert (summary["images"], summary["features"], summary["labels"]) == (3, 20, {"2": 2, "80": 1})
     folder = tmp_path / "beir"
     (folder / "qrels").mkdir(parents=True)
     (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\td\t1\n")
     (folder / "queries.jsonl").write_text('{"_id": "q", "text": ""}\n')
     (folder / "corpus.jsonl").write_text('{"_id": "d", "text": ""}\n')
-    found = asked(capsys, "describe", str(folder))
-    assert (found["queries"], found["rows"], found["documents"]) == (1, 1, 1)
+    summary = run_json(capsys, "describe", str(folder))
+    assert (summary["queries"], summary["rows"], summary["documents"]) == (1, 1, 1)
 
 
 def test_describe_draws(capsys: pytest.CaptureFixture[str], letor: Path, tmp_path: Path) -> None:
     pytest.importorskip("altair")
     pytest.importorskip("vl_convert")
     out = tmp_path / "plot.svg"
-    asked(capsys, "describe", str(letor), "--plot", str(out))
+    run_json(capsys, "describe", str(letor), "--plot", str(out))
     assert "expected nDCG" in out.read_text()
 
 
@@ -91,13 +91,13 @@ def test_get_finds_what_is_here(capsys: pytest.CaptureFixture[str], own_data: Pa
     (own_data / "ml-1m").mkdir()
     file = own_data / "ml-1m" / "ratings.dat"
     file.write_text("1::2::3::4\n")
-    assert asked(capsys, "get", "ml-1m") == {"name": "ml-1m", "downloaded": False, "files": [str(file)]}
+    assert run_json(capsys, "get", "ml-1m") == {"name": "ml-1m", "downloaded": False, "files": [str(file)]}
     assert run(["data", "get", "ml-1m"]) == 0
     assert "Cite: Harper" in capsys.readouterr().out
 
 
 def test_verify_prints_all_files_and_fails_for_a_wrong_one(capsys: pytest.CaptureFixture[str], own_data: Path) -> None:
-    assert asked(capsys, "verify") == {"files": []}
+    assert run_json(capsys, "verify") == {"files": []}
     (own_data / "mq2008").mkdir()
     for number in range(1, 6):
         (own_data / "mq2008" / f"S{number}.txt").write_text("0 qid:1 1:0\n")

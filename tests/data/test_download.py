@@ -24,7 +24,7 @@ from rankbound.errors import ArgumentError, DataError
 
 @dataclass
 class Site:
-    """What the server has, how often it breaks off after so many bytes, and what it was asked for."""
+    """The files of the server, how often it breaks the connection after how many bytes, and its requests."""
 
     address: str = ""
     files: dict[str, bytes] = field(default_factory=dict)

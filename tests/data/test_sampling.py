@@ -146,8 +146,8 @@ def test_impossible_pairs_are_refused() -> None:
 def test_a_constant_order_of_items_says_nothing_about_labels() -> None:
     table = synthetic_interactions(users=100, items=300, seed=1)
     lists, _ = sample_lists(table, table.rows(np.zeros(len(table), bool)), train_ratio=1, seed=2)
-    place = np.arange(len(lists.items)) - np.repeat(lists.lists.offsets[:-1], lists.lists.sizes)
-    relative = place / np.repeat(lists.lists.sizes, lists.lists.sizes)
+    rank = np.arange(len(lists.items)) - np.repeat(lists.lists.offsets[:-1], lists.lists.sizes)
+    relative = rank / np.repeat(lists.lists.sizes, lists.lists.sizes)
     assert abs(relative[lists.lists.labels == 1].mean() - 0.5) < 0.05
 
 

@@ -47,19 +47,19 @@ def test_user_folds_partition_every_user_evenly(
     np.testing.assert_array_equal(user_folds(again, folds, seed), fold)
 
 
-@given(rows=pairs, share=st.floats(0.05, 0.95), seed=seeds, data=st.data())
+@given(rows=pairs, fraction=st.floats(0.05, 0.95), seed=seeds, data=st.data())
 @settings(max_examples=80, deadline=None)
 def test_monte_carlo_tests_the_same_share_of_every_user(
-    rows: list[tuple[int, int]], share: float, seed: int, data: st.DataObject
+    rows: list[tuple[int, int]], fraction: float, seed: int, data: st.DataObject
 ) -> None:
     table = table_of(rows)
-    splits = monte_carlo(table, repeats=2, test_fraction=share, seed=seed)
+    splits = monte_carlo(table, repeats=2, test_fraction=fraction, seed=seed)
     for test in splits:
         np.testing.assert_array_equal(
-            np.bincount(table.users[test], minlength=len(table.user_names)), np.rint(table.per_user * share)
+            np.bincount(table.users[test], minlength=len(table.user_names)), np.rint(table.per_user * fraction)
         )
     again = table_of(data.draw(st.permutations(rows)))
-    for one, other in zip(splits, monte_carlo(again, repeats=2, test_fraction=share, seed=seed), strict=True):
+    for one, other in zip(splits, monte_carlo(again, repeats=2, test_fraction=fraction, seed=seed), strict=True):
         np.testing.assert_array_equal(one, other)
 
 

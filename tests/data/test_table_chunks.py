@@ -61,8 +61,8 @@ def test_numbers_and_names_of_queries_meet(tmp_path, monkeypatch):
     run = pl.DataFrame({"qid": [1, 1, 2], "docid": ["a", "b", "a"], "score": [0.1, 0.2, 0.3]})
     run.write_parquet(tmp_path / "run.parquet")
     monkeypatch.setattr(table_chunks, "ROWS", 2)
-    found = evaluate({"1": {"a": 1}, "2": {"a": 1}}, tmp_path / "run.parquet", ["RR"])
-    assert found.values["RR"].tolist() == [0.5, 1.0]
+    result = evaluate({"1": {"a": 1}, "2": {"a": 1}}, tmp_path / "run.parquet", ["RR"])
+    assert result.values["RR"].tolist() == [0.5, 1.0]
 
 
 @pytest.mark.parametrize("again", [0, 1, 17, 39, 58])

@@ -1,4 +1,4 @@
-"""Real faults for real processes: commands that can be killed, a small disk, a user without powers."""
+"""Fixtures for faults: commands that can be killed, a small disk, a process without the powers of root."""
 
 from __future__ import annotations
 
@@ -80,10 +80,10 @@ def rankbound_here(capsys):
 def wait_for(true):
     """Wait until a condition holds."""
     end = time.monotonic() + LONG
-    while not (found := true()):
+    while not (result := true()):
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.02)
-    return found
+    return result
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -115,28 +115,28 @@ def letor(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def small_disk(tmp_path: Path):
-    """Make a disk of a given size that is full but for ``room`` bytes; a tmpfs, which needs the right to mount."""
+    """Mount a disk of which only ``free`` bytes are free; a tmpfs, which needs the right to mount."""
     mounted = []
 
-    def make(room: int, size: int = 1 << 20) -> Path:
-        place = tmp_path / f"disk{len(mounted)}"
-        place.mkdir()
+    def make(free: int, size: int = 1 << 20) -> Path:
+        disk = tmp_path / f"disk{len(mounted)}"
+        disk.mkdir()
         mount = shutil.which("mount")
-        command = [str(mount), "-t", "tmpfs", "-o", f"size={size}", "rankbound-test", str(place)]
+        command = [str(mount), "-t", "tmpfs", "-o", f"size={size}", "rankbound-test", str(disk)]
         if mount is None or subprocess.run(command, capture_output=True, check=False).returncode:
             pytest.skip("a small disk needs the right to mount a tmpfs")
-        mounted.append(place)
-        (place / "filler").write_bytes(bytes(size - room))
-        return place
+        mounted.append(disk)
+        (disk / "filler").write_bytes(bytes(size - free))
+        return disk
 
     yield make
-    for place in mounted:
-        subprocess.run(["umount", "--lazy", str(place)], check=True)
+    for disk in mounted:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
 @pytest.fixture
 def powerless() -> list[str]:
-    """What to put before a command so that permissions hold for it: root gives up all its powers."""
+    """The prefix of a command that obeys permissions: root gives up its powers."""
     if os.name == "nt":
         pytest.skip("permissions of POSIX")
     if os.geteuid() != 0:
@@ -148,7 +148,7 @@ def powerless() -> list[str]:
 
 @pytest.fixture
 def read_only():
-    """Take the right to write from folders and their content, until the test ends."""
+    """Make folders and their content read-only until the test ends."""
     changed = []
 
     def forbid(folder: Path) -> Path:

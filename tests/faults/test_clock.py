@@ -28,8 +28,8 @@ def features(letor, tmp_path, monkeypatch):
             read.append(letor)
             return read_letor(letor)
 
-        found = read_cached([letor], reader, LetorData)
-        assert np.array_equal(found.features, read_letor(letor).features)
+        table = read_cached([letor], reader, LetorData)
+        assert np.array_equal(table.features, read_letor(letor).features)
         return len(read)
 
     return get
@@ -59,9 +59,9 @@ def test_a_file_that_is_changed_while_it_is_read(letor, tmp_path, monkeypatch):
     text = letor.read_text()
 
     def reader():
-        found = read_letor(letor)
+        table = read_letor(letor)
         letor.write_text(text + "1 qid:99 1:1 2:1\n")
-        return found
+        return table
 
     with pytest.raises(DataError, match="was changed while it was being read"):
         read_cached([letor], reader, LetorData)
@@ -120,7 +120,7 @@ def test_a_store_when_the_clock_jumps(letor, tmp_path, monkeypatch):
             store.put(one.trial, attempt(one.trial))
         assert unfinished(planned, store) == []
     with open_store(tmp_path / "store") as store:
-        found = store.trials()
-        assert found.height == 3
-        assert found["seconds"].min() >= 0
-        assert sorted(found["finished"].str.slice(0, 4)) == ["2026", "2027", "2028"]
+        trials = store.trials()
+        assert trials.height == 3
+        assert trials["seconds"].min() >= 0
+        assert sorted(trials["finished"].str.slice(0, 4)) == ["2026", "2027", "2028"]

@@ -36,10 +36,10 @@ def test_a_distribution_with_any_bit_flipped_is_not_used(own_cache):
     distribution_cache.store("key", distribution)
     (file,) = (own_cache / "distributions").iterdir()
     whole = file.read_bytes()
-    for place in range(len(whole)):
-        file.write_bytes(whole[:place] + bytes([whole[place] ^ 0x40]) + whole[place + 1 :])
-        found = distribution_cache.load("key")
-        assert found is None or all(np.array_equal(*pair) for pair in zip(found, distribution, strict=True)), place
+    for index in range(len(whole)):
+        file.write_bytes(whole[:index] + bytes([whole[index] ^ 0x40]) + whole[index + 1 :])
+        loaded = distribution_cache.load("key")
+        assert loaded is None or all(np.array_equal(*pair) for pair in zip(loaded, distribution, strict=True)), index
 
 
 def empty(entry):
@@ -107,8 +107,8 @@ def test_a_checkpoint_with_any_bit_flipped_is_refused(tmp_path):
     steps.save(1, {"weights": np.arange(3.0)}, {"history": [0.5, 0.25]})
     for file in (tmp_path / "epoch-000001").iterdir():
         whole = file.read_bytes()
-        for place in range(len(whole)):
-            file.write_bytes(whole[:place] + bytes([whole[place] ^ 0x02]) + whole[place + 1 :])
+        for index in range(len(whole)):
+            file.write_bytes(whole[:index] + bytes([whole[index] ^ 0x02]) + whole[index + 1 :])
             with pytest.raises(DataError, match=r"epoch-000001: this checkpoint cannot be read"):
                 steps.load()
         file.write_bytes(whole)
@@ -138,10 +138,10 @@ from rankbound.losses.compiling import kernel
 
 @kernel
 def total(values):
-    found = 0.0
+    total = 0.0
     for value in values:
-        found += value
-    return found
+        total += value
+    return total
 """
 numbers = itertools.count()
 
@@ -159,7 +159,7 @@ def fresh_kernel(tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, name, module)
         spec.loader.exec_module(module)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # nothing here is worth two threads, says numba
+            warnings.simplefilter("ignore")  # numba warns that the kernel is too small for threads
             assert module.total(np.ones(3)) == 3.0
         (hits,) = [module.total.stats.cache_hits.values()]
         return sum(hits) == 1

@@ -21,13 +21,13 @@ from rankbound.models import AdaRank, load_ranker
 
 from .conftest import content
 
-ROOM = 8192
+FREE_BYTES = 8192
 X, Y = np.random.default_rng(0).random((30, 3)), np.tile([0, 1, 0], 10)
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "json"])
 def test_results_of_a_command(rankbound_here, runs, small_disk, ending):
-    disk = small_disk(ROOM)
+    disk = small_disk(FREE_BYTES)
     target = disk / f"result.{ending}"
     target.write_text("as it was")
     before = content(disk)
@@ -39,7 +39,7 @@ def test_results_of_a_command(rankbound_here, runs, small_disk, ending):
 
 
 def test_page(rankbound_here, runs, small_disk):
-    disk = small_disk(ROOM)
+    disk = small_disk(FREE_BYTES)
     before = content(disk)
     code, _, err = rankbound_here("report", runs / "qrels", runs / "run", "-m", "AP", "-o", disk / "page.html")
     assert code == 2
@@ -48,7 +48,7 @@ def test_page(rankbound_here, runs, small_disk):
 
 
 def test_saved_model(small_disk):
-    disk = small_disk(3 * 4096)  # of the first model there is room for, of a second not beside it
+    disk = small_disk(3 * 4096)  # enough for one model, not for a second one next to it
     AdaRank(n_estimators=1).fit(X, Y).save(disk / "model")
     second = AdaRank(n_estimators=500).fit(X, Y)
     (disk / "more").write_bytes(bytes(4096))
@@ -59,7 +59,7 @@ def test_saved_model(small_disk):
 
 
 def test_checkpoint(small_disk):
-    """The step before is still there, and nothing half-written beside it."""
+    """The previous step is still there, and no partial files are next to it."""
     disk = small_disk(6 * 4096)
     steps = Checkpoints(disk / "steps", {"seed": 0})
     steps.save(1, {"weights": np.ones(3)}, {"loss": 0.5})
@@ -82,14 +82,14 @@ def test_distributions_are_computed_without_their_cache(small_disk, monkeypatch)
 def test_data_are_read_without_their_cache(small_disk, letor, monkeypatch):
     disk = small_disk(0)
     monkeypatch.setenv("RANKBOUND_CACHE", str(disk))
-    found = read_cached([letor], lambda: read_letor(letor), LetorData)
-    assert np.array_equal(found.features, read_letor(letor).features)
-    assert found.notes[0].startswith("not kept in the cache: ")
+    table = read_cached([letor], lambda: read_letor(letor), LetorData)
+    assert np.array_equal(table.features, read_letor(letor).features)
+    assert table.notes[0].startswith("not kept in the cache: ")
     assert [name for name in content(disk) if name != "filler"] == []
 
 
 def test_store(small_disk):
-    """SQLite itself on a full disk, as the store sets it up: what was committed stays, what was not is told."""
+    """SQLite on a full disk, configured as the store does: committed rows stay, an uncommitted one raises an error."""
     from rankbound.experiments.store import open_store
 
     disk = small_disk(400_000)
@@ -118,7 +118,7 @@ def test_download(small_disk, tmp_path):
         def log_message(self, *_):
             pass
 
-    disk = small_disk(ROOM)
+    disk = small_disk(FREE_BYTES)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with pytest.raises(DataError, match="data: cannot be written: No space left on device"):
@@ -135,10 +135,10 @@ from rankbound.losses.compiling import cache_folder, kernel
 
 @kernel
 def total(values):
-    found = 0.0
+    total = 0.0
     for value in values:
-        found += value
-    return found
+        total += value
+    return total
 
 print(total(np.ones(3)), cache_folder())
 """

@@ -1,4 +1,4 @@
-"""Folders that may not be written to, by a process for which permissions hold."""
+"""Read-only folders, in a process without the powers of root."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_output_folder(rankbound, runs, powerless, read_only):
 
 
 def test_model_folder(python, tmp_path, powerless, read_only):
-    """A model there is used as ever; a new one is refused, and the old one stays."""
+    """A model in a read-only folder loads; saving is refused, and the old model stays."""
     X, y = np.random.default_rng(0).random((30, 3)), np.tile([0, 1, 0], 10)
     AdaRank(n_estimators=1).fit(X, y).save(tmp_path / "models" / "one")
     read_only(tmp_path / "models")
@@ -95,7 +95,7 @@ def test_no_home(python, rankbound, runs, tmp_path):
     """A user that the system does not know, as in some containers: only a download needs a cache folder."""
     if os.name == "nt" or os.geteuid() != 0:
         pytest.skip("only root can become a user that does not exist")
-    powers = "+dac_override,+dac_read_search"  # to find Python in whatever home it lies
+    powers = "+dac_override,+dac_read_search"  # to read the Python installation, wherever it is
     before = ["setpriv", "--reuid=54321", f"--inh-caps={powers}", f"--ambient-caps={powers}"]
     hidden = ("HOME", "XDG_CACHE_HOME", "RANKBOUND_CACHE", "NUMBA_CACHE_DIR")
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
@@ -103,8 +103,8 @@ def test_no_home(python, rankbound, runs, tmp_path):
     code, _, err = rankbound("evaluate", "qrels", "run", "-m", "DB(AP)", cwd=runs, before=before, env=environment)
     assert code == 0, err
     (runs / "tmp").mkdir()
-    found = "from rankbound.losses.compiling import kernel_folder; print(kernel_folder())"
-    assert "kernels-" in python(found, before=before, env=environment)
+    code = "from rankbound.losses.compiling import kernel_folder; print(kernel_folder())"
+    assert "kernels-" in python(code, before=before, env=environment)
     environment["RANKBOUND_DATA"] = str(tmp_path / "empty")
     code, _, err = rankbound("data", "list", before=before, env=environment)
     assert code == 0, err

@@ -20,7 +20,7 @@ from .conftest import COMMAND, LONG, wait_for
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 
-# the command, with a pen that stops in mid-word: it says so and waits until it is told to go on, which nobody does
+# the command, whose write stops halfway, reports that, and waits for input that never comes
 STUCK = """
 import sys
 from pathlib import Path
@@ -41,7 +41,7 @@ POLITE = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 @pytest.mark.parametrize("ending", ["csv", "html"])
 def test_kill_while_a_result_is_written(start, runs, ending):
-    """The file keeps what it had; a hidden half beside it is all that a kill can leave."""
+    """The file is unchanged; at most a hidden temporary file remains next to it."""
     target = runs / f"result.{ending}"
     target.write_text("as it was")
     command = ["evaluate", "qrels", "run", "--per-query", target.name]
@@ -140,21 +140,21 @@ def test_kill_while_a_data_set_is_converted(start, letor, tmp_path, monkeypatch)
     converter.wait(LONG)
     kept = tmp_path / "cache" / "converted"
     assert list(kept.glob(".new.*"))
-    found = read_cached([letor], lambda: read_letor(letor), LetorData)
-    assert np.array_equal(found.features, read_letor(letor).features)
-    assert found.notes == ()
+    table = read_cached([letor], lambda: read_letor(letor), LetorData)
+    assert np.array_equal(table.features, read_letor(letor).features)
+    assert table.notes == ()
     assert not list(kept.glob(".new.*"))
 
 
 def test_kill_in_the_middle_of_a_download(start, tmp_path):
-    """What came is kept, and the next attempt asks for the rest only."""
+    """The received bytes are kept, and the next attempt requests the rest only."""
     whole = np.random.default_rng(0).bytes(3_000_000)
-    asked, go_on = [], threading.Event()
+    requests, go_on = [], threading.Event()
 
     class Site(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
-            asked.append(self.headers.get("Range"))
-            begin = int(asked[-1].removeprefix("bytes=").removesuffix("-")) if asked[-1] else 0
+            requests.append(self.headers.get("Range"))
+            begin = int(requests[-1].removeprefix("bytes=").removesuffix("-")) if requests[-1] else 0
             self.send_response(206 if begin else 200)
             self.send_header("Content-Length", str(len(whole) - begin))
             self.send_header("ETag", '"one"')
@@ -184,5 +184,5 @@ def test_kill_in_the_middle_of_a_download(start, tmp_path):
         fetch(url, target)
         server.shutdown()
     assert target.read_bytes() == whole
-    assert asked == [None, f"bytes={kept}-"]
+    assert requests == [None, f"bytes={kept}-"]
     assert [path.name for path in tmp_path.iterdir()] == ["data.txt"]

@@ -1,4 +1,4 @@
-"""Odd surroundings: closed streams, other locales, strange names, little of everything, things that vanish."""
+"""Unusual environments: closed streams, other locales, strange names, few resources, folders that disappear."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def redirected(how: str) -> list[str]:
 
 @pytest.mark.parametrize("streams", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams(rankbound, runs, streams):
-    """Files are opened in the place of a closed stream: nothing may be printed into them."""
+    """A file may get the descriptor of a closed stream: nothing may be printed into it."""
     command = ["evaluate", "qrels", "run", "--per-query", "values.csv"]
     code, _, _ = rankbound(*command, before=redirected(streams), cwd=runs)
     assert code == 0
@@ -42,7 +42,7 @@ def test_closed_stdin_that_is_to_be_read(rankbound, runs):
 
 
 def test_a_locale_without_unicode(rankbound, tmp_path):
-    """What is printed is UTF-8 everywhere, and names that are no text at all stay legal JSON."""
+    """Output is UTF-8 everywhere, and file names that are not text become valid JSON."""
     name = os.fsdecode(b"r\xc3\xbcn \xff")
     (tmp_path / "qrels").write_text("qé→ 0 dø 1\nqé→ 0 d2 0\n", encoding="utf-8")
     (tmp_path / name).write_text("qé→ Q0 dø 1 2 t\nqé→ Q0 d2 2 1 t\n", encoding="utf-8")
@@ -112,7 +112,7 @@ def test_a_very_small_terminal(start, runs):
     try:
         while part := os.read(ours, 65_536):
             shown += part
-    except OSError:  # how Linux tells that the other side is closed
+    except OSError:  # Linux reports the closed other side this way
         pass
     os.close(ours)
     assert command.wait(LONG) == 0
@@ -122,7 +122,7 @@ def test_a_very_small_terminal(start, runs):
 
 @pytest.mark.parametrize("most", [5, 7, 32])
 def test_few_open_files(start, runs, most):
-    """The work is done, refused, or ended by a library that can do without files no longer: never half."""
+    """The command succeeds, refuses, or is ended by a library that needs more files; it never writes half a result."""
     command = ["sh", "-c", f'ulimit -n {most}; exec "$@"', "sh", *COMMAND]
     process = start(*command, "evaluate", "qrels", "run", "--per-query", "values.csv", cwd=runs)
     process.communicate(timeout=LONG)
@@ -133,7 +133,7 @@ def test_few_open_files(start, runs, most):
 
 
 def test_little_memory(start, runs):
-    """NumPy says that there is none, polars ends the process: either way the file is as it was."""
+    """NumPy raises an error, polars aborts the process: either way the file is unchanged."""
     (runs / "values.csv").write_text("as it was")
     command = ["sh", "-c", 'ulimit -v 600000; exec "$@"', "sh", *COMMAND]
     process = start(*command, "evaluate", "qrels", "run", "--per-query", "values.csv", cwd=runs)
@@ -144,7 +144,7 @@ def test_little_memory(start, runs):
 
 
 def test_no_folder_for_temporary_files(rankbound, runs, small_disk):
-    """Results are written beside their place: TMPDIR may be full, or not there."""
+    """Temporary files are in the folder of the result: TMPDIR may be full or missing."""
     for folder in (small_disk(0), runs / "absent"):
         environment = os.environ | {"TMPDIR": str(folder)}
         code, _, err = rankbound("evaluate", "qrels", "run", "--per-query", "values.csv", cwd=runs, env=environment)
@@ -152,7 +152,7 @@ def test_no_folder_for_temporary_files(rankbound, runs, small_disk):
 
 
 def test_the_working_folder_is_gone(start, runs):
-    """Named files are found, a result can be nowhere."""
+    """Absolute paths can be read, but a relative result cannot be written."""
     (runs / "gone").mkdir()
     command = ["sh", "-c", 'rmdir "$PWD"; exec "$@"', "sh", *COMMAND]
     process = start(*command, "evaluate", runs / "qrels", runs / "run", "--per-query", "v.csv", cwd=runs / "gone")
@@ -164,7 +164,7 @@ def test_the_working_folder_is_gone(start, runs):
 
 
 def test_a_store_that_is_taken_away(tmp_path):
-    """Told at the next trial: what SQLite writes to a file without a name is lost."""
+    """The next trial raises an error, because SQLite would write to a deleted file."""
 
     class Trial:
         id = "a"
@@ -189,7 +189,7 @@ def test_a_system_that_cannot_lock_folders(tmp_path, monkeypatch):
 
 
 def test_a_lock_file_of_a_process_that_is_gone(tmp_path):
-    """The name in the file says who held it last; the lock itself went with that process."""
+    """The file names the last holder; the lock itself ended with that process."""
     with open_store(tmp_path / "store", create=True) as store:
         (tmp_path / "store" / "lock").write_text("\n4194304 on elsewhere\n")
         with store.locked():
@@ -197,7 +197,7 @@ def test_a_lock_file_of_a_process_that_is_gone(tmp_path):
 
 
 def test_a_fork_after_kernels_have_run(python):
-    """The child computes the same, or OpenMP ends it at once with a word; the parent goes on either way."""
+    """The child computes the same, or OpenMP ends it with a message; the parent continues either way."""
     code = """
 import os, sys
 import numpy as np

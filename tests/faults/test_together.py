@@ -1,4 +1,4 @@
-"""Several processes at one place at the same moment."""
+"""Several processes that use one folder at the same moment."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ from rankbound.difficulty.distribution import cache as distribution_cache
 distribution = (np.linspace(0, 1, 20_000), np.full(20_000, 1 / 20_000), "dynamic")
 def work(number):
     for turn in range(20):
-        found = distribution_cache.load(turn)
-        assert found is None or np.array_equal(found[0], distribution[0])
+        loaded = distribution_cache.load(turn)
+        assert loaded is None or np.array_equal(loaded[0], distribution[0])
         distribution_cache.store(turn, distribution)
         assert np.array_equal(distribution_cache.load(turn)[1], distribution[1])
 race(work)
@@ -70,8 +70,8 @@ from rankbound.data.array_cache import read_cached
 from rankbound.data.letor import LetorData, read_letor
 file = Path(sys.argv[1])
 def work(number):
-    found = read_cached([file], lambda: read_letor(file), LetorData)
-    os.write(1, f"{float(found.features.sum())} {len(found.notes)}\\n".encode())
+    table = read_cached([file], lambda: read_letor(file), LetorData)
+    os.write(1, f"{float(table.features.sum())} {len(table.notes)}\\n".encode())
 race(work)
 """
     answers = set(python(RACE + code, letor).splitlines())
@@ -81,7 +81,7 @@ race(work)
 
 
 def test_one_model_folder(python, tmp_path):
-    """Whoever loads finds one of the models, whole; none of the saves fails."""
+    """Every process that loads gets one of the models, complete; no save fails."""
     code = """
 import numpy as np
 from rankbound.models import AdaRank, load_ranker
@@ -101,7 +101,7 @@ race(work)
 
 
 def test_one_checkpoint_folder(python, tmp_path):
-    """The same training twice at once: each step that is found is whole."""
+    """The same training several times at once: each step that loads is complete."""
     code = """
 import numpy as np
 from rankbound.checkpoints import Checkpoints
@@ -132,18 +132,18 @@ race(work)
 
 
 def test_one_download(tmp_path, monkeypatch):
-    """One fetches, the others wait and find it. Threads here: the lock is of an open folder, not of a process."""
+    """One fetches, the others wait and find it. Threads here: the lock belongs to an open folder, not to a process."""
     monkeypatch.setenv("RANKBOUND_CACHE", str(tmp_path))
     monkeypatch.delenv("RANKBOUND_DATA", raising=False)
-    whole, asked = np.random.default_rng(0).bytes(500_000), []
+    content, requests = np.random.default_rng(0).bytes(500_000), []
 
     class Site(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
-            asked.append(self.path)
+            requests.append(self.path)
             self.send_response(200)
-            self.send_header("Content-Length", str(len(whole)))
+            self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            self.wfile.write(whole)
+            self.wfile.write(content)
 
         def log_message(self, *_):
             pass
@@ -154,32 +154,32 @@ def test_one_download(tmp_path, monkeypatch):
             name="mine", kind="letor", folder="mine", title="", origin="", license="", citation="",
             download=(f"http://127.0.0.1:{server.server_port}/data.bin",), files=(DataFile("data.bin"),),
         )  # fmt: skip
-        found = []
-        getters = [threading.Thread(target=lambda: found.append(obtain(entry))) for _ in range(6)]
+        results = []
+        getters = [threading.Thread(target=lambda: results.append(obtain(entry))) for _ in range(6)]
         for getter in getters:
             getter.start()
         for getter in getters:
             getter.join()
         server.shutdown()
-    assert found == [[tmp_path / "data" / "mine" / "data.bin"]] * 6
-    assert found[0][0].read_bytes() == whole
-    assert asked == ["/data.bin"]
+    assert results == [[tmp_path / "data" / "mine" / "data.bin"]] * 6
+    assert results[0][0].read_bytes() == content
+    assert requests == ["/data.bin"]
     assert [state.state for state in check(entry)] == ["ok"]
     assert list(json.loads((tmp_path / "checksums.json").read_text())) == ["mine/data.bin"]
 
 
 def test_one_kernel_with_two_types(python, tmp_path, monkeypatch):
-    """Each process keeps its own type; by numba alone one could be given the other's machine code."""
+    """Each process caches its own type; numba alone could load the machine code of another type."""
     (tmp_path / "own.py").write_text(
         """
 from rankbound.losses.compiling import kernel
 
 @kernel
 def total(values):
-    found = values[0]
+    result = values[0]
     for value in values[1:]:
-        found += value
-    return found
+        result += value
+    return result
 """
     )
     code = """
@@ -190,9 +190,9 @@ sys.path.insert(0, sys.argv[1])
 from own import total
 def work(number):
     kind = ["float64", "int64", "float32"][number]
-    found = total(np.arange(4, dtype=kind))
+    result = total(np.arange(4, dtype=kind))
     hits = sum(total.stats.cache_hits.values())
-    os.write(1, f"{kind} {found} {hits}\\n".encode())
+    os.write(1, f"{kind} {result} {hits}\\n".encode())
 race(work, 3)
 race(work, 3)
 """
@@ -200,4 +200,4 @@ race(work, 3)
     answers = sorted(python(RACE + code, tmp_path).splitlines())
     assert answers == [
         f"{kind} {hits}" for kind in ("float32 6.0", "float64 6.0", "int64 6") for hits in (0, 1)
-    ]  # compiled by the first three, loaded by the others
+    ]  # compiled in the first race, loaded in the second

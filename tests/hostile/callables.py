@@ -28,7 +28,7 @@ from .variations import CLOSE, EITHER, FORMS, VALUES
 
 __all__ = ["ENTRIES", "NO_ARRAYS", "Argument", "Entry", "public_names"]
 
-# ---- what an argument allows beside the rule -------------------------------------------------------------------------
+# ---- what an argument allows besides the rule ------------------------------------------------------------------------
 
 Rule = Mapping[str, str]  # name of a variation -> what may come of it here
 
@@ -70,7 +70,7 @@ class Argument:
     clean: np.ndarray
     rule: Rule = field(default_factory=dict)
     called: tuple[str, ...] = ()
-    says: tuple[str, ...] = ("got", "has", "have", "carry")  # one of these tells what came
+    says: tuple[str, ...] = ("got", "has", "have", "carry")  # one of these introduces the value
 
 
 @dataclass(frozen=True)
@@ -525,16 +525,16 @@ NO_ARRAYS = {
 
 
 def public_names() -> set[str]:
-    """Functions and classes that users can call, by the room they are in; errors, constants and modules left out."""
-    rooms: dict[str, ModuleType] = {"": rb, "losses.": losses, "models.": models}
+    """Functions and classes that users can call, by the module they are in; errors, constants and modules left out."""
+    sources: dict[str, ModuleType] = {"": rb, "losses.": losses, "models.": models}
     for package in (analysis, testing):
         short = package.__name__.removeprefix("rankbound.")
         for module in pkgutil.iter_modules(package.__path__):
-            rooms[f"{short}.{module.name}."] = importlib.import_module(f"{package.__name__}.{module.name}")
+            sources[f"{short}.{module.name}."] = importlib.import_module(f"{package.__name__}.{module.name}")
     found = set()
-    for prefix, room in rooms.items():
-        for name in room.__all__:
-            value = getattr(room, name)
+    for prefix, source in sources.items():
+        for name in source.__all__:
+            value = getattr(source, name)
             if callable(value) and not (inspect.isclass(value) and issubclass(value, BaseException)):
                 found.add(prefix + name)
     for owner in (rb.Lists, rb.Distribution, rb.Bounding):

@@ -39,7 +39,7 @@ def parts(result: Any) -> Iterator[np.ndarray]:
 
 
 def equal(first: Any, second: Any, tolerance: float = 0.0) -> bool:
-    """Whether two results are the same, bit for bit unless told otherwise."""
+    """Whether two results are the same, by default bit for bit."""
     ours, theirs = list(parts(first)), list(parts(second))
     return len(ours) == len(theirs) and all(
         a.shape == b.shape and (np.array_equal(a, b) or (tolerance > 0 and np.allclose(a, b, tolerance, tolerance)))
@@ -87,7 +87,7 @@ def fault(position: int, name: str, variation: Variation) -> str | None:
         if not any(word in text for word in argument.called or (name,)):
             return f"the error does not name the argument: {text}"
         if not any(word in text for word in argument.says):
-            return f"the error does not say what came: {text}"
+            return f"the error does not say what it got: {text}"
     except Exception as error:  # whatever it is, it is not ours
         return f"{type(error).__name__}: {str(error)[:150]}"
     else:
@@ -122,5 +122,5 @@ def test_every_public_callable_is_tried_or_has_a_reason_not_to_be() -> None:
 @pytest.mark.filterwarnings("ignore:.*found no useful split")
 @pytest.mark.parametrize(("position", "name"), CASES)
 def test_hostile_arrays_give_the_clean_result_or_an_error_of_ours(position: int, name: str) -> None:
-    found = {each.name: fault(position, name, each) for each in variations_of(ENTRIES[position])}
-    assert not {variation: wrong for variation, wrong in found.items() if wrong}
+    faults = {each.name: fault(position, name, each) for each in variations_of(ENTRIES[position])}
+    assert not {variation: wrong for variation, wrong in faults.items() if wrong}

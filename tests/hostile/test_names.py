@@ -81,5 +81,5 @@ def test_what_is_no_count_is_refused(take: Callable[[Any], Any], count: Any) -> 
     ],
     ids=["share", "ranker_strength", "p", "confidence"],
 )
-def test_what_is_no_share_is_refused(take: Callable[[Any], Any], share: Any) -> None:
+def test_a_number_outside_of_0_to_1_is_refused(take: Callable[[Any], Any], share: Any) -> None:
     refused(lambda: take(share))

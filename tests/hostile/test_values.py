@@ -55,15 +55,15 @@ def test_evaluate(both: tuple[np.ndarray, np.ndarray]) -> None:
         lists = rb.Lists(labels, [0, len(labels)], scores)
         return rb.evaluate(lists, MEASURES, empty="zero", bounds=True)
 
-    found = outcome(find, "labels", "scores")
+    result = outcome(find, "labels", "scores")
     np.testing.assert_array_equal(labels, before[0])
     np.testing.assert_array_equal(scores, before[1])
-    if found is None:
+    if result is None:
         return
     for name in ("nDCG@3", "AP", "RR", "P@2", "nRBP"):
-        three = found.bounds[name]
-        assert three.worst[0] - 1e-9 >= 0 or three.worst[0] >= -1e-9
-        assert three.worst[0] - 1e-9 <= found.values[name][0] <= three.best[0] + 1e-9, name
+        bounds = result.bounds[name]
+        assert bounds.worst[0] - 1e-9 >= 0 or bounds.worst[0] >= -1e-9
+        assert bounds.worst[0] - 1e-9 <= result.values[name][0] <= bounds.best[0] + 1e-9, name
 
 
 @few
@@ -100,9 +100,9 @@ def test_significance(differences: np.ndarray) -> None:
 @given(sizes.flatmap(arrays))
 def test_bounds_and_distributions(labels: np.ndarray) -> None:
     for measure in ("nDCG", "nDCG(dcg='exp-log2')", "AP", "RBP(gain='graded')"):
-        three = outcome(lambda measure=measure: rb.bounds(measure, labels=labels), "labels")
-        if three is not None:
-            assert three.worst - 1e-9 <= three.expected <= three.best + 1e-9, measure
+        bounds = outcome(lambda measure=measure: rb.bounds(measure, labels=labels), "labels")
+        if bounds is not None:
+            assert bounds.worst - 1e-9 <= bounds.expected <= bounds.best + 1e-9, measure
     outcome(lambda: rb.distribution("nDCG", labels=labels, cache=False), "labels")
 
 

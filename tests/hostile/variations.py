@@ -52,9 +52,9 @@ class _Protocol:
 
 def _unaligned(clean: np.ndarray) -> np.ndarray:
     shifted = np.frombuffer(b"\0" + clean.tobytes(), dtype=np.uint8)[1:].copy()
-    room = np.empty(len(shifted) + 1, np.uint8)
-    room[1:] = shifted
-    return room[1:].view(clean.dtype).reshape(clean.shape)
+    buffer = np.empty(len(shifted) + 1, np.uint8)
+    buffer[1:] = shifted
+    return buffer[1:].view(clean.dtype).reshape(clean.shape)
 
 
 def _read_only(clean: np.ndarray) -> np.ndarray:
