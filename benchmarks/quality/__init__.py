@@ -1,1 +1,1 @@
-"""Quality of the rankers on real data beside published numbers: `make models-report`."""
+"""Quality of the rankers on real data compared with published numbers: `make models-report`."""

@@ -1,16 +1,16 @@
-"""Quality of matrix factorization beside the published numbers: a table, and docs/results/factorization.csv.
+"""Quality of matrix factorization compared with published numbers: a table, and docs/results/factorization.csv.
 
     python -m benchmarks.quality.factorization                      all rows
-    python -m benchmarks.quality.factorization citeulike nRBP       those whose name has all these words
+    python -m benchmarks.quality.factorization citeulike nRBP       the rows whose name has all these words
 
-MovieLens latest-small is the protocol of the metric bounding thesis (ratings from 4 on, users with 25 of them, five
-folds by user, NSR 1, Adam, 32 users per batch), rate and epochs chosen within the training folds. CiteULike-a is
-that of the metric optimization paper (its own splits, NSR 1, SGD on the summed loss), its epoch chosen on the test set
-as published, which the column `selection` says.
+MovieLens latest-small follows the protocol of the "Metric bounding" thesis (ratings of at least 4, users with 25 of
+them, five folds by user, negative sampling ratio 1, Adam, 32 users per batch); rate and epochs are selected within the
+training folds. CiteULike-a follows that of the "Metric optimization" paper (its own splits, ratio 1, SGD on the summed
+loss); the epoch is selected on the test set as published, which the column `selection` states.
 
-What mattered on CiteULike-a: under SGD on the summed loss a vector grows with how often it occurs, so the rate must
-fit the size of that sum: 3 for nDCG (as in the paper), 0.1 for LambdaRank, and 0.001 for nRBP, whose loss counts
-pairs (with 0.01 or 0.1 every pair is saturated within a few epochs, and training stays at 0.93 or 0.88).
+On CiteULike-a, the learning rate of SGD must fit the size of the summed loss: 3 for nDCG (as in the paper), 0.1 for
+LambdaRank, and 0.001 for nRBP, whose loss counts pairs (with 0.01 or 0.1 all pairs are saturated within a few epochs,
+and training stays at 0.93 or 0.88).
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class Line:
     seconds: float
 
 
-def columns(part: UserLists) -> tuple[Any, Any, Any]:
-    return np.repeat(part.users, part.lists.sizes), part.items, part.lists.labels
+def columns(lists: UserLists) -> tuple[Any, Any, Any]:
+    return np.repeat(lists.users, lists.lists.sizes), lists.items, lists.lists.labels
 
 
 def values_of(model: MatrixFactorization, part: UserLists, measure: str) -> NDArray[np.float64]:
-    """The measure of each user's list."""
+    """Return the measure of each user's list."""
     users, items, labels = columns(part)
     lists = Lists(labels, part.lists.offsets, model.predict(users, items))
     return evaluate_lists(lists, [measure]).values[measure]
@@ -72,7 +72,7 @@ def line(
     name: str, measure: str, selection: str, setting: str, values: NDArray[np.float64],
     published: float, least: float, most: float, epochs: str, began: float,
 ) -> Line:  # fmt: skip
-    """Mean over users with a 95 % interval, beside what was published and what is asked for."""
+    """Return the mean over users with a 95 % interval, next to the published number and the bar."""
     mean, margin = float(values.mean()), 1.96 * float(values.std(ddof=1)) / math.sqrt(len(values))
     bar = f">= {least}" if most == 1 else f"{least:.3f} to {most:.3f}"
     return Line(
@@ -95,28 +95,29 @@ def movielens() -> tuple[Any, Any]:
 
 
 def movielens_line(loss: str, measure: str, published: float, bar: float) -> Line:
-    """Five folds: rate and epochs chosen on the next fold while three train; then four train like that, one tests."""
+    """Five folds: three train and the next selects rate and epochs; then four train with these and one tests."""
     began = time.perf_counter()
     ratings, fold = movielens()
     model = MatrixFactorization(loss=loss, measure=measure, random_state=SEED)
-    found, chosen = [], []
+    values, settings = [], []
     for test in range(FOLDS):
         held_out = (test + 1) % FOLDS
         learn, choose = sample_lists(
             ratings.rows((fold != test) & (fold != held_out)), ratings.rows(fold == held_out), seed=test
         )
-        tried = [replaced(model, learning_rate=rate, epochs=100, eval_every=1, patience=20) for rate in RATES]
+        candidates = [replaced(model, learning_rate=rate, epochs=100, eval_every=1, patience=20) for rate in RATES]
         best = max(
-            (one.fit(*columns(learn), eval_set=columns(choose)) for one in tried), key=lambda one: one.eval_score_
+            (candidate.fit(*columns(learn), eval_set=columns(choose)) for candidate in candidates),
+            key=lambda fitted: fitted.eval_score_,
         )
-        train, judged = sample_lists(ratings.rows(fold != test), ratings.rows(fold == test), seed=test)
+        train, held = sample_lists(ratings.rows(fold != test), ratings.rows(fold == test), seed=test)
         again = replaced(model, learning_rate=best.learning_rate, epochs=best.kept_epoch_)
-        found.append(values_of(again.fit(*columns(train)), judged, measure))
-        chosen.append(f"{best.learning_rate:g}x{best.kept_epoch_}")
+        values.append(values_of(again.fit(*columns(train)), held, measure))
+        settings.append(f"{best.learning_rate:g}x{best.kept_epoch_}")
     setting = f"adam, batch {model.batch_size}, {model.factors} factors"
-    values = np.mean(found, axis=0)
+    means = np.mean(values, axis=0)
     return line(
-        f"movielens {loss}", measure, "validation", setting, values, published, bar, 1.0, " ".join(chosen), began
+        f"movielens {loss}", measure, "validation", setting, means, published, bar, 1.0, " ".join(settings), began
     )
 
 
@@ -126,7 +127,7 @@ def replaced(model: MatrixFactorization, **parameters: Any) -> MatrixFactorizati
 
 # ---- CiteULike -------------------------------------------------------------------------------------------------------
 
-# loss, learning rate, epochs, published nDCG on splits 0 and 1, how near ours must come
+# loss, learning rate, epochs, published nDCG on splits 0 and 1, tolerance
 CITEULIKE = (
     ("nDCG", 3.0, 1000, (0.9432, 0.9428), 0.01),
     ("nRBP", 0.001, 3000, (0.9659, 0.9666), 0.01),
@@ -134,8 +135,8 @@ CITEULIKE = (
 )
 
 
-def citeulike_line(split: int, loss: str, rate: float, epochs: int, published: float, near: float) -> Line:
-    """One of the paper's splits, negatives as published, the best epoch on the test set as published."""
+def citeulike_line(split: int, loss: str, rate: float, epochs: int, published: float, tolerance: float) -> Line:
+    """One split of the paper; negatives and selection of the epoch (on the test set) as published."""
     began = time.perf_counter()
     fold = load_fold("citeulike-a", split)
     train, test = sample_lists(fold.train, fold.test, protocol="published", seed=split)
@@ -151,7 +152,7 @@ def citeulike_line(split: int, loss: str, rate: float, epochs: int, published: f
     model.fit(*columns(train), eval_set=columns(test))
     kept = f"{model.kept_epoch_} of {epochs}"
     values, setting = values_of(model, test, "nDCG"), f"sgd {rate:g}, batch all, {model.factors} factors"
-    least, most = published - near, published + near
+    least, most = published - tolerance, published + tolerance
     return line(f"citeulike split {split} {loss}", "nDCG", "test", setting, values, published, least, most, kept, began)
 
 
@@ -159,15 +160,15 @@ def citeulike_line(split: int, loss: str, rate: float, epochs: int, published: f
 
 
 def jobs() -> dict[str, Any]:
-    """Name of each row and what makes it."""
+    """Return the name of each row and the function that computes it."""
     made: dict[str, Any] = {}
     for loss, *rest in MOVIELENS:
         made[f"movielens {loss}"] = lambda loss=loss, rest=rest: movielens_line(loss, *rest)
-    for loss, rate, epochs, published, near in CITEULIKE:
+    for loss, rate, epochs, published, tolerance in CITEULIKE:
         for split, number in enumerate(published):
             made[f"citeulike split {split} {loss}"] = (
-                lambda split=split, a=(loss, rate, epochs), number=number, near=near: citeulike_line(
-                    split, *a, number, near
+                lambda split=split, a=(loss, rate, epochs), number=number, tolerance=tolerance: citeulike_line(
+                    split, *a, number, tolerance
                 )
             )
     return made
@@ -185,17 +186,17 @@ def main(words: list[str]) -> int:
     table = Table("row", "measure", "selection", "published", "ours", "difference", "95 % interval", "bar", "seconds")
     rows, missed = kept_lines(), []
     for name, job in made.items():
-        found: Line = job()
-        rows[name] = {key: str(value) for key, value in asdict(found).items()}
+        result: Line = job()
+        rows[name] = {key: str(value) for key, value in asdict(result).items()}
         table.add_row(
-            name, found.measure, found.selection, f"{found.published:.4f}", f"{found.ours:.4f}",
-            f"{found.difference:+.4f}", f"{found.ci_low:.4f} {found.ci_high:.4f}",
-            f"{found.bar} {'ok' if found.met else 'MISSED'}", f"{found.seconds:.0f}",
+            name, result.measure, result.selection, f"{result.published:.4f}", f"{result.ours:.4f}",
+            f"{result.difference:+.4f}", f"{result.ci_low:.4f} {result.ci_high:.4f}",
+            f"{result.bar} {'ok' if result.met else 'MISSED'}", f"{result.seconds:.0f}",
         )  # fmt: skip
-        missed += [] if found.met else [name]
-        print(f"{name}: {found.ours:.4f}", file=sys.stderr, flush=True)
+        missed += [] if result.met else [name]
+        print(f"{name}: {result.ours:.4f}", file=sys.stderr, flush=True)
         RESULTS.parent.mkdir(parents=True, exist_ok=True)
-        with RESULTS.open("w", newline="") as stream:  # after each row: a run that is stopped loses one at most
+        with RESULTS.open("w", newline="") as stream:  # after each row, so that an interrupted run loses at most one
             writer = csv.DictWriter(stream, list(rows[name]))
             writer.writeheader()
             writer.writerows(rows[key] for key in jobs() if key in rows)

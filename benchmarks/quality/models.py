@@ -1,20 +1,22 @@
-"""Quality of rankers of rows and images beside the bars and the published numbers: docs/results/models.csv.
+"""Quality of rankers compared with published numbers, on queries with features and on images.
+
+The results are written to docs/results/models.csv.
 
     python -m benchmarks.quality.models                 all rows
     python -m benchmarks.quality.models faces CNN       the rows whose name has all these words; others stay
 
-MQ2008 and OHSUMED (QueryLevelNorm): the five folds that they come with; the step of every model, and where several
-settings are tried the setting, chosen in each fold on its validation part, seed 0. A value is the mean over folds of
-the mean over test queries that have something to find, its interval the 2.5 and 97.5 percentiles when the queries of
-each fold are drawn anew; the note compares with the single feature that ranks the training queries best. MQ2008: labels
-from 1 on are relevant; the thesis says that only the highest label counts, which does not fit its numbers (the study
-thesis-5.1 has all its settings). OHSUMED: gain 2^label - 1; its published numbers are of 25 older features.
+MQ2008 and OHSUMED (QueryLevelNorm) have five folds. In each, the validation part selects the step of every model and,
+where several settings are tried, the setting; the seed is 0. A value is the mean over folds of the mean over test
+queries for which the measure is defined. Its interval is the 2.5 and 97.5 percentiles of a bootstrap over queries in
+each fold. The note compares with the single feature that ranks the training queries best. MQ2008: labels of at least 1
+are relevant; according to the "Metric bounding" thesis only the highest label is, which does not agree with its numbers
+(the study thesis-5.1 has all its settings). OHSUMED: gain 2^label - 1; the published numbers are for 25 older features.
 
-Faces (All-Age-Faces, 48 x 48 gray): persons dealt into 70 % to learn from, 10 % to choose the epoch by (Kendall's tau)
-and 20 % to test on; 10,000 test pairs more than 5 years apart, the share in the right order, its interval by drawing
-persons anew. Ranking learns from pairs more than 5 years apart, regression from ages, classification as in the paper
-from which face of a pair was the older. All learn from mirrored faces too. The lines at the end say whether ranking
-beats the other two with the same kind of model.
+Faces (All-Age-Faces, 48 x 48 gray): persons are split into 70 % for training, 10 % to select the epoch (Kendall's tau)
+and 20 % for testing. The value is the fraction of 10,000 test pairs more than 5 years apart in the right order, its
+interval a bootstrap over persons. Ranking is trained on pairs more than 5 years apart, regression on ages, and
+classification, as in the paper, on which face of a pair is older. All are trained on mirrored faces too. The lines at
+the end say whether ranking is better than the other two with the same kind of model.
 """
 
 from __future__ import annotations
@@ -33,8 +35,9 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from rankbound.data import age_pairs, binarized, load_fold, load_set, random_parts
+from rankbound.data import age_pairs, binarized, load_fold, load_set
 from rankbound.data.letor import LetorData
+from rankbound.data.splits import random_parts
 from rankbound.evaluation import evaluate_lists
 from rankbound.losses import APLoss, NDCGLoss, PointwiseLoss
 from rankbound.models import (
@@ -141,26 +144,26 @@ def columns(part: LetorData) -> tuple[Any, Any, Any]:
 
 @cache
 def folds(name: str) -> list[tuple[LetorData, LetorData, LetorData]]:
-    found = [load_fold(name, number) for number in range(1, 6)]
+    all_folds = [load_fold(name, number) for number in range(1, 6)]
     prepare: Callable[[LetorData], LetorData] = (lambda part: binarized(part, 1)) if name == "mq2008" else (lambda p: p)
-    return [(prepare(fold.train), prepare(fold.validation), prepare(fold.test)) for fold in found]
+    return [(prepare(fold.train), prepare(fold.validation), prepare(fold.test)) for fold in all_folds]
 
 
 def best_feature(train: LetorData, measure: str) -> Callable[[Any], Any]:
-    """The scores of the single feature, up or down, that ranks the training queries best."""
+    """Return the scores of the single feature, ascending or descending, that ranks the training queries best."""
     signed = [(sign, k) for sign in (1.0, -1.0) for k in range(train.features.shape[1])]
-    sign, k = max(signed, key=lambda one: mean_measure(train.lists, one[0] * train.features[:, one[1]], measure))
+    sign, k = max(signed, key=lambda pair: mean_measure(train.lists, pair[0] * train.features[:, pair[1]], measure))
     return lambda features: sign * features[:, k]
 
 
 def best_of_grid(
     grid: tuple[Ranker, ...], train: LetorData, validation: LetorData, measure: str
 ) -> Callable[[Any], Any]:
-    """The scores of the ranker that, fitted to the training queries, ranks the validation queries best."""
+    """Return the scores of the trained ranker that ranks the validation queries best."""
     X, y, qid = columns(train)
     fitted = [ranker.fit(X, y, qid=qid, eval_set=columns(validation)) for ranker in grid]
     best: Ranker = max(
-        fitted, key=lambda one: mean_measure(validation.lists, one.predict(validation.features), measure)
+        fitted, key=lambda ranker: mean_measure(validation.lists, ranker.predict(validation.features), measure)
     )
     return best.predict
 
@@ -168,16 +171,16 @@ def best_of_grid(
 def test_values(
     dataset: str, ranker: Ranker | tuple[Ranker, ...] | None, measures: tuple[str, ...]
 ) -> dict[str, list[NDArray[np.float64]]]:
-    """Values of the test queries of each fold; no ranker stands for the best single feature."""
+    """Return the values of the test queries of each fold; without a ranker those of the best single feature."""
     values: dict[str, list[NDArray[np.float64]]] = {measure: [] for measure in measures}
     for train, validation, test in folds(dataset):
         if ranker is None:
             predict = best_feature(train, measures[0])
         else:
             predict = best_of_grid(ranker if isinstance(ranker, tuple) else (ranker,), train, validation, measures[0])
-        found = evaluate_lists(test.lists.with_scores(predict(test.features)), measures)
+        evaluated = evaluate_lists(test.lists.with_scores(predict(test.features)), measures)
         for measure in measures:
-            per_query = found.values[measure]
+            per_query = evaluated.values[measure]
             values[measure].append(per_query[~np.isnan(per_query)])
     return values
 
@@ -195,20 +198,20 @@ def query_rows(
     published: float | None,
 ) -> Iterator[Line]:
     began = time.perf_counter()
-    beside = single_feature(dataset, tuple(bars))
-    values = beside if ranker is None else test_values(dataset, ranker, tuple(bars))
+    baseline = single_feature(dataset, tuple(bars))
+    values = baseline if ranker is None else test_values(dataset, ranker, tuple(bars))
     seconds = time.perf_counter() - began
-    for place, (measure, bar) in enumerate(bars.items()):
+    for index, (measure, bar) in enumerate(bars.items()):
         ours = float(np.mean([fold.mean() for fold in values[measure]]))
         low, high = interval_over_folds(values[measure])
         note = ""
         if ranker is not None:
-            ahead = [one - other for one, other in zip(values[measure], beside[measure], strict=True)]
-            spread = "{:+.4f} to {:+.4f}".format(*interval_over_folds(ahead))
-            note = f"{np.mean([fold.mean() for fold in ahead]):+.4f} on the best single feature ({spread})"
+            differences = [ours - theirs for ours, theirs in zip(values[measure], baseline[measure], strict=True)]
+            spread = "{:+.4f} to {:+.4f}".format(*interval_over_folds(differences))
+            note = f"{np.mean([fold.mean() for fold in differences]):+.4f} on the best single feature ({spread})"
         yield Line(
             name, measure, "training queries" if ranker is None else "validation", ours, low, high, bar,
-            None if bar is None else ours >= bar, published if place == 0 else None, seconds, note,
+            None if bar is None else ours >= bar, published if index == 0 else None, seconds, note,
         )  # fmt: skip
 
 
@@ -245,7 +248,7 @@ FACES: dict[str, tuple[Ranker, float | None, float | None]] = {
     "faces CNN regression": (RankCNN("regression", **CNN), None, None),
     "faces CNN classification": (RankCNN(WON, **CNN), None, 0.3283),
 }
-CONTESTS = (
+COMPARISONS = (
     ("faces LR ranking", "faces LR regression", "faces LR classification"),
     ("faces NN RankNet", "faces NN regression", "faces NN classification"),
     ("faces CNN ranking", "faces CNN regression", "faces CNN classification"),
@@ -254,7 +257,7 @@ CONTESTS = (
 
 @dataclass(frozen=True, eq=False)
 class FaceData:
-    """Pixels, ages, the rows of each part, and the test pairs with which of each is the older."""
+    """Pixels, ages, the rows of each part, and the test pairs with the older face of each."""
 
     pixels: NDArray[np.float32]
     mirrored: NDArray[np.float32]
@@ -263,8 +266,8 @@ class FaceData:
     pairs: NDArray[np.int64]
     first_is_older: NDArray[np.bool_]
 
-    def learned_from(self, ranker: Any) -> tuple[NDArray[np.float32], NDArray[Any]]:
-        """Rows and labels of the training part; a convolution mirrors faces by itself."""
+    def training_data(self, ranker: Any) -> tuple[NDArray[np.float32], NDArray[Any]]:
+        """Return rows and labels of the training part; RankCNN mirrors faces itself."""
         train, ages = self.parts[0], self.ages
         rows, labels = train, ages[train]
         if getattr(ranker, "loss", None) is WON:
@@ -277,19 +280,21 @@ class FaceData:
 
 @cache
 def faces() -> FaceData:
-    found = load_set("all-age-faces")
-    ages = found.ages.astype(np.int64)
-    part = random_parts(found.ids, (0.7, 0.1, 0.2), seed=SEED)
+    dataset = load_set("all-age-faces")
+    ages = dataset.ages.astype(np.int64)
+    part = random_parts(dataset.ids, (0.7, 0.1, 0.2), seed=SEED)
     parts = tuple(np.flatnonzero(part == number) for number in range(3))
-    pairs, older = age_pairs(ages[parts[2]], found.ids[parts[2]], 10_000, min_gap=int(GAP) + 1, seed=SEED)
-    flat = [images.reshape(len(found), -1).astype(np.float32) for images in (found.images, found.images[:, :, ::-1])]
+    pairs, older = age_pairs(ages[parts[2]], dataset.ids[parts[2]], 10_000, min_gap=int(GAP) + 1, seed=SEED)
+    flat = [
+        images.reshape(len(dataset), -1).astype(np.float32) for images in (dataset.images, dataset.images[:, :, ::-1])
+    ]
     return FaceData(flat[0], flat[1], ages, parts, pairs, older == 1)
 
 
-def rightly_ordered(ranker: Ranker) -> NDArray[np.float64]:
-    """Fit, and give 1 for each test pair in the right order, 1/2 for a tie."""
+def correct_pairs(ranker: Ranker) -> NDArray[np.float64]:
+    """Fit a ranker, and return 1 for each test pair in the right order, 1/2 for a tie."""
     data = faces()
-    X, y = data.learned_from(ranker)
+    X, y = data.training_data(ranker)
     _, valid, test = data.parts
     ranker.fit(X, y, eval_set=(data.pixels[valid], data.ages[valid]))
     scores = ranker.predict(data.pixels[test])
@@ -298,7 +303,7 @@ def rightly_ordered(ranker: Ranker) -> NDArray[np.float64]:
 
 
 def interval_over_persons(per_pair: NDArray[np.float64]) -> tuple[float, float]:
-    """Percentiles of the mean over pairs when the persons are drawn anew: a pair counts as often as both were drawn."""
+    """Return percentiles of the mean over pairs in a bootstrap over persons, in which both persons are drawn."""
     data, rng = faces(), np.random.default_rng(SEED)
     people = len(data.parts[2])
     means = []
@@ -313,15 +318,15 @@ def interval_over_persons(per_pair: NDArray[np.float64]) -> tuple[float, float]:
 def face_line(name: str, outcomes: dict[str, NDArray[np.float64]]) -> Line:
     ranker, bar, published = FACES[name]
     began = time.perf_counter()
-    outcomes[name] = rightly_ordered(ranker)
+    outcomes[name] = correct_pairs(ranker)
     seconds, ours = time.perf_counter() - began, float(outcomes[name].mean())
     low, high = interval_over_persons(outcomes[name])
     met = None if bar is None else ours >= bar
     return Line(name, "pairwise accuracy", "validation", ours, low, high, bar, met, published, seconds)
 
 
-def contest_lines(outcomes: dict[str, NDArray[np.float64]]) -> Iterator[Line]:
-    for ranking, *others in CONTESTS:
+def comparison_lines(outcomes: dict[str, NDArray[np.float64]]) -> Iterator[Line]:
+    for ranking, *others in COMPARISONS:
         for other in others:
             if ranking in outcomes and other in outcomes:
                 difference = outcomes[ranking] - outcomes[other]
@@ -346,7 +351,7 @@ def lines(words: list[str]) -> Iterator[Line]:
     outcomes: dict[str, NDArray[np.float64]] = {}
     for name in filter(wanted, FACES):
         yield face_line(name, outcomes)
-    yield from contest_lines(outcomes)
+    yield from comparison_lines(outcomes)
 
 
 def shown(value: float | None, digits: int = 4) -> str:
@@ -357,14 +362,14 @@ def cell(value: Any) -> str:
     return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def keep(found: list[Line]) -> None:
-    """Write the lines to the file of results, in the place of those of the same name."""
-    fresh = {(line.name, line.measure): {k: cell(v) for k, v in asdict(line).items()} for line in found}
+def keep(lines: list[Line]) -> None:
+    """Write the lines to the file of results; they replace those of the same name."""
+    fresh = {(line.name, line.measure): {k: cell(v) for k, v in asdict(line).items()} for line in lines}
     known = {}
     if RESULTS.exists():
         with RESULTS.open(newline="", encoding="utf-8") as stream:
             known = {(row["name"], row["measure"]): row for row in csv.DictReader(stream)}
-    order = {name: place for place, name in enumerate((*MQ2008, *OHSUMED, *FACES))}
+    order = {name: index for index, name in enumerate((*MQ2008, *OHSUMED, *FACES))}
     rows = sorted((known | fresh).values(), key=lambda row: order.get(row["name"], len(order)))
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     with RESULTS.open("w", newline="", encoding="utf-8") as stream:
@@ -375,18 +380,18 @@ def keep(found: list[Line]) -> None:
 
 def main() -> int:
     words = sys.argv[1:]
-    table = Table("what", "measure", "ours", "95 % interval", "asked for", "published", "seconds", "note")
-    found = []
+    table = Table("row", "measure", "ours", "95 % interval", "bar", "published", "seconds", "note")
+    results = []
     for line in lines(words):
-        found.append(line)
-        keep(found)
+        results.append(line)
+        keep(results)
         print(f"{line.name}: {line.measure} {line.ours:.4f} ({line.seconds:.0f} s)", file=sys.stderr, flush=True)
         bar = "" if line.bar is None else f"{line.bar:.3f} {'ok' if line.met else 'MISSED'}"
         spread = f"{line.ci_low:.4f} to {line.ci_high:.4f}"
         cells = (line.name, line.measure, shown(line.ours), spread, bar, shown(line.published), shown(line.seconds, 0))
         table.add_row(*cells, line.note)
     Console(width=None if sys.stdout.isatty() else 190).print(table)
-    missed = [line.name for line in found if line.met is False]
+    missed = [line.name for line in results if line.met is False]
     if missed:
         print("missed: " + "; ".join(missed))
     return bool(missed)
