@@ -16,6 +16,7 @@ import rankbound as rb
 from rankbound.cli.main import run
 from rankbound.errors import ArgumentError, DataError
 from rankbound.experiments import (
+    Outcome,
     Study,
     StudyProgress,
     TrialSlot,
@@ -24,9 +25,11 @@ from rankbound.experiments import (
     load_study,
     open_store,
     plan_study,
+    show_progress,
 )
 from rankbound.experiments.modules import import_modules, module_digests
 from rankbound.experiments.runner import run_trials
+from rankbound.experiments.worker import Failure
 
 from .conftest import ROWS
 
@@ -302,6 +305,30 @@ def test_workers_refuse_another_module_than_that_of_the_runner(module):
         import_modules({"mine_alone": "0" * 32})
     with pytest.raises(DataError, match="gone_away cannot be imported by this worker: ModuleNotFoundError"):
         import_modules({"gone_away": "0" * 32})
+
+
+# ---- display ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_is_shown_on_stderr(plan, monkeypatch, capsys, terminal):
+    first, second = plan(ROWS)[:2]
+    outcome = Outcome(pl.DataFrame(), pl.DataFrame(), {"eval_score": 0.75})
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    with show_progress() as progress:
+        for stage in ("study", "data", "kernels"):
+            progress(StudyProgress(stage))
+        progress(StudyProgress("note", "left out: [a table]"))
+        progress(StudyProgress("trials", total=2))
+        progress(StudyProgress("trials", done=1, total=2, slot=first, result=outcome))
+        progress(StudyProgress("trials", done=2, total=2, slot=second, result=Failure("out of luck\ntraceback")))
+        progress(StudyProgress("page"))
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "left out: [a table]" in printed.err
+    if not terminal:
+        failure = f"2 of 2 trials, about 0 min left; failed: {second.system}: out of luck\n"
+        assert printed.err == f"left out: [a table]\n{failure}"
 
 
 # ---- types -----------------------------------------------------------------------------------------------------------
