@@ -177,7 +177,6 @@ def parquet(data: bytes, folder: Path) -> list[Any]:
     read = [attempt(lists_from_frame, path), attempt(read_ratings, path)]
     attempt(lambda: list(table_chunks.scored_chunks(path, rows=2)))
     attempt(lambda: list(table_chunks.RunChunks(qrels, path, rows=2, missing="zero")))
-    attempt(table_chunks.queries_of, path)
     return [next((one for one in read if one is not None), None)]
 
 

@@ -22,7 +22,7 @@ from rankbound.lists import Coverage, Lists
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["ROWS", "RunChunks", "queries_of", "scored_chunks"]
+__all__ = ["ROWS", "RunChunks", "scored_chunks"]
 
 ROWS = 4_000_000  # read at once
 
@@ -85,12 +85,6 @@ class RunChunks:
                     judged, run, missing=self._missing, judged_only=self._judged_only, disjoint=shared > 0
                 )
         self.coverage = Coverage(self._qrels["qid"].n_unique() - shared, returned - shared)
-
-
-def queries_of(path: str | PathLike[str]) -> pl.Series:
-    """Return the queries of a file."""
-    with polars_explained(path):
-        return _columns(path, ("qid",)).unique().collect()["qid"]
 
 
 def _complete_queries(
