@@ -97,7 +97,7 @@ class Missing:
 
 Finding = Row | Growth | Missing
 
-_LEAST_MEGABYTES = 0.5  # smaller amounts cannot be told from the interpreter's own pages
+_LEAST_MEGABYTES = 0.5  # smaller amounts cannot be distinguished from the interpreter's own pages
 
 
 def fit_exponent(sizes: Sequence[float], amounts: Sequence[float], least: float = 0.0) -> float | None:

@@ -148,7 +148,7 @@ needs_linux = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), rea
 
 
 @needs_linux
-def test_memory_is_what_the_work_adds_at_its_peak():
+def test_memory_is_the_growth_at_its_peak():
     before = np.ones(10 * 2**17)  # 10 MB that exist already
     assert memory.peak_of(lambda: float(np.ones(30 * 2**17).sum() + before.sum())) == pytest.approx(30, abs=3)
     assert memory.peak_of(lambda: None) < 3

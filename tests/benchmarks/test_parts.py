@@ -58,7 +58,7 @@ def test_a_part_agrees_with_its_peers(part):
     assert len([finding for finding in reported if isinstance(finding, Row)]) == len(rows)
 
 
-def test_a_part_whose_library_is_missing_says_so(monkeypatch):
+def test_a_part_reports_a_missing_library(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     outcome = run_parts(["losses"], quick=True)
     assert [str(peer) for peer in outcome.missing] == ["torch is not installed: pip install 'rankbound[train]'"]

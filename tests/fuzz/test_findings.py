@@ -261,7 +261,7 @@ def test_a_member_that_comes_twice_is_one_file(tmp_path: Path) -> None:
     assert file.read_bytes() == b"last"
 
 
-def test_what_zipfile_cannot_do_is_damage(tmp_path: Path) -> None:
+def test_archives_that_zipfile_cannot_read_are_damaged(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as box:
         box.writestr("a.txt", "abc")
     content = bytearray((tmp_path / "a.zip").read_bytes())
@@ -436,7 +436,7 @@ def resealed(folder: Path, weights: bytes | None = None, **changes: object) -> P
         ({"params": {"measure": {"object": ["rankbound.measures", "parse_measure"], "options": {}}}}, "has no 'parse"),
     ],
 )
-def test_a_model_whose_parts_do_not_fit(changes: dict[str, object], message: str, model: Path) -> None:
+def test_a_model_with_inconsistent_parts(changes: dict[str, object], message: str, model: Path) -> None:
     from rankbound.models.saving import load_ranker
 
     with pytest.raises(DataError, match=message):

@@ -17,7 +17,7 @@ _SLOW = {"models": 40, "store": 30, "scores": 40, "study": 40, "converted": 40, 
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory):
+def folder(tmp_path_factory: pytest.TempPathFactory):
     """A folder for inputs; caches lie beside it and not where other tests have theirs."""
     folder = tmp_path_factory.mktemp("fuzz")
     before = os.environ.get("RANKBOUND_CACHE")
@@ -27,16 +27,16 @@ def place(tmp_path_factory: pytest.TempPathFactory):
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_valid_inputs_are_read(name: str, place: Path) -> None:
-    """Otherwise what is made of them would only ever be refused for one reason."""
+def test_valid_inputs_are_read(name: str, folder: Path) -> None:
+    """Mutations of an input that is not valid would all be refused for the same reason."""
     for seed in TARGETS[name].seeds():
-        found = tried(TARGETS[name], seed, place)
-        assert found
-        assert None not in [None if one is None else 1 for one in found], seed[:80]
+        read = tried(TARGETS[name], seed, folder)
+        assert read
+        assert all(value is not None for value in read), seed[:80]
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_damaged_inputs_are_read_or_refused_in_words(name: str, place: Path) -> None:
+def test_damaged_inputs_are_read_or_refused_in_words(name: str, folder: Path) -> None:
     """Anything but a return or an error of rankbound goes through `tried` and fails here."""
     seeds = TARGETS[name].seeds()
 
@@ -46,20 +46,20 @@ def test_damaged_inputs_are_read_or_refused_in_words(name: str, place: Path) -> 
     )  # fmt: skip
     @given(st.sampled_from(seeds), st.integers(0, 2**32))
     def damaged(seed: bytes, choices: int) -> None:
-        tried(TARGETS[name], mutated(seed, random.Random(choices)), place)
+        tried(TARGETS[name], mutated(seed, random.Random(choices)), folder)
 
     damaged()
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_any_bytes_are_read_or_refused_in_words(name: str, place: Path) -> None:
+def test_any_bytes_are_read_or_refused_in_words(name: str, folder: Path) -> None:
     """Bytes that no valid input resembles, and nothing at all."""
     whole = st.lists(st.sampled_from([*TOKENS, SEPARATOR]), max_size=12).map(b"".join)
 
     @settings(max_examples=25, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(st.one_of(st.binary(max_size=200), whole, st.text(max_size=100).map(lambda text: text.encode())))
     def anything(data: bytes) -> None:
-        tried(TARGETS[name], data, place)
+        tried(TARGETS[name], data, folder)
 
-    tried(TARGETS[name], b"", place)
+    tried(TARGETS[name], b"", folder)
     anything()

@@ -147,7 +147,7 @@ def test_same_seed_same_vectors_whatever_the_threads_and_the_order_of_rows(param
     assert not np.array_equal(first.user_vectors_, other.user_vectors_)
 
 
-def test_users_that_teach_nothing_change_nothing() -> None:
+def test_users_without_a_gradient_change_nothing() -> None:
     users, items, labels = small()
     more = np.append(users, [50, 50, 51]), np.append(items, [0, 1, 2]), np.append(labels, [0, 0, 1])
     first, second = few().fit(users, items, labels), few().fit(*more)
@@ -159,7 +159,7 @@ def test_users_that_teach_nothing_change_nothing() -> None:
 
 
 @pytest.mark.parametrize("loss", ["nDCG", "AP", "nRBP", NDCGLoss(bounding="min-max")])
-def test_learns_what_random_vectors_do_not_know(loss: Any) -> None:
+def test_trained_vectors_rank_better_than_random_ones(loss: Any) -> None:
     train, test = data()
     model = few(loss=loss, epochs=20, factors=16, learning_rate=0.02, eval_every=2).fit(*train, eval_set=test)
     untrained = start_of(model, train)
@@ -192,7 +192,7 @@ def test_patience_stops_when_nothing_gets_better() -> None:
 # ---- checkpoints and files -------------------------------------------------------------------------------------------
 
 
-def test_a_fit_that_goes_on_ends_as_one_that_never_stopped(tmp_path: Path) -> None:
+def test_a_resumed_fit_ends_like_an_uninterrupted_one(tmp_path: Path) -> None:
     train, test = data()
     settings = {"batch_size": 16, "eval_every": 2, "checkpoint_every": 2}
     whole = few(**settings, epochs=8).fit(*train, eval_set=test)

@@ -125,7 +125,7 @@ def test_odd_data_give_a_clear_error_or_a_sound_model(name: str) -> None:
     assert np.isfinite(huge.predict(X * np.float64(1e30))).all()
 
 
-def test_labels_that_differ_only_between_queries_teach_those_that_learn_from_rows() -> None:
+def test_labels_that_differ_only_between_queries_are_for_pointwise_rankers() -> None:
     X, _, qid = columns(data()[0])
     assert np.isfinite(MLPRanker("regression", hidden=(4,), epochs=2).fit(X, qid % 2, qid=qid).predict(X)).all()
     with pytest.raises(DataError, match="labels must differ within at least one query"):
@@ -143,7 +143,7 @@ def test_regression_and_classification_predict_labels_on_their_scale() -> None:
         MLPRanker("classification", epochs=1).fit(X, np.arange(len(X)) % 50, qid=qid)
 
 
-def test_a_query_of_weight_zero_teaches_nothing() -> None:
+def test_a_query_of_weight_zero_has_no_effect() -> None:
     X, y, qid = columns(data()[0])
     ranker = LinearRanker(NDCGLoss(reduction="sum"), epochs=5, batch_size=1000, standardize=False)
     weights = (qid < 50).astype(float)
@@ -276,7 +276,7 @@ def test_onnx_scores_are_ours(name: str, tmp_path: Any) -> None:
     np.testing.assert_allclose(onnx_scores(tmp_path / "model.onnx", X), fitted(name).predict(X), rtol=2e-5, atol=2e-5)
 
 
-def test_onnx_of_other_rankers_and_what_the_file_says(tmp_path: Any) -> None:
+def test_onnx_of_other_rankers_and_metadata_of_the_file(tmp_path: Any) -> None:
     X, y, qid = columns(data()[0])
     for ranker in (AdaRank(n_estimators=5), RegressionRanker("linear-l2")):
         export_onnx(ranker.fit(X, y, qid=qid), tmp_path / "sum.onnx")
@@ -318,7 +318,7 @@ def test_rank_cnn_orders_images_by_age_and_survives_files(options: dict[str, Any
     np.testing.assert_allclose(onnx_scores(tmp_path / "model.onnx", flat), ranker.predict(flat), rtol=1e-4, atol=1e-4)
 
 
-def test_rank_cnn_names_what_is_no_image() -> None:
+def test_rank_cnn_refuses_input_that_is_not_images() -> None:
     images, ages = faces().images[:20], faces().ages[:20]
     with pytest.raises(DataError, match="image_shape must give the 10 pixels of a row, got 3 x 3"):
         RankCNN(epochs=1).fit(images.reshape(20, -1)[:, :10], ages)

@@ -36,7 +36,7 @@ def expected(network, images, mean, std):
         return network((batch - torch.tensor(mean)[:, None, None]) / torch.tensor(std)[:, None, None]).flatten(1)
 
 
-def test_torchscript_features_are_what_the_network_gives(network, script):
+def test_torchscript_features_are_the_outputs_of_the_network(network, script):
     mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
     features = backbone_features(IMAGES, script, batch_size=7)
     assert features.shape == (30, 16)
@@ -102,7 +102,7 @@ def test_rankers_learn_from_the_features(script):
         ({"backbone": "absent.pt"}, DataError, "absent.pt: cannot be read: No such file"),
     ],
 )
-def test_what_cannot_be_used_is_named(script, change, error, message):
+def test_wrong_arguments_are_named(script, change, error, message):
     arguments = {"images": IMAGES, "backbone": script} | change
     with pytest.raises(error, match=message):
         backbone_features(**arguments)

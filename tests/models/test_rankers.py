@@ -173,7 +173,7 @@ def test_eval_set_is_judged_and_never_leaves_a_worse_model_than_its_best_step(na
 
 
 @pytest.mark.parametrize("name", ["AdaRank AP", "RankBoost", "CoordinateAscent", "SVMmap", "LambdaMART"])
-def test_queries_of_weight_zero_teach_nothing(name: str) -> None:
+def test_queries_of_weight_zero_have_no_effect(name: str) -> None:
     X, y, qid = columns(data()[0])
     kept = qid < 50
     lists = data()[0].lists
@@ -225,7 +225,7 @@ def test_equal_labels_are_refused(name: str) -> None:
 
 
 @every_ranker
-def test_labels_that_differ_only_between_queries_teach_those_that_learn_from_rows(name: str) -> None:
+def test_labels_that_differ_only_between_queries_are_for_pointwise_rankers(name: str) -> None:
     X, _, qid = columns(data()[0])
     if CATALOG[name]._learns_from == "rows":
         assert np.isfinite(clone(CATALOG[name]).fit(X, qid % 2, qid=qid).predict(X)).all()

@@ -66,7 +66,7 @@ def test_the_folder_holds_json_safetensors_and_lightgbm_text(folder: Path, tmp_p
     ],
     ids=["measure", "loss", "options"],
 )
-def test_parameters_that_are_objects_come_back_as_what_they_were(ranker: Ranker, tmp_path: Path) -> None:
+def test_parameters_that_are_objects_are_restored(ranker: Ranker, tmp_path: Path) -> None:
     ranker.fit(X, Y, qid=QID).save(tmp_path / "model")
     loaded = load_ranker(tmp_path / "model")
     assert loaded.get_params() == ranker.get_params()
@@ -103,7 +103,7 @@ def test_only_our_own_classes_are_saved_and_only_model_folders_replaced(folder: 
 # ---- damage ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is not a model folder"):
         load_ranker(tmp_path / "nowhere")
     (tmp_path / "model.json").write_text("[]")

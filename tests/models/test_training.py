@@ -85,7 +85,7 @@ def test_the_epoch_with_the_best_measure_is_kept_and_last_keeps_the_last():
     assert fitted(eval_set=None).kept_epoch_ == 6
 
 
-def test_selection_on_the_test_set_must_be_asked_for_by_name_and_is_kept_with_the_model():
+def test_selection_on_the_test_set_must_be_requested_by_name_and_is_stored_with_the_model():
     assert fitted(selection="test")._fitted_state().metadata["selection"] == "test"
     with pytest.raises(ArgumentError, match="selection='test' selects the epoch on eval_set"):
         fitted(eval_set=None, selection="test")
@@ -150,7 +150,7 @@ class KilledError(Exception):
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 @pytest.mark.parametrize("when", [1, 4])
-def test_a_training_that_stops_and_goes_on_ends_in_the_same_model(tmp_path, optimizer, when, monkeypatch):
+def test_a_resumed_training_ends_with_the_same_model(tmp_path, optimizer, when, monkeypatch):
     options = {"optimizer": optimizer, "list_size": 7, "weight_decay": 1e-3}
     whole = fitted(**options)
     from rankbound.checkpoints import Checkpoints
@@ -183,7 +183,7 @@ def test_a_finished_training_is_not_repeated_and_more_epochs_lengthen_it(tmp_pat
         fitted(epochs=3, checkpoint=tmp_path)
 
 
-def test_the_checkpoint_of_another_training_is_refused_by_what_differs(tmp_path):
+def test_the_checkpoint_of_another_training_is_refused_with_the_difference(tmp_path):
     fitted(checkpoint=tmp_path)
     X, y, qid = COLUMNS
     with pytest.raises(DataError, match="another training run, which differs in parameters;"):
