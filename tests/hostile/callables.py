@@ -231,6 +231,7 @@ def _difficulty() -> Iterable[Entry]:
 LOSSES = {
     "APLoss": losses.APLoss(bounding="min-max"),
     "DirectRankerLoss": losses.DirectRankerLoss(),
+    "ERRLoss": losses.ERRLoss(),
     "KendallTauLoss": losses.KendallTauLoss(),
     "LambdaLoss": losses.LambdaLoss(bounding="expectation-max"),
     "ListMLELoss": losses.ListMLELoss(),
@@ -241,6 +242,7 @@ LOSSES = {
     "PrecisionLoss": losses.PrecisionLoss(2),
     "RRLoss": losses.RRLoss(),
     "RankNetLoss": losses.RankNetLoss(),
+    "SmoothMeasureLoss": losses.SmoothMeasureLoss("R@2"),
     "SoftRankLoss": losses.SoftRankLoss(),
 }
 

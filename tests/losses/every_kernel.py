@@ -7,22 +7,36 @@ import sys
 
 import numpy as np
 
-from rankbound.losses import LOSS_NAMES, get_loss, long_lists, set_threads
+import rankbound.measures
+from rankbound.losses import get_loss, long_lists, loss_names, set_threads
 from rankbound.models import MatrixFactorization
 
 SIZES = (1, 2, 5, 33, 70)
 
 
 def losses():
-    for name in LOSS_NAMES:
-        yield name, get_loss(f"{name}@3" if name in ("P", "lambda-P") else name)
-    for name in ("nDCG", "AP", "RR", "nRBP(p=0.8)", "Tau"):
+    for name in loss_names(3):
+        yield name, get_loss(name)
+    for name in ("nDCG", "AP", "RR", "ERR", "nRBP(p=0.8)", "Tau"):
         for sigmoid in ("tanh", "arctan", "erf", "relu"):
             yield f"{name} by {sigmoid}", get_loss(name, sigmoid=sigmoid)
     for name in ("nDCG@3", "AP@3", "lambda-nDCG@3", "lambda-AP@3"):
         yield name, get_loss(name)
+    for name, loss in own_measures():
+        yield name, loss
     yield "AP of ranks", get_loss("AP", form="ranks")
     yield "DirectRanker by tanh", get_loss("DirectRanker", cost="tanh")
+
+
+def own_measures():
+    """Losses of measures that a user defines: a discount that is not compiled, certain stops, weighted pairs."""
+    rankbound.measures.additive("Own", gain=lambda label: label, discount=lambda rank: 1 / (1 + rank))
+    rankbound.measures.cascade("OwnCascade", stop=lambda label: label / (1 + label), discount=lambda rank: rank**-0.5)
+    rankbound.measures.cascade("OwnStop", stop=lambda label: np.minimum(label / 2, 1))
+    rankbound.measures.pairwise("OwnPairs", weight=lambda high, low: high - low)
+    for name in ("Own", "Own@3", "OwnCascade", "OwnStop", "OwnPairs"):
+        yield name, get_loss(name)
+        yield f"lambda-{name}", get_loss(f"lambda-{name}")
 
 
 def batch(dtype, spread):
@@ -44,7 +58,7 @@ def results():
                     yield case, result.values, result.gradient, result.hessian if with_hessian else []
     scores, labels, offsets = batch(np.float64, 3.0)
     long_lists.LONG = 1
-    for name in ("nDCG", "AP", "nRBP", "nRBP(p=0.8)"):
+    for name in ("nDCG", "AP", "nRBP", "nRBP(p=0.8)", "Own"):
         loss = get_loss(name)
         result = loss.value_and_gradient(scores, loss.plan(labels, offsets))
         yield f"{name} by series", result.values, result.gradient

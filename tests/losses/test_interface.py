@@ -13,12 +13,14 @@ from rankbound.errors import ArgumentError, DataError
 from rankbound.losses import (
     APLoss,
     DirectRankerLoss,
+    ERRLoss,
     LambdaLoss,
     NDCGLoss,
     NRBPLoss,
     PointwiseLoss,
     PrecisionLoss,
     RRLoss,
+    SmoothMeasureLoss,
     get_loss,
 )
 
@@ -122,7 +124,7 @@ def test_losses_are_values():
     loss = NDCGLoss(10, bounding="min-max")
     loss(scores(), LABELS, OFFSETS)
     assert pickle.loads(pickle.dumps(NDCGLoss(10, bounding="min-max"))) == loss
-    assert repr(loss).startswith("NDCGLoss(reduction='mean', bounding='min-max', ranker_strength=None, k=10, alpha=1.0")
+    assert repr(loss).startswith("NDCGLoss(reduction='mean', bounding='min-max', ranker_strength=None, alpha=1.0")
 
 
 @pytest.mark.parametrize(
@@ -138,15 +140,21 @@ def test_losses_are_values():
         (lambda: NRBPLoss(p=1.0), ArgumentError, "p must lie between 0 and 1, got 1.0"),
         (lambda: PrecisionLoss(None), ArgumentError, "PrecisionLoss needs a cutoff k"),
         (lambda: RRLoss(rel=-1), ArgumentError, "rel must be a positive number, got -1"),
-        (lambda: LambdaLoss("Tau"), ArgumentError, "LambdaLoss knows nDCG, nRBP, P, RR, AP, ERR, got 'Tau'"),
-        (lambda: LambdaLoss("AP", published=True), ArgumentError, "published is for nRBP only, got 'AP'"),
-        (lambda: LambdaLoss("AP(div='k')@3"), ArgumentError, "AP over all relevant items"),
+        (lambda: ERRLoss(max_rel=0), ArgumentError, "max_rel must be a positive number, got 0"),
+        (lambda: LambdaLoss("Bpref"), ArgumentError, "measure must be one that has a loss, nDCG, .* got 'Bpref'"),
+        (lambda: LambdaLoss("EM(AP)"), ArgumentError, r"measure must be one that has a loss, nDCG, .* got 'EM\(AP\)'"),
+        (
+            lambda: LambdaLoss("AP", published=True),
+            ArgumentError,
+            "published is for rank-biased precision only, got 'AP'",
+        ),
+        (lambda: SmoothMeasureLoss("AP(div='retrieved')"), ArgumentError, "measure must be one that has a loss"),
         (lambda: DirectRankerLoss(cost="abs"), ArgumentError, "cost must be 'square' or 'tanh', got 'abs'"),
         (lambda: PointwiseLoss("rank"), ArgumentError, "kind must be 'regression' or 'classification', got 'rank'"),
-        (lambda: get_loss("nDGC"), ArgumentError, "loss must be one of nDCG, AP"),
-        (lambda: get_loss("R@5"), ArgumentError, "loss must be one of nDCG, AP"),
+        (lambda: get_loss("nDGC"), ArgumentError, "loss must be one of nDCG, DCG.*got 'nDGC': unknown measure 'nDGC'"),
+        (lambda: get_loss("Bpref"), ArgumentError, "loss must be one of nDCG, DCG.*got 'Bpref'"),
         (lambda: get_loss("RankNet", bounding="min-max"), ArgumentError, "'RankNet' does not take these options"),
-        (lambda: get_loss(NDCGLoss(), alpha=2.0), ArgumentError, "options go with a loss's name"),
+        (lambda: get_loss(NDCGLoss(), alpha=2.0), ArgumentError, "options need the name of a loss"),
         (lambda: NDCGLoss()([0.1], [1], [0, 1]), ArgumentError, "scores must be a torch tensor, got list"),
         (lambda: NDCGLoss()(scores(), LABELS, [1, 6]), DataError, r"offsets must begin with 0, got \[1\]"),
         (lambda: NDCGLoss()(scores(), LABELS, [0, 4, 2, 6]), DataError, "offsets must never decrease, got 4 then 2"),
@@ -164,9 +172,7 @@ def test_errors_name_argument_rule_and_what_came(call, error, message):
         call()
 
 
-@pytest.mark.parametrize(
-    "name", [name + ("@2" if name in ("P", "lambda-P") else "") for name in rankbound.losses.LOSS_NAMES]
-)
+@pytest.mark.parametrize("name", rankbound.losses.loss_names(2))
 def test_every_name_gives_a_loss(name):
     value = get_loss(name)(scores(), LABELS, OFFSETS)
     assert torch.isfinite(value)

@@ -49,7 +49,8 @@ def naive_rr(ranked, k=None):
 
 def naive_nrbp(ranked, p, k=None):
     hits = [i for i, label in enumerate(ranked) if label >= 1]
-    return sum(p**i for i in hits if i < (k or len(ranked))) / sum(p**i for i in range(len(hits)))
+    best = min(len(hits), k or len(hits))
+    return sum(p**i for i in hits if i < (k or len(ranked))) / sum(p**i for i in range(best))
 
 
 def naive_u(ranked):

@@ -80,10 +80,12 @@ def test_each_sum_is_within_its_error(scores, seed):
     np.testing.assert_allclose(slopes, slope @ weights, rtol=1e-6, atol=1e-9)
 
 
-def test_long_lists_are_chosen_by_themselves(monkeypatch):
-    asked = []
-    original = long_lists.long_query
-    monkeypatch.setattr(long_lists, "long_query", lambda *given: asked.append(given[2]) or original(*given))
+def test_long_lists_are_detected(monkeypatch):
+    rows_of_calls = []
+    original = long_lists.long_additive
+    monkeypatch.setattr(
+        long_lists, "long_additive", lambda *arguments: rows_of_calls.append(arguments[2]) or original(*arguments)
+    )
     sizes = (3000, 40)
     labels = np.concatenate([np.arange(size) % 3 == 0 for size in sizes]).astype(int)
     offsets = np.concatenate(([0], np.cumsum(sizes)))
@@ -91,7 +93,7 @@ def test_long_lists_are_chosen_by_themselves(monkeypatch):
     loss = NDCGLoss(reduction="none")
     together = loss(scores, labels, offsets)
     together.sum().backward()
-    assert asked == [1000]
+    assert rows_of_calls == [1000]
     expected = loss.reference(scores, loss.plan(labels, offsets))
     assert torch.allclose(together, expected, atol=2e-6)
     (gradient,) = torch.autograd.grad(expected.sum(), scores)
@@ -99,9 +101,10 @@ def test_long_lists_are_chosen_by_themselves(monkeypatch):
 
 
 @pytest.mark.parametrize("loss", [RRLoss(), APLoss(form="ranks"), KendallTauLoss(), NDCGLoss(sigmoid="erf")], ids=repr)
-def test_what_is_no_sum_of_logistics_stays_with_the_kernel(loss, monkeypatch):
+def test_other_sums_stay_with_the_kernel(loss, monkeypatch):
     monkeypatch.setattr(long_lists, "LONG", 1)
-    monkeypatch.setattr(long_lists, "long_query", lambda *given: pytest.fail("not a sum of logistics"))
+    for name in ("long_additive", "long_precision_sum", "long_pairs"):
+        monkeypatch.setattr(long_lists, name, lambda *arguments: pytest.fail("not a sum of logistics"))
     loss.value_and_gradient(np.arange(6.0), loss.plan([0, 1, 2, 0, 1, 2], [0, 6]))
 
 

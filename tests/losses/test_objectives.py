@@ -7,12 +7,12 @@ import pytest
 
 from rankbound.errors import ArgumentError, DataError
 from rankbound.losses import (
-    LOSS_NAMES,
     NDCGLoss,
     RankNetLoss,
     get_loss,
     gradient_and_hessian,
     lightgbm_objective,
+    loss_names,
     xgboost_objective,
 )
 
@@ -28,11 +28,7 @@ def ndcg(scores):
     return -loss.value_and_gradient(np.asarray(scores, dtype=float), loss.plan(LABELS, OFFSETS)).values.mean()
 
 
-def in_full(names):
-    return [name + ("@5" if name in ("P", "lambda-P") else "") for name in names]
-
-
-@pytest.mark.parametrize("name", in_full(LOSS_NAMES))
+@pytest.mark.parametrize("name", loss_names(5))
 def test_hessian_is_positive_and_gradient_that_of_the_sum(name):
     loss = get_loss(name)
     scores = RNG.normal(size=len(LABELS))

@@ -15,6 +15,7 @@ from rankbound.losses import (
     LOSS_BOUNDINGS,
     APLoss,
     DirectRankerLoss,
+    ERRLoss,
     KendallTauLoss,
     LambdaLoss,
     ListMLELoss,
@@ -26,6 +27,7 @@ from rankbound.losses import (
     PrecisionLoss,
     RankNetLoss,
     RRLoss,
+    SmoothMeasureLoss,
     SoftRankLoss,
 )
 
@@ -42,6 +44,9 @@ SMOOTH = [
     (APLoss, {"form": "ranks", "k": 4}),
     (RRLoss, {}),
     (RRLoss, {"k": 2, "sigmoid": "arctan"}),
+    (ERRLoss, {}),
+    (ERRLoss, {"k": 3, "max_rel": 5}),
+    (SmoothMeasureLoss, {"measure": "R@3"}),
     (NRBPLoss, {}),
     (NRBPLoss, {"p": 0.9, "k": 5}),
     (PrecisionLoss, {"k": 2}),

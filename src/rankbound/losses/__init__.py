@@ -1,10 +1,11 @@
-"""Losses: what training minimizes. Flat scores + offsets, one pass, bounded by what each query allows.
+"""Losses on flat scores and offsets: value and gradient in one pass, bounded by what each query allows.
 
 =====================================  ==============================================================================
-smooth measures                        NDCGLoss APLoss RRLoss NRBPLoss PrecisionLoss KendallTauLoss SoftRankLoss
-pairs                                  LambdaLoss RankNetLoss DirectRankerLoss
+any measure with a loss                SmoothMeasureLoss LambdaLoss
+smooth measures                        NDCGLoss APLoss RRLoss ERRLoss NRBPLoss PrecisionLoss KendallTauLoss SoftRankLoss
+pairs                                  RankNetLoss DirectRankerLoss
 lists and points                       ListNetLoss ListMLELoss PointwiseLoss
-outside our own trainer                gradient_and_hessian lightgbm_objective xgboost_objective
+objectives of boosting libraries       gradient_and_hessian lightgbm_objective xgboost_objective
 =====================================  ==============================================================================
 """
 
@@ -19,19 +20,21 @@ except ImportError as error:
     ) from error
 
 from rankbound.losses.base import LOSS_BOUNDINGS, MeasureLoss, RankingLoss
-from rankbound.losses.catalog import LOSS_NAMES, get_loss, warm_up
+from rankbound.losses.catalog import LOSS_NAMES, get_loss, loss_names, warm_up
 from rankbound.losses.compiling import set_threads, threads
 from rankbound.losses.listwise import ListMLELoss, ListNetLoss, PointwiseLoss
 from rankbound.losses.objectives import gradient_and_hessian, lightgbm_objective, xgboost_objective
 from rankbound.losses.pairwise import DirectRankerLoss, LambdaLoss, RankNetLoss
 from rankbound.losses.smooth import (
     APLoss,
+    ERRLoss,
     KendallTauLoss,
     NDCGLoss,
     NRBPLoss,
     PrecisionLoss,
     RRLoss,
     SmoothLoss,
+    SmoothMeasureLoss,
     SoftRankLoss,
 )
 
@@ -40,6 +43,7 @@ __all__ = [
     "LOSS_NAMES",
     "APLoss",
     "DirectRankerLoss",
+    "ERRLoss",
     "KendallTauLoss",
     "LambdaLoss",
     "ListMLELoss",
@@ -53,10 +57,12 @@ __all__ = [
     "RankNetLoss",
     "RankingLoss",
     "SmoothLoss",
+    "SmoothMeasureLoss",
     "SoftRankLoss",
     "get_loss",
     "gradient_and_hessian",
     "lightgbm_objective",
+    "loss_names",
     "set_threads",
     "threads",
     "warm_up",

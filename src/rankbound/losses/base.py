@@ -140,12 +140,11 @@ class RankingLoss(ABC):
 
     def reference(self, scores: Any, plan: Plan) -> Any:
         """Compute the loss per query in torch operations, on any device. The kernels are tested against this form."""
-        labels = torch.as_tensor(plan.labels, device=scores.device)
         values_of_queries, measured = [], np.zeros(len(plan.rows))
         for q in range(len(plan.rows)):
             lo, hi = int(plan.offsets[q]), int(plan.offsets[q + 1])
             if plan.rows[q] > 0:
-                value, measured[q] = self._reference(scores[lo:hi], labels[lo:hi])
+                value, measured[q] = self._reference(scores[lo:hi], plan.labels[lo:hi])
             else:
                 value = scores[lo:hi].sum() * 0
             values_of_queries.append(value)
@@ -164,7 +163,7 @@ class RankingLoss(ABC):
         """Run the kernel: value per query, gradient and, if requested, hessian per item."""
 
     @abstractmethod
-    def _reference(self, scores: Any, labels: Any) -> tuple[Any, float]:
+    def _reference(self, scores: Any, labels: NDArray[Any]) -> tuple[Any, float]:
         """Compute the value of one query in torch and, for lambda losses, the measure of its present ranking."""
 
     def _apply_bounding(

@@ -10,13 +10,14 @@ import numpy as np
 from rankbound.errors import ArgumentError, MeasureError
 from rankbound.losses.base import RankingLoss
 from rankbound.losses.listwise import ListMLELoss, ListNetLoss, PointwiseLoss
-from rankbound.losses.pairwise import LAMBDA_MEASURES, DirectRankerLoss, LambdaLoss, RankNetLoss
-from rankbound.losses.smooth import APLoss, KendallTauLoss, NDCGLoss, NRBPLoss, PrecisionLoss, RRLoss, SoftRankLoss
+from rankbound.losses.pairwise import DirectRankerLoss, LambdaLoss, RankNetLoss
+from rankbound.losses.smooth import NAMED_LOSSES, SmoothMeasureLoss, SoftRankLoss
+from rankbound.losses.structures import has_loss, measures_with_loss
 from rankbound.measures.measure import Measure, parse_measure
 
-__all__ = ["LOSS_NAMES", "get_loss", "warm_up"]
+__all__ = ["LOSS_NAMES", "get_loss", "loss_names", "warm_up"]
 
-_PLAIN: dict[str, tuple[type[RankingLoss], dict[str, Any]]] = {
+_OTHER: dict[str, tuple[type[RankingLoss], dict[str, Any]]] = {
     "RankNet": (RankNetLoss, {}),
     "DirectRanker": (DirectRankerLoss, {}),
     "ListNet": (ListNetLoss, {}),
@@ -25,63 +26,71 @@ _PLAIN: dict[str, tuple[type[RankingLoss], dict[str, Any]]] = {
     "regression": (PointwiseLoss, {"kind": "regression"}),
     "classification": (PointwiseLoss, {"kind": "classification"}),
 }
-_SMOOTH = ("nDCG", "AP", "RR", "nRBP", "U", "P", "Tau")
-LOSS_NAMES = (*_SMOOTH, *(f"lambda-{name}" for name in LAMBDA_MEASURES), *_PLAIN)
+_LAMBDA = "lambda-"
 
 
-def get_loss(name: str | RankingLoss, **options: Any) -> RankingLoss:
-    """The loss of a name, with the options of its class.
+def loss_names(k: int | None = None) -> tuple[str, ...]:
+    """The names of all losses: measures, measures with ``lambda-`` before them, and losses without a measure.
 
-    A measure gives its smooth loss: ``nDCG``, ``nDCG@10``, ``AP(rel=2)``, ``RR``, ``P@5``, ``Tau``, ``U``; ``nRBP``
-    is U, the loss behind nRBP for every persistence, and ``nRBP(p=0.95)`` the smooth measure itself. ``lambda-``
-    before nDCG, AP, RR, nRBP, P or ERR gives its lambda loss. The gain of nDCG is 2^label - 1, as in the papers on
-    losses; ``gain="linear"`` changes it.
+    Measures that need a cutoff are listed with the cutoff k, or without any if k is None. Users' own measures are
+    included once they are registered.
 
-    >>> get_loss("nDCG@10", bounding="min-max").target
-    Measure(family='nDCG', cutoff=10, settings=(('dcg', 'exp-log2'),), bounding='none')
+    >>> "MAP" in loss_names(), "P@5" in loss_names(5), "lambda-P" in loss_names()
+    (False, True, True)
+    """
+    measures = measures_with_loss(k)
+    return (*measures, *(f"{_LAMBDA}{name}" for name in measures), *_OTHER)
+
+
+LOSS_NAMES = loss_names()  # of the built-in measures
+
+
+def get_loss(name: str | Measure | RankingLoss, **options: Any) -> RankingLoss:
+    """Make the loss of a name, with the options of its class.
+
+    A measure stands for its smooth loss: ``nDCG``, ``nDCG@10``, ``AP(rel=2)``, ``RR``, ``P@5``, ``Tau``, or a measure
+    of your own, ``MyDCG@10``; ``nRBP`` is U, the loss behind nRBP for every persistence, and ``nRBP(p=0.95)`` the
+    smooth measure itself. ``lambda-`` before any of these gives its lambda loss. The gain of nDCG and DCG is
+    2^label - 1, as in the papers on losses; ``gain="linear"`` changes it. See `loss_names` for all names.
+
+    >>> print(get_loss("nDCG@10", bounding="min-max").target)
+    nDCG(dcg='exp-log2')@10
     >>> type(get_loss("lambda-AP")).__name__, type(get_loss("nRBP")).__name__, get_loss("AP(rel=2)").rel
     ('LambdaLoss', 'NRBPLoss', 2)
+    >>> get_loss("bpref")
+    Traceback (most recent call last):
+    rankbound.errors.ArgumentError: loss must be one of nDCG, DCG, ...
     """
     if isinstance(name, RankingLoss):
         if options:
-            raise ArgumentError(f"options go with a loss's name, got a {type(name).__name__} and {', '.join(options)}")
+            raise ArgumentError(f"options need the name of a loss, got {type(name).__name__} and {', '.join(options)}")
         return name
+    if isinstance(name, Measure):
+        name = str(name)
     if not isinstance(name, str):
-        raise ArgumentError(f"loss must be one of {', '.join(LOSS_NAMES)}, got {name!r}")
-    if name in _PLAIN:
-        loss, preset = _PLAIN[name]
+        raise ArgumentError(f"loss must be one of {', '.join(loss_names())}, got {name!r}")
+    if name in _OTHER:
+        loss, preset = _OTHER[name]
         return _make(loss, name, preset | options)
-    if name.startswith("lambda-"):
-        return _make(LambdaLoss, name, {"measure": name.removeprefix("lambda-")} | options)
+    text = name.removeprefix(_LAMBDA)
     try:
-        measure = parse_measure(name)
+        measure = parse_measure(text)
     except MeasureError as error:
-        raise ArgumentError(f"loss must be one of {', '.join(LOSS_NAMES)}, got {name!r}: {error}") from error
-    if measure.name not in _SMOOTH or measure.bounding != "none":
-        raise ArgumentError(f"loss must be one of {', '.join(LOSS_NAMES)}, got {name!r}")
+        raise ArgumentError(f"loss must be one of {', '.join(loss_names())}, got {name!r}: {error}") from error
+    if not has_loss(measure):
+        raise ArgumentError(f"loss must be one of {', '.join(loss_names())}, got {name!r}")
+    if name != text:
+        return _make(LambdaLoss, name, {"measure": text} | options)
     return _smooth(measure, name, options)
 
 
 def _smooth(measure: Measure, name: str, options: dict[str, Any]) -> RankingLoss:
-    given = dict(measure.settings)
-    preset: dict[str, Any] = {"k": measure.cutoff} if measure.cutoff else {}
-    if "rel" in given:
-        preset["rel"] = given.pop("rel")
-    if "p" in given:
-        preset["p"] = given.pop("p")
-    given.pop("dcg", None)  # exp is what the losses use anyway
-    if given:
-        raise ArgumentError(f"no loss has the parameter {next(iter(given))!r} of {name!r}")
-    classes: dict[str, type[RankingLoss]] = {
-        "nDCG": NDCGLoss,
-        "AP": APLoss,
-        "RR": RRLoss,
-        "nRBP": NRBPLoss,
-        "U": NRBPLoss,
-        "P": PrecisionLoss,
-        "Tau": KendallTauLoss,
-    }
-    return _make(classes[measure.name], name, preset | options)
+    """The loss named after the measure, if there is one with its settings; else the generic one."""
+    named = NAMED_LOSSES.get(measure.name)
+    if named is not None and (preset := named.options_of(measure, name)) is not None:
+        return _make(named, name, preset | options)
+    gain = {"gain": "exp"} if "dcg" in measure.definition.parameters else {}
+    return _make(SmoothMeasureLoss, name, {"measure": name} | gain | options)
 
 
 def _make(loss: type[RankingLoss], name: str, options: dict[str, Any]) -> RankingLoss:
@@ -92,13 +101,13 @@ def _make(loss: type[RankingLoss], name: str, options: dict[str, Any]) -> Rankin
 
 
 def warm_up(*losses: str | RankingLoss) -> float:
-    """Compile the float32 kernels of losses (by default smooth and pairwise ones) or load them; gives the seconds.
+    """Compile the float32 kernels of losses (by default the smooth and the pairwise kernel); returns the seconds taken.
 
-    The first call on a machine compiles, later processes load. Worth a message to whoever waits.
+    The first call on a machine compiles the kernels, later processes load them from disk.
     """
     began = time.perf_counter()
     scores = np.zeros(3, dtype=np.float32)
-    for given in losses or ("nDCG", "RankNet"):
-        loss = get_loss(given)
+    for name in losses or ("nDCG", "RankNet"):
+        loss = get_loss(name)
         loss.value_and_gradient(scores, loss.plan([1, 0, 0], [0, 3]))
     return time.perf_counter() - began

@@ -23,9 +23,10 @@ import torch
 
 from rankbound.io import cache_folder, caching_is_off, is_private_and_writable
 from rankbound.losses.kernel_cache import KernelCache
+from rankbound.measures import discounts
 from rankbound.parallel import set_threads, threads
 
-__all__ = ["helper", "kernel", "kernel_folder", "running", "set_threads", "threads"]
+__all__ = ["helper", "inlined_helper", "kernel", "kernel_folder", "running", "set_threads", "threads"]
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -66,6 +67,7 @@ def kernel_folder(package: Path | None = None) -> Path | None:
     here = Path(__file__).parent if package is None else package
     texts = [file.read_bytes() for file in [Path(__file__), *sorted(here.glob("*.py"))]]
     compiled = [text for text in texts if b"@helper" in text or b"@kernel" in text or b"numba.njit" in text]
+    compiled.append(Path(discounts.__file__).read_bytes())  # the kernels compile its functions, too
     name = f"kernels-{hashlib.sha256(b''.join(compiled)).hexdigest()[:16]}"
     if chosen := os.environ.get("NUMBA_CACHE_DIR"):
         folders = [Path(chosen) / "rankbound" / name]
@@ -101,4 +103,10 @@ def kernel(function: Function) -> Function:
 def helper(function: Function) -> Function:
     """Compile a function that kernels call; it is cached as a part of them."""
     compiled: Function = numba.njit(fastmath=True, error_model="numpy", nogil=True)(function)
+    return compiled
+
+
+def inlined_helper(function: Function) -> Function:
+    """The same, inlined into its caller: for loops that LLVM optimizes better where it sees their arguments."""
+    compiled: Function = numba.njit(fastmath=True, error_model="numpy", nogil=True, forceinline=True)(function)
     return compiled

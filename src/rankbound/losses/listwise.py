@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import torch
 
 from rankbound.errors import ArgumentError
 from rankbound.losses import reference
@@ -65,8 +66,8 @@ class ListNetLoss(_ListLoss):
             plan.weights = plan.sorted(probabilities / plan.per_item(mass))
         return plan
 
-    def _reference(self, scores: Any, labels: Any) -> tuple[Any, float]:
-        return reference.list_net(scores, labels), 0.0
+    def _reference(self, scores: Any, labels: NDArray[Any]) -> tuple[Any, float]:
+        return reference.list_net(scores, torch.as_tensor(labels, device=scores.device)), 0.0
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,8 @@ class ListMLELoss(_ListLoss):
 
     _code: ClassVar[int] = LISTMLE
 
-    def _reference(self, scores: Any, labels: Any) -> tuple[Any, float]:
-        return reference.list_mle(scores, labels), 0.0
+    def _reference(self, scores: Any, labels: NDArray[Any]) -> tuple[Any, float]:
+        return reference.list_mle(scores, torch.as_tensor(labels, device=scores.device)), 0.0
 
 
 @dataclass(frozen=True)
@@ -127,5 +128,6 @@ class PointwiseLoss(RankingLoss):
         gradient, hessian = gradient * item_weight, hessian * item_weight
         return KernelResult(values, gradient.astype(scores.dtype), hessian.astype(scores.dtype))
 
-    def _reference(self, scores: Any, labels: Any) -> tuple[Any, float]:
+    def _reference(self, scores: Any, labels: NDArray[Any]) -> tuple[Any, float]:
+        labels = torch.as_tensor(labels, device=scores.device)
         return reference.pointwise(scores, labels, self.kind, self.rel), 0.0

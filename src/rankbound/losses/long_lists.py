@@ -12,6 +12,7 @@ each term is below 1e-9 min(σ, 1 - σ), so that the relative error of a smooth 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -19,16 +20,16 @@ import numpy as np
 from numba import prange
 
 from rankbound.losses.compiling import kernel
-from rankbound.losses.smooth_kernel import AP, NDCG, NRBP, PAIRS, PRECISION, weighted_term
+from rankbound.losses.smooth_kernel import additive_term, precision_term
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LONG", "MEASURES", "Boxes", "long_query"]
+__all__ = ["LONG", "Boxes", "Terms", "built_in_terms", "long_additive", "long_pairs", "long_precision_sum"]
 
 LONG = 2_000_000  # rows x items of a query above which the series are much faster
-MEASURES = (NDCG, AP, NRBP, PRECISION, PAIRS)  # of ranks, and of hits that are sums too
 _TERMS, _WIDTH, _FAR = 12, 2.0, 20
+Terms = Callable[[Any], tuple[Any, Any]]  # smooth ranks of the rows -> contributions and their derivatives
 _BLOCKS, _MANY_BOXES = 16, 1024  # moments are summed in so many blocks, or in one if there are many boxes
 
 
@@ -130,41 +131,85 @@ def _evaluate(local: Any, box: Any, series: Any, out: Any) -> None:
 
 
 @kernel
-def _terms(
-    measure: int, ranks: Any, hits: Any, weights: Any, beta: float, k: float, p: float,
-    contributions: Any, d_rank: Any, d_hits: Any,
-) -> None:  # fmt: skip
-    """Compute the terms of the rows and their derivatives in ranks and hits."""
+def _additive_terms(
+    discount: int, ranks: Any, weights: Any, beta: float, k: float, parameter: float, contributions: Any, d_rank: Any
+) -> None:
     for i in prange(len(ranks)):
-        contributions[i], d_rank[i], d_hits[i], _ = weighted_term(
-            measure, ranks[i], hits[i], 1.0, weights[i], beta, k, p
-        )
+        contributions[i], d_rank[i] = additive_term(discount, ranks[i], weights[i], beta, k, parameter)
 
 
-def long_query(
-    scores: NDArray[Any], order: NDArray[np.int64], rows: int, weights: NDArray[np.float64],
-    measure: int, alpha: float, beta: float, k: float, p: float,
-) -> tuple[float, NDArray[np.float64]]:  # fmt: skip
-    """Compute the smooth measure of a query with the logistic sigmoid, and its gradient in the scores.
+@kernel
+def _precision_terms(
+    ranks: Any, hits: Any, weights: Any, beta: float, k: float, contributions: Any, d_rank: Any, d_hits: Any
+) -> None:
+    for i in prange(len(ranks)):
+        contributions[i], d_rank[i], d_hits[i] = precision_term(ranks[i], hits[i], weights[i], beta, k)
 
-    As `smooth_pass` for the measures of `MEASURES`, where PAIRS compares rows with all that is no row.
+
+def long_additive(
+    scores: NDArray[Any], order: NDArray[np.int64], rows: int, alpha: float, terms: Terms
+) -> tuple[float, NDArray[np.float64]]:
+    """Compute a smooth additive measure of a query with the logistic sigmoid, and its gradient in the scores.
+
+    ``terms`` gives the contributions of the rows and their derivatives at smooth ranks.
     """
+    x, boxes = _boxed(scores, order, alpha)
+    in_rows, everywhere = slice(0, rows), slice(None)
+    above, slopes = boxes.sums(np.ones(len(x)), everywhere, in_rows)
+    contributions, d_rank = terms(0.5 + above)  # an item's σ with itself is 1/2; its slope cancels in the gradient
+    sorted_gradient = boxes.sums(d_rank, in_rows, everywhere, value=False)[1]
+    sorted_gradient[in_rows] -= d_rank * slopes
+    return float(contributions.sum()), _in_input_order(alpha * sorted_gradient, order)
+
+
+def long_precision_sum(
+    scores: NDArray[Any], order: NDArray[np.int64], rows: int, alpha: float,
+    weights: NDArray[np.float64], beta: float, k: float,
+) -> tuple[float, NDArray[np.float64]]:  # fmt: skip
+    """The same for a precision sum, whose rows also count the smooth hits above."""
+    x, boxes = _boxed(scores, order, alpha)
+    in_rows, everywhere, ones = slice(0, rows), slice(None), np.ones(len(x))
+    above, slopes = boxes.sums(ones, everywhere, in_rows)
+    hits, hit_slopes = boxes.sums(ones[in_rows], in_rows, in_rows)
+    contributions, d_rank, d_hits = np.empty(rows), np.empty(rows), np.empty(rows)
+    _precision_terms(0.5 + above, hits - 0.5, weights[:rows], beta, k, contributions, d_rank, d_hits)
+    sorted_gradient = boxes.sums(d_rank, in_rows, everywhere, value=False)[1]
+    sorted_gradient[in_rows] -= d_rank * slopes
+    sorted_gradient[in_rows] += boxes.sums(d_hits, in_rows, in_rows, value=False)[1] - d_hits * hit_slopes
+    return float(contributions.sum()), _in_input_order(alpha * sorted_gradient, order)
+
+
+def long_pairs(
+    scores: NDArray[Any], order: NDArray[np.int64], rows: int, alpha: float, weights: NDArray[np.float64]
+) -> tuple[float, NDArray[np.float64]]:
+    """The same for pairs of two levels, where each row is compared with all items that are no rows."""
+    x, boxes = _boxed(scores, order, alpha)
+    in_rows, below = slice(0, rows), slice(rows, None)
+    above, slopes = boxes.sums(np.ones(len(x) - rows), below, in_rows)
+    sorted_gradient = np.empty(len(x))
+    sorted_gradient[below] = boxes.sums(weights[in_rows], in_rows, below, value=False)[1]
+    sorted_gradient[in_rows] = -weights[in_rows] * slopes
+    return float((weights[in_rows] * above).sum()), _in_input_order(alpha * sorted_gradient, order)
+
+
+def built_in_terms(discount: int, weights: NDArray[np.float64], beta: float, k: float, parameter: float) -> Terms:
+    """Terms of an additive measure with the built-in discount of this index."""
+
+    def terms(ranks: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        contributions, d_rank = np.empty(len(ranks)), np.empty(len(ranks))
+        _additive_terms(discount, ranks, weights[: len(ranks)], beta, k, parameter, contributions, d_rank)
+        return contributions, d_rank
+
+    return terms
+
+
+def _boxed(scores: NDArray[Any], order: NDArray[np.int64], alpha: float) -> tuple[NDArray[np.float64], Boxes]:
     exact = scores.astype(np.float64)
     x = alpha * (exact - (exact.min() / 2 + exact.max() / 2))[order]
-    boxes, ones = Boxes(x), np.ones(len(x))
-    counts_hits, in_rows = measure == AP, slice(0, rows)
-    columns = slice(rows, None) if measure == PAIRS else slice(None)
-    own = 0.0 if measure == PAIRS else 0.5  # an item's σ with itself; its slope cancels in the gradient
-    ranks, slopes = boxes.sums(ones[columns], columns, in_rows)
-    hits, hit_slopes = boxes.sums(ones[in_rows], in_rows, in_rows, counts_hits, counts_hits)
-    hits = hits - 0.5 if counts_hits else np.zeros(rows)
-    contributions, d_rank, d_hits = np.empty(rows), np.empty(rows), np.empty(rows)
-    _terms(measure, 1 - own + ranks, hits, weights[:rows], beta, k, p, contributions, d_rank, d_hits)
-    sorted_gradient = np.zeros(len(x))
-    sorted_gradient[columns] = boxes.sums(d_rank, in_rows, columns, value=False)[1]
-    sorted_gradient[in_rows] -= d_rank * slopes
-    if counts_hits:
-        sorted_gradient[in_rows] += boxes.sums(d_hits, in_rows, in_rows, value=False)[1] - d_hits * hit_slopes
-    gradient = np.empty(len(x))
-    gradient[order] = alpha * sorted_gradient
-    return float(contributions.sum()), gradient
+    return x, Boxes(x)
+
+
+def _in_input_order(values: NDArray[np.float64], order: NDArray[np.int64]) -> NDArray[np.float64]:
+    result = np.empty(len(order))
+    result[order] = values
+    return result

@@ -162,8 +162,9 @@ def _add_weighted(row: Any, weight: Any, out: Any) -> float:
 
 @helper
 def _one_query(
-    scores: Any, order: Any, rows: int, columns_from: Any, gains: Any, scale: float,
-    cost: int, swap: int, alpha: float, k: float, p: float, with_hessian: bool, gradient: Any, hessian: Any,
+    scores: Any, order: Any, rows: int, columns_from: Any, gains: Any, scale: float, levels: Any, pair_weights: Any,
+    first: int, discounts: Any, k: float, cost: int, swap: int, alpha: float, with_hessian: bool,
+    gradient: Any, hessian: Any,
 ) -> Any:  # fmt: skip
     n = len(scores)
     x, largest = centered(scores, order, alpha)
@@ -172,9 +173,11 @@ def _one_query(
     value, pair_gradient, pair_hessian = np.empty_like(x), np.empty_like(x), np.empty_like(x)
     sorted_gradient, sorted_hessian = np.zeros_like(x), np.zeros_like(x)
     measured, result = 0.0, 0.0
-    table = np.zeros((6, 0), x.dtype)
+    table, first_stop = np.zeros((0, 0), x.dtype), -1
     if swap >= 0:
-        table, measured = swap_tables(scores, order, gains, swap, k, p)
+        table, first_stop, measured = swap_tables(
+            swap, scores, order, gains, columns_from, levels, pair_weights, first, discounts, k
+        )
     weight, other_weight = np.ones_like(x), np.ones_like(x)
     in_twos = cost == COST_LOGISTIC and not with_hessian and len(exponentials) > 0
     taken = 0
@@ -184,13 +187,13 @@ def _one_query(
         start = columns_from[i]
         if in_twos and i + 1 < rows and columns_from[i + 1] == start:
             if swap >= 0:
-                swap_row(swap, table, i, start, weight)
-                swap_row(swap, table, i + 1, start, other_weight)
+                swap_row(swap, table, first_stop, i, start, weight)
+                swap_row(swap, table, first_stop, i + 1, start, other_weight)
             result += _two_rows(x, exponentials, i, start, n, weight, other_weight, sorted_gradient)
             taken = i + 2
             continue
         if swap >= 0:
-            swap_row(swap, table, i, start, weight)
+            swap_row(swap, table, first_stop, i, start, weight)
         if cost == COST_LOGISTIC and not with_hessian:  # one loop is enough
             paid, own = _logistic_pairs(x, exponentials, i, start, n, weight, sorted_gradient)
             result += paid
@@ -214,16 +217,16 @@ def _one_query(
 
 @kernel
 def pair_pass(
-    scores: Any, offsets: Any, order: Any, rows: Any, columns_from: Any, gains: Any, scales: Any,
-    blocks: Any, block_starts: Any, cost: int, swap: int, alpha: float, k: float, p: float,
-    with_hessian: bool, values: Any, measured: Any, gradient: Any, hessian: Any,
+    scores: Any, offsets: Any, order: Any, rows: Any, columns_from: Any, gains: Any, scales: Any, cuts: Any,
+    levels: Any, pair_weights: Any, discounts: Any, blocks: Any, block_starts: Any,
+    cost: int, swap: int, alpha: float, with_hessian: bool, values: Any, measured: Any, gradient: Any, hessian: Any,
 ) -> None:  # fmt: skip
-    """Pairwise loss per query and its gradient; weights of pairs count as constants.
+    """Compute the pairwise loss of each query and its gradient; the weights of pairs count as constants.
 
-    ``order`` lists each query's items by label, ``rows`` is the number of items above the lowest label,
-    ``columns_from`` where each row's lower labels begin; ``scales`` multiply queries. ``swap`` < 0 weighs all pairs
-    alike; otherwise the weights are swap deltas of the measure, whose present value goes to ``measured``. Outputs
-    must come in as zeros.
+    ``order`` lists the items of each query by label, ``rows`` is the number of items above the lowest label,
+    ``columns_from`` where the lower labels of each row begin; ``scales`` multiply queries. ``swap`` < 0 gives all pairs
+    the weight 1; otherwise it is the form of the swap deltas (see `swap_tables`) that weight the pairs, and the
+    measure of the present ranking is written to ``measured``. The outputs must be zeros on entry.
     """
     for block in prange(len(block_starts) - 1):
         for at in range(block_starts[block], block_starts[block + 1]):
@@ -232,6 +235,6 @@ def pair_pass(
                 lo, hi = offsets[q], offsets[q + 1]
                 values[q], measured[q] = _one_query(
                     scores[lo:hi], order[lo:hi], rows[q], columns_from[lo:hi], gains[lo:hi], scales[q],
-                    cost, swap, alpha, k, p, with_hessian,
+                    levels, pair_weights, lo, discounts, cuts[q], cost, swap, alpha, with_hessian,
                     gradient[lo:hi], hessian[lo:hi] if with_hessian else hessian,
                 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -15,37 +16,34 @@ from rankbound.losses.base import KernelResult, MeasureLoss, RankingLoss, positi
 from rankbound.losses.compiling import running
 from rankbound.losses.pair_kernel import COST_LOGISTIC, COST_SQUARE, COST_TANH, pair_pass
 from rankbound.losses.plans import Plan, plan_rows
-from rankbound.losses.smooth import check_gain, ndcg_measure, ndcg_plan
+from rankbound.losses.smooth import check_gain, with_gain
+from rankbound.losses.structures import AdditiveStructure, structure_of
 from rankbound.measures.measure import Measure, parse_measure
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LAMBDA_MEASURES", "DirectRankerLoss", "LambdaLoss", "RankNetLoss"]
-
-_NO_SWAP = -1
+__all__ = ["DirectRankerLoss", "LambdaLoss", "RankNetLoss"]
 
 
-def _run_pairs(
-    scores: NDArray[Any], plan: Plan, with_hessian: bool, cost: int, alpha: float,
-    swap: int = _NO_SWAP, k: float = 0.0, p: float = 0.5,
-) -> KernelResult:  # fmt: skip
+def _run_pairs(scores: NDArray[Any], plan: Plan, with_hessian: bool, cost: int, alpha: float) -> KernelResult:
     values, measured = np.zeros(len(plan.rows)), np.zeros(len(plan.rows))
     gradient = np.zeros_like(scores)
     hessian = np.zeros_like(scores) if with_hessian else scores[:0].copy()
     with running(plan.pairs) as threads:
         pair_pass(
-            scores, plan.offsets, plan.order, plan.rows, plan.columns_from, plan.weights, plan.constants,
-            *plan.blocks(threads), cost, swap, alpha, k, p, with_hessian, values, measured, gradient, hessian,
+            scores, plan.offsets, plan.order, plan.rows, plan.columns_from, plan.weights, plan.constants, plan.cuts,
+            plan.levels, plan.pair_weights, plan.discounts, *plan.blocks(threads),
+            cost, plan.swap, alpha, with_hessian, values, measured, gradient, hessian,
         )  # fmt: skip
-    return KernelResult(values, gradient, hessian, measured)
+    return KernelResult(values, gradient, hessian, plan.offset + plan.scale * measured)
 
 
 @dataclass(frozen=True)
 class RankNetLoss(RankingLoss):
     """Mean over the pairs l_i > l_j of a query of log(1 + exp(-alpha (f_i - f_j))).
 
-    Source: Burges et al., Learning to rank using gradient descent; eq. 2 of the paper on neural networks in ranking.
+    Source: Burges et al., Learning to rank using gradient descent.
 
     >>> import torch
     >>> RankNetLoss()(torch.tensor([1.0, 1.0]), [1, 0], [0, 2]).item()  # log(2) for a tie
@@ -71,8 +69,8 @@ class RankNetLoss(RankingLoss):
     def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:
         return _run_pairs(scores, plan, with_hessian, self._cost, self.alpha)
 
-    def _reference(self, scores: Any, labels: Any) -> tuple[Any, float]:
-        pairs = labels[:, None] > labels[None, :]
+    def _reference(self, scores: Any, labels: NDArray[Any]) -> tuple[Any, float]:
+        pairs = torch.as_tensor(labels[:, None] > labels[None, :], device=scores.device)
         differences = (scores[:, None] - scores[None, :])[pairs]
         return reference.pair_costs(self.alpha * differences, self._reference_cost).mean(), 0.0
 
@@ -81,9 +79,9 @@ class RankNetLoss(RankingLoss):
 class DirectRankerLoss(RankNetLoss):
     """Mean over the pairs l_i > l_j of (1 - tanh(alpha (f_i - f_j)))².
 
-    Source: Köppel et al., Pairwise learning to rank by neural networks revisited: an odd activation on the difference
-    of what one shared network gives for the two items; f is that network up to its bias-free head. ``cost="tanh"`` is
-    log(1 + exp(-tanh(alpha (f_i - f_j)))), the form of the paper on neural networks in ranking.
+    Source: Köppel et al., Pairwise learning to rank by neural networks revisited: an odd activation is applied to the
+    difference of the outputs of one network for the two items; f is this network up to its head without bias.
+    ``cost="tanh"`` is log(1 + exp(-tanh(alpha (f_i - f_j)))), the form of a later paper on neural networks in ranking.
 
     >>> import torch
     >>> DirectRankerLoss()(torch.tensor([1.0, 1.0]), [1, 0], [0, 2]).item()
@@ -106,17 +104,6 @@ class DirectRankerLoss(RankNetLoss):
         return _run_pairs(scores, plan, with_hessian, cost, 2 * self.alpha)  # tanh(d) = 2 σ(2 d) - 1
 
 
-_SWAPS = {
-    "nDCG": swaps.SWAP_DCG,
-    "nRBP": swaps.SWAP_NRBP,
-    "P": swaps.SWAP_PRECISION,
-    "RR": swaps.SWAP_RR,
-    "AP": swaps.SWAP_AP,
-    "ERR": swaps.SWAP_ERR,
-}
-LAMBDA_MEASURES = tuple(_SWAPS)
-
-
 @dataclass(frozen=True)
 class LambdaLoss(MeasureLoss):
     """LambdaRank: sum over pairs l_i > l_j of |ΔM_ij| log(1 + exp(-alpha (f_i - f_j))), ΔM the true change by a swap.
@@ -124,18 +111,21 @@ class LambdaLoss(MeasureLoss):
     Parameters
     ----------
     measure:
-        nDCG, AP, RR, nRBP(p=...), P@k or ERR by name, with or without cutoff. For nDCG, ``gain`` decides what labels
-        are worth ("exp" unless given, whatever the name says).
+        Any measure that has a loss, by name or as an object, with or without cutoff; users' own measures too.
     alpha:
         Slope of the logistic cost.
+    gain:
+        For measures with a parameter ``dcg``, such as nDCG: "exp" (2^label - 1, the default) or "linear", whatever the
+        name of the measure says.
     published:
-        For nRBP: p^(r_i - 1) in place of the change by a swap, as eq. 10 of the metric optimization paper has it.
+        For rank-biased precision: p^(r_i - 1) in place of the change by a swap, as eq. 10 of Li, Urbano & Hanjalic, New
+        insights into metric optimization, has it.
 
-    Source: Burges et al., Learning to rank with nonsmooth cost functions; Donmez, Svore & Burges; metric optimization
-    eqs. 7-10. ΔM counts as a constant when the loss is differentiated. Affine boundings multiply a query's loss by
-    their weight; for the two distributions the weight is the slope of the distribution at the present value of the
-    measure, to
-    first order the change of the bounded measure by a swap.
+    Source: Burges et al., Learning to rank with nonsmooth cost functions; Donmez, Svore & Burges, On the local
+    optimality of LambdaRank; Li, Urbano & Hanjalic, eqs. 7-10. ΔM counts as a constant when the loss is differentiated.
+    Affine boundings multiply the loss of a query by their weight; for the two distribution boundings the weight is the
+    slope of the distribution at the present value of the measure, so that the product is, to first order, the change
+    of the bounded measure by a swap.
 
     >>> import torch
     >>> loss = LambdaLoss("P@1")(torch.tensor([2.0, 2.0, 1.0]), [0, 1, 0], [0, 3])
@@ -151,61 +141,28 @@ class LambdaLoss(MeasureLoss):
     def __post_init__(self) -> None:
         positive("alpha", self.alpha)
         check_gain(self.gain)
-        parsed = parse_measure(self.measure)
-        if parsed.name not in _SWAPS or parsed.bounding != "none":
-            raise ArgumentError(f"LambdaLoss knows {', '.join(_SWAPS)}, got {str(self.measure)!r}")
-        if parsed.name == "AP" and parsed["div"] != "R":
-            raise ArgumentError(f"LambdaLoss knows AP over all relevant items, got {str(self.measure)!r}")
-        if self.published and parsed.name != "nRBP":
-            raise ArgumentError(f"published is for nRBP only, got {str(self.measure)!r}")
+        structure = structure_of(parse_measure(self.measure))
+        if self.published and not (isinstance(structure, AdditiveStructure) and structure.is_geometric):
+            raise ArgumentError(f"published is for rank-biased precision only, got {str(self.measure)!r}")
         super().__post_init__()
 
     @property
     def target(self) -> Measure:
-        """The measure whose swaps weigh the pairs."""
-        parsed = parse_measure(self.measure)
-        return ndcg_measure(self.gain, parsed.cutoff) if parsed.name == "nDCG" else parsed
+        """The measure whose swaps weight the pairs."""
+        return with_gain(parse_measure(self.measure), self.gain)
+
+    @cached_property
+    def _structure(self) -> Any:
+        return structure_of(self.target)
 
     def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
-        measure = self.target
-        if measure.name == "nDCG":
-            plan = ndcg_plan(labels, offsets, measure, by_label=True)
-        elif measure.name == "ERR":
-            plan = plan_rows(labels, offsets, labels, only_gain=False, lower_only=True)
-            plan.weights = plan.sorted(measure.definition.stops(measure, labels))  # type: ignore[attr-defined]
-        else:
-            relevant = (labels >= measure.rel).astype(np.int8)
-            plan = plan_rows(labels, offsets, relevant, only_gain=True, lower_only=True)
-            worth = plan.per_item(self._worth(plan.relevant))
-            plan.weights = np.where(plan.sorted(relevant) > 0, worth, 0.0)
-            if measure.name == "P":
-                plan.rows[plan.sizes <= self._k] = 0
-        plan.constants = np.ones(len(plan.rows))
+        plan: Plan = self._structure.swap_plan(labels, offsets)
+        plan.swap = swaps.SWAP_PUBLISHED if self.published else self._structure.swap_form(plan)
+        plan.discounts = self._structure.discount_table(int(plan.sizes.max(initial=1)))
         return plan
 
-    @property
-    def _k(self) -> int:
-        return self.target.cutoff or 0
-
-    @property
-    def _p(self) -> float:
-        return self.target.number("p") if self.target.name == "nRBP" else 0.5
-
-    def _worth(self, relevant: NDArray[np.int64]) -> NDArray[np.float64]:
-        """What multiplies the discount of a relevant item, per query."""
-        some = np.maximum(relevant, 1).astype(np.float64)
-        match self.target.name:
-            case "AP":
-                return 1 / some
-            case "nRBP":
-                return np.asarray((1 - self._p) / (1 - self._p**some))
-            case "P":
-                return np.full(len(some), 1 / self._k)
-        return np.ones(len(some))
-
     def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:
-        swap = swaps.SWAP_PUBLISHED if self.published else _SWAPS[self.target.name]
-        return _run_pairs(scores, plan, with_hessian, COST_LOGISTIC, self.alpha, swap, float(self._k), self._p)
+        return _run_pairs(scores, plan, with_hessian, COST_LOGISTIC, self.alpha)
 
     def _apply_bounding(
         self, values: NDArray[np.float64], measured: NDArray[np.float64] | None, plan: Plan
@@ -215,20 +172,10 @@ class LambdaLoss(MeasureLoss):
             active *= np.abs(get_bounding(self.bounding).apply(measured, plan.difficulty, smooth=True)[1])  # type: ignore[arg-type]
         return active * values, active
 
-    def _reference(self, scores: Any, labels: Any) -> tuple[Any, float]:
-        family, k = self.target.name, self._k or None
-        if family == "nDCG":
-            worth = reference.gains(labels.to(torch.float64), self.gain)
-            worth = worth / reference.dcg_ideal(worth, k)
-        elif family == "ERR":
-            worth = (torch.exp2(labels.to(torch.float64)) - 1) / 2 ** self.target.number("max_rel")
-        else:
-            labels = (labels >= self.target.rel).to(torch.float64)
-            worth = labels
-        deltas = reference.swap_deltas(scores, worth, family, k, self._p, self.published)
-        return reference.lambda_cost(scores, labels, deltas, self.alpha), self._value_now(scores, worth)
-
-    def _value_now(self, scores: Any, worth: Any) -> float:
-        if not self.bounding.endswith("distribution"):
-            return 0.0
-        return reference.measure_value(scores, worth, self.target.name, self._k or None, self._p)
+    def _reference(self, scores: Any, labels: NDArray[Any]) -> tuple[Any, float]:
+        structure = self._structure
+        deltas = (structure.published_deltas if self.published else structure.swap_deltas)(scores, labels)
+        levels = torch.as_tensor(structure.levels(labels), device=scores.device)
+        needs_value = self.bounding.endswith("distribution")
+        value = structure.value_of(scores, labels) if needs_value else 0.0
+        return reference.lambda_cost(scores, levels, deltas, self.alpha), value

@@ -44,7 +44,16 @@ class Plan:
     weights:
         For each entry of ``order``, the weight of its term.
     constants:
-        Constant per query that the kernels add to, or multiply by, its value.
+        Constant per query that the smooth kernel adds to its value and the pair kernel multiplies it by.
+    cuts:
+        Cutoff of each query, 0 for none.
+    levels, pair_weights:
+        For pairs with weights: the level of each entry of ``order``, and the weights by the levels of both items. Empty
+        otherwise.
+    discounts, swap:
+        For lambda losses: the discounts of the ranks 1, 2, ..., and the form of the swap deltas (-1 for other losses).
+    scale, offset:
+        For pairs: the numbers per query that turn the weight of the wrong pairs into the measure; else 1 and 0.
     """
 
     labels: NDArray[Any]
@@ -55,6 +64,13 @@ class Plan:
     columns_from: NDArray[np.int64]
     weights: NDArray[np.float64]
     constants: NDArray[np.float64]
+    cuts: NDArray[np.float64]
+    levels: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    pair_weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
+    discounts: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    swap: int = -1
+    scale: Any = 1.0
+    offset: Any = 0.0
     difficulty: Difficulty | None = None
     defined: NDArray[np.bool_] | None = None
     _blocks: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=dict)
@@ -125,7 +141,8 @@ def plan_rows(
         columns_from = np.zeros(len(labels), np.int64)
     order = _order(levels, offsets)
     return Plan(
-        labels, offsets, order, rows, with_gain, columns_from, np.ones(len(labels)), np.zeros(len(sizes))
+        labels, offsets, order, rows, with_gain, columns_from,
+        np.ones(len(labels)), np.zeros(len(sizes)), np.zeros(len(sizes)),
     )  # fmt: skip
 
 

@@ -1,7 +1,9 @@
-"""Plain torch forms of the losses, one query at a time: the reference for the kernels, and what runs on a GPU.
+"""Reference forms of the losses in torch, one query at a time.
 
-Written to be read beside the papers. ``scores`` and ``labels`` are those of one query; labels are 0 or more. Pair
-matrices have a row per item with gain and a column per item; entry (i, j) speaks of "j above i".
+The kernels are tested against these forms, which also run on other devices than the CPU. They are written to be
+compared with the papers. ``scores`` and ``labels`` are those of one query; labels are not negative. Pair matrices have
+a row per item with gain and a column per item; entry (i, j) refers to "j above i". The formulas of measures come from
+their definitions by way of `structures`; here are those of ranks, pairs and lists.
 """
 
 from __future__ import annotations
@@ -15,26 +17,22 @@ if TYPE_CHECKING:
     from rankbound.losses.sigmoids import Sigmoid
 
 __all__ = [
-    "ap",
-    "ap_of_ranks",
-    "dcg_ideal",
-    "gains",
+    "additive_deltas",
+    "cascade_deltas",
     "inside",
-    "kendall_tau",
     "lambda_cost",
     "list_mle",
     "list_net",
-    "measure_value",
-    "ndcg",
-    "nrbp",
     "pair_costs",
+    "pair_deltas",
     "pointwise",
-    "precision",
-    "reciprocal_rank",
-    "soft_ndcg",
+    "precision_sum",
+    "precision_sum_deltas",
+    "precision_sum_of_ranks",
+    "ranks_of",
+    "smooth_ranks",
+    "soft_rank",
     "steps",
-    "swap_deltas",
-    "u",
 ]
 
 
@@ -47,107 +45,51 @@ def steps(scores: Any, rows: Any, sigmoid: Sigmoid, alpha: float) -> Any:
     return table * (torch.arange(len(scores), device=scores.device)[None, :] != rows[:, None])
 
 
-def inside(ranks: Any, k: int | None, beta: float) -> Any:
-    """Smooth truncation σ(beta (k + 1/2 - R)); 1 without cutoff."""
-    return torch.ones_like(ranks) if k is None else torch.sigmoid(beta * (k + 0.5 - ranks))
+def smooth_ranks(scores: Any, rows: Any, sigmoid: Sigmoid, alpha: float) -> Any:
+    """1 + sum over j of σ(alpha (f_j - f_i)) for i in rows."""
+    return 1 + steps(scores, rows, sigmoid, alpha).sum(1)
 
 
-def gains(labels: Any, gain: str) -> Any:
-    """2^label - 1, or the label."""
-    return labels if gain == "linear" else torch.exp2(labels) - 1
+def inside(ranks: Any, cut: float, beta: float) -> Any:
+    """Smooth truncation σ(beta (cut + 1/2 - R)); 1 without cutoff (cut = 0)."""
+    return torch.sigmoid(beta * (cut + 0.5 - ranks)) if cut > 0 else torch.ones_like(ranks)
 
 
-def dcg_ideal(worth: Any, k: int | None) -> Any:
-    """DCG of gains in descending order."""
-    best = torch.sort(worth, descending=True).values[:k]
-    ranks = torch.arange(1, len(best) + 1, device=worth.device, dtype=worth.dtype)
-    return (best / torch.log2(1 + ranks)).sum()
-
-
-# ---- smooth measures -------------------------------------------------------------------------------------------------
-
-
-def ndcg(scores: Any, labels: Any, sigmoid: Sigmoid, alpha: float, k: int | None, beta: float, gain: str) -> Any:
-    """sum_i g_i / log2(1 + R_i) over the ideal DCG."""
-    worth = gains(labels.to(scores.dtype), gain)
-    rows = torch.nonzero(worth)[:, 0]
-    ranks = 1 + steps(scores, rows, sigmoid, alpha).sum(1)
-    return (worth[rows] / torch.log2(1 + ranks) * inside(ranks, k, beta)).sum() / dcg_ideal(worth, k)
-
-
-def ap(scores: Any, relevant: Any, sigmoid: Sigmoid, alpha: float, k: int | None, beta: float) -> Any:
-    """(1/P) sum_i (1 + sum over relevant j of σ(f_j - f_i)) / R_i over relevant i."""
+def precision_sum(scores: Any, relevant: Any, sigmoid: Sigmoid, alpha: float, cut: float, beta: float) -> Any:
+    """sum_i (1 + sum over relevant j of σ(f_j - f_i)) / R_i over relevant i."""
     rows = torch.nonzero(relevant)[:, 0]
     table = steps(scores, rows, sigmoid, alpha)
     ranks = 1 + table.sum(1)
     hits = 1 + table[:, rows].sum(1)
-    return (hits / ranks * inside(ranks, k, beta)).mean()
+    return (hits / ranks * inside(ranks, cut, beta)).sum()
 
 
-def ap_of_ranks(scores: Any, relevant: Any, sigmoid: Sigmoid, alpha: float, k: int | None, beta: float) -> Any:
-    """(1/P) sum_i (1 + sum over relevant j of σ(beta (R_i - R_j))) / R_i over relevant i."""
+def precision_sum_of_ranks(scores: Any, relevant: Any, sigmoid: Sigmoid, alpha: float, cut: float, beta: float) -> Any:
+    """sum_i (1 + sum over relevant j of σ(beta (R_i - R_j))) / R_i over relevant i."""
     rows = torch.nonzero(relevant)[:, 0]
-    ranks = 1 + steps(scores, rows, sigmoid, alpha).sum(1)
+    ranks = smooth_ranks(scores, rows, sigmoid, alpha)
     table = torch.sigmoid(beta * (ranks[:, None] - ranks[None, :]))
     hits = 1 + table.sum(1) - table.diagonal()
-    return (hits / ranks * inside(ranks, k, beta)).mean()
+    return (hits / ranks * inside(ranks, cut, beta)).sum()
 
 
-def reciprocal_rank(scores: Any, relevant: Any, sigmoid: Sigmoid, alpha: float, k: int | None, beta: float) -> Any:
-    """sum_i (1/R_i) prod over relevant j of (1 - σ(f_j - f_i)) over relevant i."""
-    rows = torch.nonzero(relevant)[:, 0]
-    table = steps(scores, rows, sigmoid, alpha)
-    ranks = 1 + table.sum(1)
-    return (torch.relu(1 - table[:, rows]).prod(1) / ranks * inside(ranks, k, beta)).sum()
+def soft_rank(scores: Any, weights: Any, discounts: Any, noise: float) -> Any:
+    """Expected sum of weight * discount when every score carries Gaussian noise.
 
-
-def nrbp(scores: Any, relevant: Any, sigmoid: Sigmoid, alpha: float, k: int | None, beta: float, p: float) -> Any:
-    """(1 - p)/(1 - p^P) sum_i p^(R_i - 1) over relevant i."""
-    rows = torch.nonzero(relevant)[:, 0]
-    ranks = 1 + steps(scores, rows, sigmoid, alpha).sum(1)
-    return (p ** (ranks - 1) * inside(ranks, k, beta)).sum() * (1 - p) / (1 - p ** len(rows))
-
-
-def precision(scores: Any, relevant: Any, sigmoid: Sigmoid, alpha: float, k: int, beta: float) -> Any:
-    """(1/k) sum_i σ(beta (k + 1/2 - R_i)) over relevant i."""
-    rows = torch.nonzero(relevant)[:, 0]
-    ranks = 1 + steps(scores, rows, sigmoid, alpha).sum(1)
-    return inside(ranks, k, beta).sum() / k
-
-
-def u(scores: Any, relevant: Any, sigmoid: Sigmoid, alpha: float) -> Any:
-    """Sum over relevant i and other j of σ(f_j - f_i)."""
-    return steps(scores, torch.nonzero(relevant)[:, 0], sigmoid, alpha)[:, ~relevant].sum()
-
-
-def kendall_tau(scores: Any, labels: Any, sigmoid: Sigmoid, alpha: float) -> Any:
-    """Sum over pairs l_i > l_j of 1 - 2 σ(f_j - f_i), over sqrt(such pairs * all pairs)."""
+    The distribution of a rank is built one competitor at a time.
+    """
     n = len(scores)
-    pairs = labels[:, None] > labels[None, :]
-    table = steps(scores, torch.arange(n, device=scores.device), sigmoid, alpha)
-    unequal = pairs.sum().to(scores.dtype)
-    return (unequal - 2 * (table * pairs).sum()) / torch.sqrt(unequal * (n * (n - 1) / 2))
-
-
-def soft_ndcg(scores: Any, labels: Any, noise: float, k: int | None, gain: str) -> Any:
-    """Expected nDCG when every score carries Gaussian noise: the distribution of a rank is built one rival at a
-    time."""
-    worth = gains(labels.to(scores.dtype), gain)
-    n = len(scores)
-    discount = 1 / torch.log2(torch.arange(2, n + 2, device=scores.device, dtype=scores.dtype))
-    discount = discount * (torch.arange(n, device=scores.device) < (k or n))
     expected = scores.new_zeros(())
-    for i in torch.nonzero(worth)[:, 0].tolist():
+    for i in torch.nonzero(weights)[:, 0].tolist():
         distribution = torch.zeros_like(scores)
         distribution[0] = 1
         above = 0.5 * torch.special.erfc((scores[i] - scores) / (2 * noise))
         for j in range(n):
             if j != i:
-                distribution = (
-                    distribution * (1 - above[j]) + torch.cat([distribution.new_zeros(1), distribution[:-1]]) * above[j]
-                )
-        expected = expected + worth[i] * (distribution * discount).sum()
-    return expected / dcg_ideal(worth, k)
+                shifted = torch.cat([distribution.new_zeros(1), distribution[:-1]])
+                distribution = distribution * (1 - above[j]) + shifted * above[j]
+        expected = expected + weights[i] * (distribution * discounts).sum()
+    return expected
 
 
 # ---- pairs, lists, points --------------------------------------------------------------------------------------------
@@ -179,64 +121,66 @@ def pointwise(scores: Any, labels: Any, kind: str, rel: float) -> Any:
     return binary_cross_entropy_with_logits(scores, (labels >= rel).to(scores.dtype))
 
 
-# ---- swap deltas -----------------------------------------------------------------------------------------------------
+# ---- swap deltas: |change of the measure when i and j swap|, for all pairs ------------------------------------------
 
 
-def swap_deltas(scores: Any, worth: Any, measure: str, k: int | None, p: float, published: bool) -> Any:
-    """|change of the measure when i and j swap| for all pairs.
-
-    ``worth`` is the gain over the ideal DCG (nDCG), the stop probability (ERR), or 1 and 0 for relevant and not.
-    """
-    n = len(scores)
-    dtype = torch.float64
+def ranks_of(scores: Any) -> Any:
+    """Rank of each item, 1 for the highest score; ties keep their input order."""
     order = torch.sort(scores.detach(), descending=True, stable=True).indices
-    rank = torch.empty_like(order)
-    rank[order] = torch.arange(1, n + 1, device=scores.device)
-    rank, worth = rank.to(dtype), worth.to(dtype)
-    seen = (rank <= (k or n)).to(dtype)
-    sorted_worth = worth[order]
-    up = rank[None, :] < rank[:, None]  # j stands above i
+    ranks = torch.empty_like(order)
+    ranks[order] = torch.arange(1, len(scores) + 1, device=scores.device)
+    return ranks
 
-    def upper_lower(column: Any) -> tuple[Any, Any]:
-        mine, theirs = column[:, None].expand(n, n), column[None, :].expand(n, n)
-        return torch.where(up, theirs, mine), torch.where(up, mine, theirs)
 
-    if measure in ("nDCG", "nRBP", "P"):
-        discount, scale = torch.ones_like(rank), 1.0
-        if measure == "nDCG":
-            discount = 1 / torch.log2(1 + rank)
-        elif measure == "nRBP":
-            discount, scale = p ** (rank - 1), (1 - p) / (1 - p ** float(worth.sum()))
-        else:
-            scale = 1 / (k or n)
-        at = discount * seen
-        if published:
-            return (worth * at)[:, None].expand(n, n) * scale
-        return ((worth[:, None] - worth[None, :]) * (at[:, None] - at[None, :])).abs() * scale
-    if measure == "RR":
-        at = seen / rank
-        hits = torch.sort(rank[worth > 0]).values  # ranks of the relevant items
-        first = 1 / hits[0] if hits[0] <= (k or n) else 0 * hits[0]
-        second = 1 / hits[1] if len(hits) > 1 and hits[1] <= (k or n) else 0 * hits[0]
-        lifted = (at[None, :] - first).clamp(min=0)
-        dropped = (first - torch.maximum(at, second)[None, :]).clamp(min=0) * (rank == hits[0])[:, None]
-        return torch.where(up, lifted, dropped)
-    inverse = seen / rank
-    if measure == "AP":
-        count = torch.cumsum(sorted_worth, 0)[rank.long() - 1]
-        passed = torch.cumsum(sorted_worth * inverse[order], 0)[rank.long() - 1]
-        own = (count * inverse)[:, None]
-        lifted = ((count + 1) * inverse)[None, :] - own + (passed - inverse)[:, None] - passed[None, :]
-        dropped = (count * inverse)[None, :] - own - passed[None, :] + passed[:, None]
-        return torch.where(up, lifted, dropped).abs() / worth.sum()
-    probability = torch.cumprod(torch.cat([worth.new_ones(1), 1 - sorted_worth[:-1]]), 0)[rank.long() - 1]
-    term = inverse * worth * probability
-    upto = torch.cumsum(term[order], 0)[rank.long() - 1]
-    (q_a, q_b), (c_a, c_b) = upper_lower(worth), upper_lower(probability)
-    (i_a, i_b), (s_a, s_b) = upper_lower(inverse), upper_lower(upto)
-    ratio = (1 - q_b) / (1 - q_a)
-    between = s_b - i_b * q_b * c_b - s_a
-    return (c_a * (q_b - q_a) * i_a + between * (ratio - 1) + c_b * (q_a * ratio - q_b) * i_b).abs()
+def additive_deltas(gains: Any, discounts: Any) -> Any:
+    """|g_i - g_j| |d_i - d_j| for gains and discounts of the items."""
+    return ((gains[:, None] - gains[None, :]) * (discounts[:, None] - discounts[None, :])).abs()
+
+
+def precision_sum_deltas(scores: Any, relevant: Any, cut: float) -> Any:
+    """Deltas of a precision sum, for relevant i and other j."""
+    ranks, order = ranks_of(scores), torch.sort(scores.detach(), descending=True, stable=True).indices
+    hits = relevant.to(torch.float64)
+    inverse = 1 / ranks.to(torch.float64)
+    if cut > 0:
+        inverse = inverse * (ranks <= cut)
+    count = torch.cumsum(hits[order], 0)[ranks - 1]
+    passed = torch.cumsum((hits * inverse)[order], 0)[ranks - 1]
+    own = (count * inverse)[:, None]
+    raised = ((count + 1) * inverse)[None, :] - own + (passed - inverse)[:, None] - passed[None, :]
+    lowered = (count * inverse)[None, :] - own - passed[None, :] + passed[:, None]
+    return torch.where(ranks[None, :] < ranks[:, None], raised, lowered).abs()
+
+
+def cascade_deltas(scores: Any, stops: Any, discounts: Any) -> Any:
+    """Deltas of a cascade: C(a-1) |q_b - q_a| |d(a) - M(a, b) - P(a, b) d(b)| for the ranks a < b of the two items.
+
+    P(a, b) is the probability to pass the ranks between a and b, M(a, b) what these ranks add for a user who is there.
+    """
+    order = torch.sort(scores.detach(), descending=True, stable=True).indices
+    n, stop, discount = len(order), stops[order], discounts[order]
+    below = torch.ones((n, n), dtype=torch.bool, device=stop.device).triu(1)  # (a, r): rank r is below rank a
+    passing = torch.cumprod(torch.where(below, 1 - stop[None, :], 1.0), 1)
+    passing = torch.cat([torch.ones_like(passing[:, :1]), passing[:, :-1]], 1)
+    terms = torch.where(below, discount * stop * passing, 0.0)
+    between = torch.cumsum(terms, 1) - terms
+    reading_on = torch.cumprod(1 - stop, 0)
+    reach = torch.cat([torch.ones_like(reading_on[:1]), reading_on[:-1]])
+    change = (stop[None, :] - stop[:, None]).abs() * (discount[:, None] - between - passing * discount[None, :]).abs()
+    upper = torch.where(below, reach[:, None] * change, 0.0)
+    deltas = torch.empty_like(upper)
+    deltas[order[:, None], order[None, :]] = upper + upper.T
+    return deltas
+
+
+def pair_deltas(scores: Any, weights: Any) -> Any:
+    """Deltas of the weight of the wrong pairs; ``weights`` is that of (higher, lower) pairs, 0 elsewhere."""
+    ranks = ranks_of(scores)
+    signed = weights - weights.T
+    not_below = (ranks[:, None] >= ranks[None, :]).to(weights.dtype)  # (j, m): m is at the rank of j or above
+    sums = signed @ not_below.T  # (i, j): sum of signed weights of i and the items down to the rank of j
+    own = sums.diagonal()
+    return (sums - own[:, None] + sums.T - own[None, :]).abs()
 
 
 def lambda_cost(scores: Any, labels: Any, deltas: Any, alpha: float) -> Any:
@@ -244,23 +188,3 @@ def lambda_cost(scores: Any, labels: Any, deltas: Any, alpha: float) -> Any:
     pairs = labels[:, None] > labels[None, :]
     differences = scores[:, None] - scores[None, :]
     return -(deltas.to(scores.dtype) * logsigmoid(alpha * differences) * pairs).sum()
-
-
-def measure_value(scores: Any, worth: Any, measure: str, k: int | None, p: float) -> float:
-    """The true measure of a ranking, ties in input order; ``worth`` as for `swap_deltas`."""
-    worth = worth.to(torch.float64)[torch.sort(scores.detach(), descending=True, stable=True).indices]
-    rank = torch.arange(1, len(scores) + 1, device=scores.device, dtype=torch.float64)
-    seen = worth * (rank <= (k or len(scores)))
-    match measure:
-        case "nDCG":
-            return float((seen / torch.log2(1 + rank)).sum())
-        case "nRBP":
-            return float((seen * p ** (rank - 1)).sum() * (1 - p) / (1 - p ** float(worth.sum())))
-        case "P":
-            return float(seen.sum() / (k or len(scores)))
-        case "RR":
-            return float((seen / rank).max())
-        case "AP":
-            return float((seen * torch.cumsum(worth, 0) / rank).sum() / worth.sum())
-    reach = torch.cumprod(torch.cat([worth.new_ones(1), 1 - worth[:-1]]), 0)
-    return float((seen * reach / rank).sum())

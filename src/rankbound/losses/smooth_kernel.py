@@ -5,32 +5,34 @@ rows the kernel fills a buffer with σ(x_j - x_i), sums it, computes the term of
 sums, and adds the contribution of the row to the gradient. Memory is O(items) per thread. Four rows are processed at
 once where the logistic factors and the term depends on the rank alone, or its derivative is known beforehand.
 
-With R the smooth rank, H the smooth number of relevant items above, C the smooth probability that none is above:
+The kernel knows the structure of a measure, not its name. With R the smooth rank of row i, w its weight, d the discount
+of the measure, H the smooth number of relevant items above, and q the stop probability of an item:
 
-=========  =======================  ========================================================================
-measure    term of a row            source
-=========  =======================  ========================================================================
-nDCG       1 / log2(1 + R)          Qin, Liu & Li eq. 21; thesis eq. 2.10
-AP         (1 + H) / R              thesis eq. 2.11; metric optimization eq. 15
-RR         C / R                    metric optimization eq. 16
-nRBP       p^(R - 1)                metric optimization eq. 5, its rank made smooth
-precision  1                        Qin, Liu & Li eq. 13; makes sense with a cutoff only
-pairs      R - 1 over some columns  thesis eq. 2.12 (U: the columns that are not relevant); Kendall's tau
-coupled    (1 + B) / R              Qin, Liu & Li eq. 22: AP whose hits B are steps of slope beta between smooth ranks
-=========  =======================  ========================================================================
+=============  ===============================================  ====================================================
+structure      term of a row                                    source
+=============  ===============================================  ====================================================
+ADDITIVE       w d(R)                                           Qin, Liu & Li eqs. 13 and 21; metric bounding thesis
+                                                                eq. 2.10; metric optimization paper eq. 5
+PRECISION_SUM  w (1 + H) / R                                    thesis eq. 2.11; metric optimization paper eq. 15
+COUPLED        w (1 + B) / R                                    Qin, Liu & Li eq. 22: the hits B are steps of slope
+                                                                beta between smooth ranks
+CASCADE        q_i d(R) prod over j of (1 - q_j σ(x_j - x_i))   metric optimization paper eq. 16, where q is 0 or 1
+PAIRS          w (R - 1), or w sum over j of v_ij σ(x_j - x_i)  thesis eq. 2.12; over columns of lower level only
+=============  ===============================================  ====================================================
 
-A cutoff k multiplies a term by the smooth truncation σ(beta (k + 1/2 - R)).
+A cutoff k multiplies a term by the smooth truncation σ(beta (k + 1/2 - R)). The discounts and their derivatives are the
+functions of `rankbound.measures.discounts.BUILT_IN`, compiled. For any other discount the caller computes the smooth
+ranks with `rank_pass` first, evaluates discount and derivative there, and passes them on.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 from numba import prange
 
-from rankbound.losses.compiling import helper, kernel
+from rankbound.losses.compiling import helper, inlined_helper, kernel
 from rankbound.losses.sigmoids import (
     BLOCK,
     add_row,
@@ -41,11 +43,42 @@ from rankbound.losses.sigmoids import (
     padded,
     sigmoid_row,
 )
+from rankbound.measures.discounts import BUILT_IN
 
-__all__ = ["AP", "COUPLED", "NDCG", "NRBP", "PAIRS", "PRECISION", "RR", "smooth_pass", "weighted_term"]
+__all__ = [
+    "ADDITIVE",
+    "CASCADE",
+    "COUPLED",
+    "GIVEN",
+    "PAIRS",
+    "PRECISION_SUM",
+    "additive_term",
+    "precision_term",
+    "rank_pass",
+    "smooth_pass",
+]
 
-NDCG, AP, RR, NRBP, PRECISION, PAIRS, COUPLED = range(7)
-_SHORT = 1024  # items of a list whose rows go in fours; beyond, four buffers no longer fit where they are fast
+ADDITIVE, PRECISION_SUM, COUPLED, CASCADE, PAIRS = range(5)
+GIVEN = -1  # in place of the index of a built-in discount: its values and derivatives are passed in
+_SHORT = (
+    1024  # items of a list up to which four rows are processed at once; the buffers of longer lists leave the cache
+)
+
+# numba cannot call functions out of a tuple by index: one name for each
+_value0, _value1, _value2, _value3 = (helper(discount.value) for discount in BUILT_IN)
+_slope0, _slope1, _slope2, _slope3 = (helper(discount.slope) for discount in BUILT_IN if discount.slope is not None)
+
+
+@inlined_helper
+def _discount(discount: int, rank: float, parameter: float) -> Any:
+    """Value and derivative at a rank of the built-in discount with this index."""
+    if discount == 0:
+        return _value0(rank, parameter), _slope0(rank, parameter)
+    if discount == 1:
+        return _value1(rank, parameter), _slope1(rank, parameter)
+    if discount == 2:
+        return _value2(rank, parameter), _slope2(rank, parameter)
+    return _value3(rank, parameter), _slope3(rank, parameter)
 
 
 @helper
@@ -58,35 +91,22 @@ def _truncation(rank: float, k: float, beta: float) -> Any:
 
 
 @helper
-def _term(measure: int, rank: float, hits: float, no_earlier_hit: float, p: float) -> Any:
-    """Term of a row without cutoff, and its derivatives in rank, hits and no_earlier_hit."""
-    if measure == NDCG:
-        log_rank = math.log2(1.0 + rank)
-        return 1.0 / log_rank, -1.0 / (log_rank * log_rank * (1.0 + rank) * math.log(2.0)), 0.0, 0.0
-    if measure == AP:
-        return (1.0 + hits) / rank, -(1.0 + hits) / (rank * rank), 1.0 / rank, 0.0
-    if measure == RR:
-        return no_earlier_hit / rank, -no_earlier_hit / (rank * rank), 0.0, 1.0 / rank
-    if measure == NRBP:
-        kept = p ** (rank - 1.0)
-        return kept, kept * math.log(p), 0.0, 0.0
-    if measure == PAIRS:
-        return rank - 1.0, 1.0, 0.0, 0.0
-    return 1.0, 0.0, 0.0, 0.0
+def additive_term(discount: int, rank: float, weight: float, beta: float, k: float, parameter: float) -> Any:
+    """Weighted and truncated discount of a rank, and its derivative."""
+    value, slope = _discount(discount, rank, parameter)
+    inside, d_inside = _truncation(rank, k, beta)
+    return weight * value * inside, weight * (slope * inside + value * d_inside)
 
 
 @helper
-def weighted_term(
-    measure: int, rank: float, hits: float, no_earlier_hit: float, weight: float, beta: float, k: float, p: float
-) -> Any:
-    """Weighted and truncated term of a row, and its derivatives in rank, hits and no_earlier_hit."""
-    term, d_rank, d_hits, d_no_earlier_hit = _term(measure, rank, hits, no_earlier_hit, p)
+def precision_term(rank: float, hits: float, weight: float, beta: float, k: float) -> Any:
+    """Weighted and truncated precision at a rank with so many hits above, and its derivatives in rank and hits."""
+    precision = (1.0 + hits) / rank
     inside, d_inside = _truncation(rank, k, beta)
     return (
-        weight * term * inside,
-        weight * (d_rank * inside + term * d_inside),
-        weight * d_hits * inside,
-        weight * d_no_earlier_hit * inside,
+        weight * precision * inside,
+        weight * precision * (d_inside - inside / rank),
+        weight * inside / rank,
     )
 
 
@@ -101,12 +121,12 @@ def _add(row: Any, factor: float, start: int, end: int, gradient: Any, hessian: 
 
 
 @helper
-def _none_above(value: Any) -> float:
-    """Product of 1 - σ over a row; a sigmoid beyond 1 counts as 1."""
-    no_earlier_hit = 1.0
-    for j in range(len(value)):
-        no_earlier_hit *= max(1.0 - value[j], 0.0)
-    return no_earlier_hit
+def _no_earlier_stop(value: Any, stops: Any) -> float:
+    """Product of 1 - stop * σ over a row; a sigmoid beyond 1 counts as 1."""
+    zero, one, result = value.dtype.type(0), value.dtype.type(1), 1.0
+    for j in range(len(stops)):
+        result *= max(one - stops[j] * value[j], zero)
+    return result
 
 
 @helper
@@ -138,17 +158,10 @@ def _coupled_ranks(ranks: Any, weights: Any, beta: float, k: float, out: Any, li
 
 @helper
 def _rows_in_fours(
-    exponentials: Any,
-    rows: int,
-    weights: Any,
-    measure: int,
-    beta: float,
-    k: float,
-    p: float,
-    sorted_gradient: Any,
-    sorted_hessian: Any,
-) -> float:
-    """Value, gradient and hessian of a measure of ranks alone for a short list, four rows at a time.
+    exponentials: Any, rows: int, weights: Any, discount: int, beta: float, k: float, parameter: float,
+    sorted_gradient: Any, sorted_hessian: Any,
+) -> float:  # fmt: skip
+    """Value, gradient and hessian of an additive measure of a short list, four rows at a time.
 
     In short lists the start and the end of a loop cost as much as its body. Two rows need a single division,
     1/a = b/(a b); the exponentials are far from overflow. Rows beyond the last one have weight 0. An item is compared
@@ -175,13 +188,13 @@ def _rows_in_fours(
             slope2[j], slope3[j] = above2 * inverse2, above3 * inverse3
             rank0, rank1, rank2, rank3 = rank0 + above0, rank1 + above1, rank2 + above2, rank3 + above3
             sum0, sum1, sum2, sum3 = sum0 + slope0[j], sum1 + slope1[j], sum2 + slope2[j], sum3 + slope3[j]
-        term0, d0, _, _ = weighted_term(measure, 0.5 + rank0, 0.0, 1.0, weights[i], beta, k, p)
+        term0, d0 = additive_term(discount, 0.5 + rank0, weights[i], beta, k, parameter)
         weight1 = weights[i1] if i + 1 < rows else 0.0
-        term1, d1, _, _ = weighted_term(measure, 0.5 + rank1, 0.0, 1.0, weight1, beta, k, p)
+        term1, d1 = additive_term(discount, 0.5 + rank1, weight1, beta, k, parameter)
         weight2 = weights[i2] if i + 2 < rows else 0.0
-        term2, d2, _, _ = weighted_term(measure, 0.5 + rank2, 0.0, 1.0, weight2, beta, k, p)
+        term2, d2 = additive_term(discount, 0.5 + rank2, weight2, beta, k, parameter)
         weight3 = weights[i3] if i + 3 < rows else 0.0
-        term3, d3, _, _ = weighted_term(measure, 0.5 + rank3, 0.0, 1.0, weight3, beta, k, p)
+        term3, d3 = additive_term(discount, 0.5 + rank3, weight3, beta, k, parameter)
         result += term0 + term1 + term2 + term3
         c0, c1 = exponentials.dtype.type(d0) * own0, exponentials.dtype.type(d1) * own1
         c2, c3 = exponentials.dtype.type(d2) * own2, exponentials.dtype.type(d3) * own3
@@ -277,89 +290,122 @@ def _pairs_in_fours(
 
 
 @helper
-def _one_query(
-    scores: Any, order: Any, rows: int, relevant: int, columns_from: Any, weights: Any,
-    measure: int, code: int, alpha: float, beta: float, k: float, p: float,
-    with_gradient: bool, with_hessian: bool, gradient: Any, hessian: Any,
-) -> float:  # fmt: skip
-    n = len(scores)
-    x, largest = centered(scores, order, alpha)
-    exponentials = factors(x, largest, rows, code)
-    end = max(n, len(exponentials))
-    sorted_gradient = np.zeros(end, x.dtype)  # gradient and hessian in sorted order
-    sorted_hessian = np.zeros(end if with_hessian else 0, x.dtype)
+def _weighted_pairs(
+    levels: Any, pair_weights: Any, first: int, i: int, start: int, n: int, value: Any, slope: Any
+) -> float:
+    """Multiply row i by the weights of its pairs; returns the new sum of its values."""
     result = 0.0
+    for j in range(start, n):
+        weight = value.dtype.type(pair_weights[levels[first + i], levels[first + j]])
+        value[j] *= weight
+        slope[j] *= weight
+        result += value[j]
+    return result
 
-    if with_gradient and len(exponentials) > 0:
-        done = True
-        if measure in (NDCG, NRBP, PRECISION) and n <= _SHORT:
-            result = _rows_in_fours(exponentials, rows, weights, measure, beta, k, p, sorted_gradient, sorted_hessian)
-        elif with_hessian:
-            done = False
-        elif measure == PAIRS and k <= 0.0:
-            result = _pairs_in_fours(exponentials, n, rows, columns_from, weights, sorted_gradient)
-        elif measure == COUPLED:
-            ranks, d_ranks = np.empty(rows), np.empty(rows)
-            _ranks_in_fours(exponentials, rows, ranks)
-            result = _coupled_ranks(ranks, weights, beta, k, d_ranks, x)
-            _pairs_in_fours(exponentials, n, rows, columns_from, d_ranks, sorted_gradient)
-        else:
-            done = False
-        if done:
-            for j in range(n):
-                gradient[order[j]] = alpha * sorted_gradient[j]
-            for j in range(n if with_hessian else 0):
-                hessian[order[j]] = alpha * alpha * sorted_hessian[j]
-            return result
 
+@inlined_helper
+def _row_by_row(
+    x: Any, exponentials: Any, n: int, rows: int, relevant: int, columns_from: Any, weights: Any,
+    levels: Any, pair_weights: Any, given: Any, first: int, structure: int, discount: int, sigmoid: int,
+    beta: float, k: float, parameter: float, sorted_gradient: Any, sorted_hessian: Any,
+) -> float:  # fmt: skip
+    """Value, gradient and hessian of any structure, sigmoid and length of the list."""
+    end = len(sorted_gradient)
     value, slope = np.empty(end, x.dtype), np.empty(end, x.dtype)
-    d_ranks = np.zeros(rows if measure == COUPLED else 0)
-    if measure == COUPLED:
+    result = 0.0
+    d_ranks = np.zeros(rows if structure == COUPLED else 0)
+    if structure == COUPLED:
         ranks = np.empty(rows)
         for i in range(rows):
-            ranks[i] = 1.0 + sigmoid_row(code, x, exponentials, i, 0, end, value, slope)
+            ranks[i] = 1.0 + sigmoid_row(sigmoid, x, exponentials, i, 0, end, value, slope)
         result = _coupled_ranks(ranks, weights, beta, k, d_ranks, x)
-        if not with_gradient:
-            return result
 
-    hits_end = relevant if measure in (AP, RR) else 0  # only these two distinguish relevant columns
+    one, least = x.dtype.type(1), x.dtype.type(1e-30)
+    stops = np.empty(relevant if structure == CASCADE else 0, x.dtype)
+    for j in range(len(stops)):
+        stops[j] = weights[j]
+    hits_end = relevant if structure in (PRECISION_SUM, CASCADE) else 0  # only these distinguish relevant columns
     for i in range(rows):
         start = columns_from[i]
         rest = max(start, hits_end)
-        hits = sigmoid_row(code, x, exponentials, i, start, hits_end, value, slope) if start < hits_end else 0.0
-        others = sigmoid_row(code, x, exponentials, i, rest, end, value, slope)
-        if measure == COUPLED:
-            d_rank, d_hits, d_no_earlier_hit, no_earlier_hit = d_ranks[i], 0.0, 0.0, 1.0
-        else:
-            rank = 1.0 + hits + others
-            no_earlier_hit = _none_above(value[:relevant]) if measure == RR else 1.0
-            contribution, d_rank, d_hits, d_no_earlier_hit = weighted_term(
-                measure, rank, hits, no_earlier_hit, weights[i], beta, k, p
-            )
-            result += contribution
-        if not with_gradient:
-            continue
-        d_relevant = d_rank + d_hits
-        if measure == RR:
-            one, least = (
-                x.dtype.type(1),
-                x.dtype.type(1e-30),
-            )  # where 1 - σ is 0 the product is 0 too
-            a, b = x.dtype.type(d_rank), x.dtype.type(d_no_earlier_hit * no_earlier_hit)
-            for j in range(relevant):
-                slope[j] *= a - b / max(one - value[j], least)
+        hits = sigmoid_row(sigmoid, x, exponentials, i, start, hits_end, value, slope) if start < hits_end else 0.0
+        others = sigmoid_row(sigmoid, x, exponentials, i, rest, end, value, slope)
+        rank, d_relevant = 1.0 + hits + others, 0.0
+        if structure == ADDITIVE:
+            term, d_rank = additive_term(discount, rank, weights[i], beta, k, parameter)
+            result += term
+        elif structure == PRECISION_SUM:
+            term, d_rank, d_hits = precision_term(rank, hits, weights[i], beta, k)
+            result += term
+            d_relevant = d_rank + d_hits
+        elif structure == CASCADE:
+            if discount == GIVEN:
+                at_rank, d_rank = weights[i] * given[0, first + i], weights[i] * given[1, first + i]
+            else:
+                at_rank, d_rank = additive_term(discount, rank, weights[i], beta, k, parameter)
+            no_earlier_stop = _no_earlier_stop(value, stops)
+            at_rank, d_rank = at_rank * no_earlier_stop, d_rank * no_earlier_stop
+            result += at_rank
+            by_rank, by_product = x.dtype.type(d_rank), x.dtype.type(at_rank)
+            for j in range(relevant):  # where a factor of the product is 0, so are the product and its derivative
+                slope[j] *= by_rank - by_product * stops[j] / max(one - stops[j] * value[j], least)
             d_relevant = 1.0
+        elif structure == COUPLED:
+            d_rank = d_ranks[i]
+        else:
+            if len(pair_weights) > 0:
+                others = _weighted_pairs(levels, pair_weights, first, i, start, n, value, slope)
+            d_rank = weights[i]
+            result += weights[i] * others
         own = _add(slope, d_rank, rest, end, sorted_gradient, sorted_hessian)
         if start < hits_end:
             own += _add(slope, d_relevant, start, hits_end, sorted_gradient, sorted_hessian)
         sorted_gradient[i] -= own
-        if with_hessian:
-            sorted_hessian[i] += (
-                abs(d_relevant) * np.abs(slope[start:hits_end]).sum() + abs(d_rank) * slope[rest:].sum()
+        if len(sorted_hessian) > 0:
+            of_relevant = abs(d_relevant) * np.abs(slope[start:hits_end]).sum()
+            sorted_hessian[i] += of_relevant + abs(d_rank) * slope[rest:].sum()
+    return result
+
+
+@helper
+def _one_query(
+    scores: Any, order: Any, rows: int, relevant: int, columns_from: Any, weights: Any,
+    levels: Any, pair_weights: Any, given: Any, first: int, structure: int, discount: int, sigmoid: int,
+    alpha: float, beta: float, k: float, parameter: float, with_hessian: bool, gradient: Any, hessian: Any,
+) -> float:  # fmt: skip
+    """One query; ``levels`` and ``given`` are those of the batch, where the query begins at ``first``."""
+    n = len(scores)
+    x, largest = centered(scores, order, alpha)
+    exponentials = factors(x, largest, rows, sigmoid)
+    end = max(n, len(exponentials))
+    sorted_gradient = np.zeros(end, x.dtype)  # gradient and hessian in sorted order
+    sorted_hessian = np.zeros(end if with_hessian else 0, x.dtype)
+    is_weighted = len(pair_weights) > 0
+    result = 0.0
+
+    done = False
+    if len(exponentials) > 0:
+        if structure == ADDITIVE and n <= _SHORT:
+            result = _rows_in_fours(
+                exponentials, rows, weights, discount, beta, k, parameter, sorted_gradient, sorted_hessian
             )
-    if with_gradient:
-        for j in range(n):
-            gradient[order[j]] = alpha * sorted_gradient[j]
+            done = True
+        elif not with_hessian and structure == PAIRS and not is_weighted:
+            result = _pairs_in_fours(exponentials, n, rows, columns_from, weights, sorted_gradient)
+            done = True
+        elif not with_hessian and structure == COUPLED:
+            ranks, d_ranks = np.empty(rows), np.empty(rows)
+            _ranks_in_fours(exponentials, rows, ranks)
+            result = _coupled_ranks(ranks, weights, beta, k, d_ranks, x)
+            _pairs_in_fours(exponentials, n, rows, columns_from, d_ranks, sorted_gradient)
+            done = True
+    if not done:
+        result = _row_by_row(
+            x, exponentials, n, rows, relevant, columns_from, weights, levels, pair_weights, given, first,
+            structure, discount, sigmoid, beta, k, parameter, sorted_gradient, sorted_hessian,
+        )  # fmt: skip
+    for j in range(n):
+        gradient[order[j]] = alpha * sorted_gradient[j]
     if with_hessian:
         for j in range(n):
             hessian[order[j]] = alpha * alpha * sorted_hessian[j]
@@ -369,14 +415,20 @@ def _one_query(
 @kernel
 def smooth_pass(
     scores: Any, offsets: Any, order: Any, rows: Any, relevant: Any, columns_from: Any, weights: Any, constants: Any,
-    blocks: Any, block_starts: Any, measure: int, code: int, alpha: float, beta: float, k: float, p: float,
-    with_gradient: bool, with_hessian: bool, values: Any, gradient: Any, hessian: Any,
+    cuts: Any, levels: Any, pair_weights: Any, given: Any, blocks: Any, block_starts: Any,
+    structure: int, discount: int, sigmoid: int, alpha: float, beta: float, parameter: float,
+    with_hessian: bool, values: Any, gradient: Any, hessian: Any,
 ) -> None:  # fmt: skip
-    """Smooth measure per query and its gradient in the scores.
+    """Compute the smooth measure of each query and its gradient in the scores.
 
-    ``order`` lists each query's items, those with gain first; ``rows`` says how many these are, ``relevant`` how many
-    columns count as hits. ``weights`` (in sorted order) multiply the terms, ``constants`` are added per query, and
-    ``columns_from`` is the first column that a row is compared with. ``blocks`` assigns queries to threads.
+    ``order`` lists the items of each query, those with gain first; ``rows`` says how many these are, ``relevant`` how
+    many columns count as hits or can stop the user. ``weights`` (in sorted order) multiply the terms, or are the stop
+    probabilities; ``constants`` are added per query. ``columns_from`` is the first column that a row is compared with,
+    and ``cuts`` the cutoff of each query, 0 for none. ``levels`` and ``pair_weights`` are empty unless pairs have
+    weights: then pair_weights[levels[i], levels[j]] is that of row i and column j. ``given`` is empty unless
+    ``discount`` is GIVEN: then its two rows are the truncated discounts of the rows and their derivatives. ``blocks``
+    assigns queries to threads.
+
     ``values``, ``gradient`` and ``hessian`` are written where rows > 0 and must be zeros on entry. The hessian of an
     item is alpha times the sum of |contribution to the gradient| over its pairs: positive, and no smaller than the
     curvature of the sigmoids.
@@ -388,6 +440,28 @@ def smooth_pass(
                 lo, hi = offsets[q], offsets[q + 1]
                 values[q] = constants[q] + _one_query(
                     scores[lo:hi], order[lo:hi], rows[q], relevant[q], columns_from[lo:hi], weights[lo:hi],
-                    measure, code, alpha, beta, k, p, with_gradient, with_hessian,
-                    gradient[lo:hi] if with_gradient else gradient, hessian[lo:hi] if with_hessian else hessian,
+                    levels, pair_weights, given, lo, structure, discount, sigmoid,
+                    alpha, beta, cuts[q], parameter, with_hessian,
+                    gradient[lo:hi], hessian[lo:hi] if with_hessian else hessian,
                 )  # fmt: skip
+
+
+@kernel
+def rank_pass(
+    scores: Any, offsets: Any, order: Any, rows: Any, blocks: Any, block_starts: Any, sigmoid: int, alpha: float,
+    ranks: Any,
+) -> None:  # fmt: skip
+    """Compute the smooth ranks of the rows of each query; the other entries of ``ranks`` are left alone."""
+    for block in prange(len(block_starts) - 1):
+        for at in range(block_starts[block], block_starts[block + 1]):
+            q = blocks[at]
+            if rows[q] > 0:
+                lo, hi = offsets[q], offsets[q + 1]
+                x, largest = centered(scores[lo:hi], order[lo:hi], alpha)
+                exponentials = factors(x, largest, rows[q], sigmoid)
+                if len(exponentials) > 0:
+                    _ranks_in_fours(exponentials, rows[q], ranks[lo:hi])
+                else:
+                    value, slope = np.empty_like(x), np.empty_like(x)
+                    for i in range(rows[q]):
+                        ranks[lo + i] = 1.0 + sigmoid_row(sigmoid, x, exponentials, i, 0, hi - lo, value, slope)

@@ -1,30 +1,30 @@
-"""Swap deltas: by how much a measure changes when two items of the present ranking trade places.
+"""Swap deltas: by how much a measure changes when two items of the present ranking change places.
 
-Each delta is O(1) after one sort and one running sum per query. With r the rank of an item (1 = best score, ties in
-input order), i the item of the row (relevant, or of higher label), j that of the column, and terms beyond a cutoff k
-taken as 0:
+Each delta is O(1) after one sort and a few running sums per query. With r the rank of an item (1 = best score, ties in
+input order), i the item of the row (of the higher label), j that of the column, d the discount of a rank (0 beyond the
+cutoff), and a the upper and b the lower of the two ranks:
 
-=========  =====================================================================================================
-measure    |change of the measure when i and j swap|
-=========  =====================================================================================================
-nDCG       |g_i - g_j| |d(r_i) - d(r_j)|, gains over the ideal DCG, d(r) = 1 / log2(1 + r)
-nRBP       |p^(r_i - 1) - p^(r_j - 1)| (1 - p) / (1 - p^P)
-precision  1/k if exactly one of the two ranks is <= k
-RR         only a swap that moves the first relevant item counts: it goes to r_j, or to the second one's rank
-AP         with c(r) relevant items and A(r) = sum of 1/rank over relevant items down to rank r, over P:
-           j above i: (c(r_j) + 1)/r_j - c(r_i)/r_i + A(r_i - 1) - A(r_j);
-           i above j: c(r_j)/r_j - c(r_i)/r_i - A(r_j) + A(r_i)
-ERR        with C(r) the probability to read on after rank r and T(r) ERR down to rank r, a above b:
-           C(a-1)(q_b - q_a)/a + (T(b-1) - T(a)) (s - 1) + C(b-1)(q_a s - q_b)/b, s = (1 - q_b)/(1 - q_a)
-published  p^(r_i - 1) (1 - p) / (1 - p^P): eq. 10 of the metric optimization paper for nRBP, which is not the swap
-=========  =====================================================================================================
+=============  ======================================================================================================
+structure      |change of the measure when i and j swap|
+=============  ======================================================================================================
+additive       |g_i - g_j| |d(r_i) - d(r_j)|, gains over the normalizer
+precision sum  with c(r) relevant items and A(r) = sum of 1/rank over relevant items down to rank r, over the divisor:
+               j above i: (c(r_j) + 1)/r_j - c(r_i)/r_i + A(r_i - 1) - A(r_j);
+               i above j: c(r_j)/r_j - c(r_i)/r_i - A(r_j) + A(r_i)
+cascade        with q the stop probability, C(r) = prod over ranks <= r of (1 - q) and T(r) the measure down to rank r:
+               |q_b - q_a| |C(a-1) d(a) - (T(b-1) - T(a) + C(b-1) d(b)) / (1 - q_a)|;
+               if q_a = 1, T and C of a user who passes over the item at rank a, undivided
+first hit      the cascade with q in {0, 1}: the first relevant item moves to r_j, or the second one becomes the first
+pairs          |S_i(r_j) - S_i(r_i) + S_j(r_i) - S_j(r_j)| times the scale of the measure; S_x(r) = sum over ranks <= r
+               of f(label of x, label at the rank), f the weight of a pair, negative if x has the lower label
+published      p^(r_i - 1) over the normalizer: eq. 10 of the metric optimization paper for nRBP, which is not the swap
+=============  ======================================================================================================
 
 Source of the principle: Donmez, Svore & Burges, On the local optimality of LambdaRank.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -33,59 +33,46 @@ from rankbound.losses.compiling import helper
 from rankbound.losses.sigmoids import STRIDE, in_strides
 
 __all__ = [
-    "SWAP_AP",
-    "SWAP_DCG",
-    "SWAP_ERR",
-    "SWAP_NRBP",
-    "SWAP_PRECISION",
+    "SWAP_ADDITIVE",
+    "SWAP_CASCADE",
+    "SWAP_FIRST_HIT",
+    "SWAP_PAIRS",
+    "SWAP_PRECISION_SUM",
     "SWAP_PUBLISHED",
-    "SWAP_RR",
     "swap_row",
     "swap_tables",
 ]
 
-SWAP_DCG, SWAP_NRBP, SWAP_PRECISION, SWAP_PUBLISHED, SWAP_RR, SWAP_AP, SWAP_ERR = range(7)
-
-
-@helper
-def _discount(measure: int, rank: int, k: float, p: float) -> float:
-    """What a relevant item at this rank is worth by its rank alone."""
-    if k > 0.0 and rank > k:
-        return 0.0
-    if measure == SWAP_DCG:
-        return 1.0 / math.log2(1.0 + rank)
-    if measure in (SWAP_NRBP, SWAP_PUBLISHED):
-        return float(p ** (rank - 1.0))
-    if measure == SWAP_PRECISION:
-        return 1.0
-    return 1.0 / rank
+SWAP_ADDITIVE, SWAP_PUBLISHED, SWAP_PRECISION_SUM, SWAP_FIRST_HIT, SWAP_CASCADE, SWAP_PAIRS = range(6)
 
 
 @helper
 def _by_score(scores: Any) -> Any:
-    """Positions from the highest score down, equal ones in input order.
+    """Indices of the items by descending score; ties keep their input order.
 
-    Strides are sorted by counting for each item who stands above, which vectorizes, then merged. Written out because
-    the library's own sort makes every kernel that calls it slow to compile.
+    Each stride is sorted by counting, for each item, the items above it, which vectorizes; then strides are merged.
+    numba's own sort would make every kernel that calls it slow to compile.
     """
     n = len(scores)
     now, then = np.empty(n, np.int64), np.empty(n, np.int64)
     zero, one = scores.dtype.type(0), scores.dtype.type(1)
-    keys = np.full(in_strides(n), scores.min(), scores.dtype)  # what fills up the last stride stands above nobody
+    keys = np.full(in_strides(n), scores.min(), scores.dtype)  # the filler of the last stride is above no item
     keys[:n] = scores
     for lo in range(0, n, STRIDE):
         block = keys[lo : lo + STRIDE]
-        count = np.uintp(len(block))  # if LLVM knew it, it would unroll the loop below in place of vectorizing it
+        count = np.uintp(
+            len(block)
+        )  # hides the constant from LLVM, which would unroll the loop below instead of vectorizing it
         for i in range(min(STRIDE, n - lo)):
             own, above, equal = block[i], zero, zero
             for j in range(count):
                 above += one if block[j] > own else zero
                 equal += one if block[j] == own else zero
-            place = lo + int(above)
+            position = lo + int(above)
             if equal > one:
                 for j in range(i):
-                    place += block[j] == own
-            now[place] = lo + i
+                    position += block[j] == own
+            now[position] = lo + i
     width = STRIDE
     while width < n:
         for lo in range(0, n, 2 * width):
@@ -108,7 +95,7 @@ def _by_score(scores: Any) -> Any:
 
 @helper
 def _merge_halves(scores: Any, now: Any, then: Any, lo: int, width: int) -> None:
-    """Merge two runs of equal length from both ends at once: neither end can leave them, so nothing is tested twice."""
+    """Merge two runs of equal length from both ends at once, which needs no test for the end of a run."""
     left, right, last_left, last_right = lo, lo + width, lo + width - 1, lo + 2 * width - 1
     for at in range(width):
         a, b = now[left], now[right]
@@ -124,87 +111,160 @@ def _merge_halves(scores: Any, now: Any, then: Any, lo: int, width: int) -> None
 
 
 @helper
-def swap_tables(scores: Any, order: Any, gains: Any, measure: int, k: float, p: float) -> Any:
-    """Rank order of a query, with what the deltas need, and the value of the measure as it stands.
+def swap_tables(
+    form: int, scores: Any, order: Any, gains: Any, columns_from: Any, levels: Any, pair_weights: Any, first: int,
+    discounts: Any, k: float,
+) -> Any:  # fmt: skip
+    """Compute the sums that the deltas of a query need, and the measure of its present ranking.
 
-    ``gains`` is in sorted order (items of high label first, as ``order`` lists them): gain over ideal for nDCG, stop
-    probability for ERR, normalizer of a relevant item (1/P, (1 - p)/(1 - p^P), 1/k, 1) for the others, else 0. Rows
-    of the table: discount (for ERR times the probability to come that far), gain, running sum, count (for ERR the sum
-    before), rank, for ERR 1 / (1 - gain), for AP count * discount - sum; for RR the third and fourth hold, at 0, the
-    discounts of the first and the second relevant item.
+    ``gains`` is in sorted order (items of high label first, as ``order`` lists them): gain over normalizer of an
+    additive measure, one over divisor of a relevant item for a precision sum, stop probability for a cascade.
+    ``discounts`` are those of the ranks 1, 2, ...; they count up to rank k, or all if k is 0. ``levels`` are those of
+    the batch, where the query begins at ``first``. Returns the table that `swap_row` reads, the item of the first
+    certain stop (-1 if there is none), and the measure; for pairs the weight of the wrong pairs.
+
+    Rows of the table: 0 discount (cascade: times the probability to come that far), 1 gain, 2 running sum of the
+    measure (precision sum: of discounts of relevant items), 3 count of relevant items (cascade: running sum before the
+    item plus row 0), 4 rank, 5 for a cascade 1 / (1 - gain), for a precision sum count * discount - running sum, 6 for
+    a cascade row 3 without the first certain stop. For the first hit, rows 2 and 3 hold at 0 the discounts of the first
+    and the second relevant item. For pairs: 0 S of the item's own level, 1 its level, from 2 on S of every level.
     """
     n = len(scores)
     by_score = _by_score(scores)
-    place = np.empty(n, np.int64)  # input position -> sorted (by label) position
+    position = np.empty(n, np.int64)  # input index -> index in sorted (by label) order
     for j in range(n):
-        place[order[j]] = j
-    table = np.zeros((6, n), scores.dtype)  # sums run in float64; what is kept has the precision of the scores
-    running, count, probability, result = 0.0, 0.0, 1.0, 0.0
-    for position in range(n):
-        j = place[by_score[position]]
-        rank = position + 1
-        worth, gain = _discount(measure, rank, k, p), gains[j]
-        table[0, j], table[1, j], table[4, j] = worth, gain, rank
-        if measure == SWAP_ERR:
-            worth *= probability
-            table[0, j], table[3, j], table[5, j] = worth, running, 1.0 / (1.0 - gain)
-            running += worth * gain
+        position[order[j]] = j
+    if form == SWAP_PAIRS:
+        table = np.zeros((2 + _count_levels(columns_from), n), scores.dtype)
+        return table, -1, _pair_sums(by_score, position, columns_from, levels, pair_weights, first, table)
+    table = np.zeros(
+        (7 if form == SWAP_CASCADE else 6, n), scores.dtype
+    )  # in the precision of the scores; sums are not
+    running, count, probability, beyond, result, first_stop = 0.0, 0.0, 1.0, 0.0, 0.0, -1
+    for above in range(n):
+        j = position[by_score[above]]
+        rank = above + 1
+        discount, gain = 0.0 if 0.0 < k < rank else discounts[above], gains[j]
+        table[0, j], table[1, j], table[4, j] = discount, gain, rank
+        if form == SWAP_CASCADE:
+            if first_stop >= 0:  # nobody comes this far unless the first certain stop is passed over
+                table[3, j], table[6, j] = running, beyond + probability * discount
+                beyond += probability * discount * gain
+                table[0, j] = 0.0
+            else:
+                discount *= probability
+                table[0, j], table[3, j] = discount, running + discount
+                running += discount * gain
+            table[2, j] = running
+            if gain < 1.0:
+                table[5, j] = 1.0 / (1.0 - gain)
+                probability *= 1.0 - gain
+            elif first_stop < 0:
+                first_stop = j
+            else:
+                probability = 0.0
             result = running
-            probability *= 1.0 - gain
-        elif measure == SWAP_AP:
+        elif form == SWAP_PRECISION_SUM:
             if gain > 0.0:
                 count += 1.0
-                running += worth
-                result += worth * count * gain
-            table[3, j], table[5, j] = count, count * worth - running
-        elif measure == SWAP_RR:
+                running += discount
+                result += discount * count * gain
+            table[2, j], table[3, j], table[5, j] = running, count, count * discount - running
+        elif form == SWAP_FIRST_HIT:
             if gain > 0.0:
                 if count < 2.0:
-                    table[2 + int(count), 0] = worth  # of the first and of the second relevant item
+                    table[2 + int(count), 0] = discount  # of the first and of the second relevant item
                 if count == 0.0:
-                    result = worth
+                    result = discount
                 count += 1.0
-            continue
         else:
-            result += worth * gain
-        table[2, j] = running
-    return table, result
+            result += discount * gain
+    return table, first_stop, result
 
 
 @helper
-def swap_row(measure: int, table: Any, i: int, start: int, weight: Any) -> None:
+def _count_levels(columns_from: Any) -> int:
+    """Levels of a query whose items are sorted by level; ``columns_from`` is where the run of an item's level ends."""
+    count, j = 0, 0
+    while j < len(columns_from):
+        count, j = count + 1, columns_from[j]
+    return count
+
+
+@helper
+def _pair_sums(
+    by_score: Any, position: Any, columns_from: Any, levels: Any, pair_weights: Any, first: int, table: Any
+) -> float:
+    """Fill the table for pairs; returns the weight of the pairs in the wrong order."""
+    n, number = len(by_score), len(table) - 2
+    starts = np.zeros(number + 1, np.int64)  # of the runs of equal level
+    for level in range(number):
+        starts[level + 1] = columns_from[starts[level]]
+        for j in range(starts[level], starts[level + 1]):
+            table[1, j] = level
+    signed = np.zeros((number, number))  # the weights f of two levels
+    for high in range(number):
+        for low in range(high + 1, number):
+            weight = 1.0
+            if len(pair_weights) > 0:
+                weight = pair_weights[levels[first + starts[high]], levels[first + starts[low]]]
+            signed[high, low] = weight
+            signed[low, high] = -weight
+    running, seen, result = np.zeros(number), np.zeros(number), 0.0
+    for above in range(n):
+        j = position[by_score[above]]
+        own = int(table[1, j])
+        for low in range(own + 1, number):
+            result += signed[own, low] * seen[low]
+        seen[own] += 1.0
+        for level in range(number):
+            running[level] += signed[level, own]
+            table[2 + level, j] = running[level]
+        table[0, j] = running[own]
+    return result
+
+
+@helper
+def swap_row(form: int, table: Any, first_stop: int, i: int, start: int, weight: Any) -> None:
     """weight[j] = |change of the measure when items i and j swap| for j >= start."""
-    zero, one = weight.dtype.type(0), weight.dtype.type(1)  # plain ones would widen float32
+    zero, one = weight.dtype.type(0), weight.dtype.type(1)  # literals would widen float32
     out = weight[start:]
-    worth, gain, running, before, rank = (
+    if form == SWAP_PAIRS:
+        own, level, of_row, at_row = table[0], table[1], table[2 + int(table[1, i])], table[2:, i].copy()
+        for j in range(start, len(weight)):
+            weight[j] = abs(of_row[j] - own[i] + at_row[int(level[j])] - own[j])
+        return
+    discount, gain, running, before, rank = (
         table[0, start:], table[1, start:], table[2, start:], table[3, start:], table[4, start:],
     )  # fmt: skip
     w, g, s, c, r = table[0, i], table[1, i], table[2, i], table[3, i], table[4, i]
-    if measure == SWAP_PUBLISHED:
+    if form == SWAP_PUBLISHED:
         for j in range(len(out)):
             out[j] = w * g
-    elif measure == SWAP_RR:
+    elif form == SWAP_FIRST_HIT:
         first, second = table[2, 0], table[3, 0]
-        is_first = w == first and w > zero
+        own = one if w == first and w > zero else zero  # whether the item is the first
         for j in range(len(out)):
-            if rank[j] < r:
-                out[j] = max(worth[j] - first, zero)
-            else:
-                out[j] = first - max(worth[j], second) if is_first else zero
-    elif measure == SWAP_AP:
-        level, mine = table[5, start:], s - c * w  # c(r)/r - A(r) of the columns, and minus that of the row
+            raised, lowered = max(discount[j] - first, zero), own * (first - max(discount[j], second))
+            out[j] = raised if rank[j] < r else lowered
+    elif form == SWAP_PRECISION_SUM:
+        level, own = table[5, start:], s - c * w  # c(r)/r - A(r) of the columns, and minus that of the row
         for j in range(len(out)):
-            out[j] = abs(level[j] + mine + (worth[j] - w if rank[j] < r else zero)) * g
-    elif measure == SWAP_ERR:
-        inverse, stay = table[5, start:], table[5, i]  # 1 / (1 - q)
+            out[j] = abs(level[j] + own + (discount[j] - w if rank[j] < r else zero)) * g
+    elif form == SWAP_CASCADE:
+        inverse, own_inverse, beyond = table[5, start:], table[5, i], table[6, start:]
         for j in range(len(out)):
-            # first which of the two stands above, then one formula: no branch, so that LLVM can vectorize
-            lower = rank[j] < r
-            q_a, q_b = (gain[j], g) if lower else (g, gain[j])
-            reach_a, reach_b = (worth[j], w) if lower else (w, worth[j])
-            seen = c - running[j] if lower else before[j] - s  # ERR between the two
-            ratio = (one - q_b) * (inverse[j] if lower else stay)
-            out[j] = abs(reach_a * (q_b - q_a) + seen * (ratio - one) + reach_b * (q_a * ratio - q_b))
+            # select the upper item first and apply one formula then: without branches LLVM can vectorize
+            is_below = rank[j] < r
+            at_upper = discount[j] if is_below else w
+            between = c - running[j] if is_below else before[j] - s
+            out[j] = abs((gain[j] - g) * (at_upper - between * (inverse[j] if is_below else own_inverse)))
+        if i == first_stop:
+            for j in range(len(out)):
+                if rank[j] > r:
+                    out[j] = abs((gain[j] - g) * (w - beyond[j]))
+        elif first_stop >= start and table[4, first_stop] < r:
+            weight[first_stop] = abs((table[1, first_stop] - g) * (table[0, first_stop] - table[6, i]))
     else:
         for j in range(len(out)):
-            out[j] = abs((g - gain[j]) * (w - worth[j]))
+            out[j] = abs((g - gain[j]) * (w - discount[j]))

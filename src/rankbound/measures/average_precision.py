@@ -71,7 +71,7 @@ class AveragePrecision(PrecisionSum):
 
     def has_loss(self, measure: Measure) -> bool:
         """Unless the divisor depends on the ranking."""
-        return measure["div"] == "R"
+        return measure["div"] != "retrieved"
 
     # ---- div='retrieved': the divisor is a part of the ranking -------------------------------------------------------
 

@@ -50,7 +50,3 @@ class RPrecision(Binary):
     def ranks_seen(self, measure: Measure, n: int, relevant: int, depth: int) -> int:
         """No more than the rank at which precision is taken."""
         return min(depth, n, int(self._rank(measure, np.array([relevant]))[0]))
-
-    def has_loss(self, measure: Measure) -> bool:
-        """Its cutoff differs from query to query, which the losses do not know."""
-        return False
