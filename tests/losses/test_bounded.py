@@ -113,7 +113,7 @@ def test_distribution_is_algorithm_2_of_the_thesis(loss, true_measure):
         assert -surprise == pytest.approx(-np.log(1 - expected), rel=1e-4, abs=2e-6)
 
 
-def test_log_distribution_still_pulls_where_the_distribution_has_gone_flat():
+def test_log_distribution_has_a_gradient_where_the_distribution_is_flat():
     labels = np.array([1] * 8 + [0] * 24)
     scores = labels * 4.0 + np.linspace(0, 0.1, 32)
     flat = np.abs(run(NDCGLoss(bounding="distribution", reduction="none"), scores, labels, [0, 32])[1]).max()
@@ -121,14 +121,14 @@ def test_log_distribution_still_pulls_where_the_distribution_has_gone_flat():
     assert steep > 10 * flat
 
 
-def test_an_ranker_strength_reference_distribution_is_harder_to_beat():
+def test_the_distribution_of_a_stronger_ranker_is_harder_to_beat():
     labels, scores = np.array([1, 0, 0, 0, 1, 0]), torch.tensor([2.0, 0.0, 1.0, -1.0, 1.5, 0.5])
     random = NDCGLoss(bounding="distribution")(scores, labels, [0, 6]).item()
-    ranker_strength = NDCGLoss(bounding="distribution", ranker_strength=0.8)(scores, labels, [0, 6]).item()
-    assert ranker_strength > random
+    stronger = NDCGLoss(bounding="distribution", ranker_strength=0.8)(scores, labels, [0, 6]).item()
+    assert stronger > random
 
 
-def test_what_cannot_be_bounded_is_refused():
+def test_boundings_that_do_not_apply_raise_argument_error():
     with pytest.raises(ArgumentError, match="expectation bounding divides by the expected value, which is 0 for Tau"):
         KendallTauLoss(bounding="expectation")
     with pytest.raises(ArgumentError, match="bounding must be one of none, min-max"):
