@@ -19,7 +19,17 @@ import torch
 import rankbound as rb
 import rankbound.losses as losses
 from rankbound import analysis, models, testing
-from rankbound.analysis import image_pairs, learning, marginal_means, meta_evaluation, significance, smoothing
+from rankbound.analysis import (
+    corrections,
+    image_pairs,
+    intervals,
+    learning,
+    marginal_means,
+    meta_evaluation,
+    power,
+    significance,
+    smoothing,
+)
 from rankbound.difficulty import difficulty_of
 from rankbound.measures import LabelCounts, parse_measure
 from rankbound.testing import oracles
@@ -409,19 +419,26 @@ def _analysis() -> Iterable[Entry]:
     for name, options in {
         "effect_size": {}, "effect_size_interval": {}, "paired_t": {}, "wilcoxon": {}, "randomization": short,
         "bootstrap_interval": short, "studentized_bootstrap": short, "win_tie_loss": {},
+        "minimum_detectable_difference": {},
     }.items():  # fmt: skip
-        test = functools.partial(getattr(significance, name), **options)
-        d_rule = no_spread if name.startswith(("effect", "boot")) else {}
-        yield Entry(name, (f"analysis.significance.{name}",), test, {"differences": argument(d, ANY_LENGTH, d_rule)})
+        module = next(each for each in (significance, intervals, power) if hasattr(each, name))
+        test = functools.partial(getattr(module, name), **options)
+        d_rule = no_spread if name.startswith(("effect", "boot", "minimum")) else {}
+        known = (f"{module.__name__.removeprefix('rankbound.')}.{name}",)
+        if name == "minimum_detectable_difference":
+            known += (name,)
+        yield Entry(name, known, test, {"differences": argument(d, ANY_LENGTH, d_rule)})
     for name, options in {
-        "paired_t_columns": {}, "randomization_columns": short, "bootstrap_interval_columns": short,
-        "studentized_bootstrap_columns": short,
+        "paired_t_columns": {}, "wilcoxon_columns": {}, "randomization_columns": short,
+        "bootstrap_interval_columns": short, "studentized_bootstrap_columns": short, "effect_size_columns": {},
+        "effect_size_interval_columns": {}, "student_interval_columns": {}, "smallest_randomization_p": {},
     }.items():  # fmt: skip
-        test = functools.partial(getattr(significance, name), **options)
-        yield Entry(name, (f"analysis.significance.{name}",), test, many)
+        module = significance if hasattr(significance, name) else intervals
+        test = functools.partial(getattr(module, name), **options)
+        yield Entry(name, (f"{module.__name__.removeprefix('rankbound.')}.{name}",), test, many)
     p = {"p_values": argument([0.5, 0.25, 0.125], ANY_LENGTH)}
-    for name in ("holm", "benjamini_hochberg"):
-        yield Entry(name, (f"analysis.significance.{name}",), getattr(significance, name), p)
+    for name in ("holm", "benjamini_hochberg", "bonferroni"):
+        yield Entry(name, (f"analysis.corrections.{name}",), getattr(corrections, name), p)
     means = np.array([0.5, 0.25, 0.75, 1.0])
     both = {
         "first": argument(means, called=["first", "means"]),
@@ -522,6 +539,11 @@ NO_ARRAYS = {
     "analysis.comparison.compare": "is the compare of the front door",
     "analysis.comparison.run_names": _NAMES,
     "analysis.significance.WinTieLoss": _MADE,
+    **{f"analysis.power.{name}": _NAMES for name in "detection_power queries_needed".split()},
+    **{f"analysis.letters.{name}": "takes a relation of systems: see tests/analysis/test_letters.py"
+       for name in "compact_letters letter_groups".split()},
+    **{f"analysis.inference.{name}": _MADE for name in "group_letters mean_intervals pair_statistics".split()},
+    **dict.fromkeys(("Inference", "analysis.inference.Inference"), _NAMES),
     **{f"testing.strategies.{name}": "makes arrays and takes none" for name in "labels measures scored_lists".split()},
 }  # fmt: skip
 
@@ -532,6 +554,8 @@ def public_names() -> set[str]:
     for package in (analysis, testing):
         short = package.__name__.removeprefix("rankbound.")
         for module in pkgutil.iter_modules(package.__path__):
+            if module.name.startswith("_"):
+                continue
             sources[f"{short}.{module.name}."] = importlib.import_module(f"{package.__name__}.{module.name}")
     found = set()
     for prefix, source in sources.items():
