@@ -47,6 +47,55 @@ def test_compare_table_of_two_and_of_three_runs(cli, files):
     assert [(row["baseline"], row["run"]) for row in pairs] == [("run", "other"), ("run", "third"), ("other", "third")]
 
 
+def test_compare_of_25_runs_is_a_summary_of_less_than_60_lines(cli, files):
+    random = np.random.default_rng(0)
+    (files / "judged").write_text("".join(f"q{q} 0 d{d} {int(d < 3)}\n" for q in range(15) for d in range(10)))
+    names = []
+    for number in range(25):
+        scores = random.random((15, 10)) + number / 20 * (np.arange(10) < 3)
+        lines = (f"q{q} Q0 d{d} 1 {scores[q, d]:.6f} t\n" for q in range(15) for d in range(10))
+        names.append(f"run{number:02}")
+        (files / names[-1]).write_text("".join(lines))
+    for more in ([], ["--all-pairs"]):
+        answer = cli("compare", "judged", *names, *more, "--rows", "rows.csv")
+        assert answer.code == 0, answer.err
+        lines = answer.out.splitlines()
+        assert len(lines) < 60
+        assert lines[0].startswith("Runs by nDCG@10, compared with ")
+        shown = [line.split() for line in lines[3:28]]
+        assert sorted(line[0] for line in shown) == names
+        means = [float(line[2]) for line in shown]
+        assert means == sorted(means, reverse=True)
+        assert shown[0][1].startswith("a")  # the letters of the best
+        rows = pl.read_csv("rows.csv")
+        assert rows.height == 4 * (24 if not more else 300)
+    summary = cli("compare", "judged", *names, "--json").json
+    assert set(summary["letters"]["AP"]) == set(names)
+
+
+def test_compare_with_more_runs_than_lines_shows_the_best(cli, files):
+    names = []
+    for number in range(45):
+        names.append(f"run{number:02}")
+        (files / names[-1]).write_text((files / "run").read_text())
+    answer = cli("compare", "qrels", *names, "-m", "AP")
+    assert len(answer.out.splitlines()) < 60
+    assert "5 more runs: --rows FILE or --json have all of them" in answer.out
+
+
+def test_compare_takes_the_policy_from_its_options(cli, files):
+    line = ("compare", "qrels", "run", "other", "-m", "AP", "--json")
+    policy = ("--confidence", "0.9", "--interval", "t", "--test", "wilcoxon", "--correction", "bonferroni")
+    answer = cli(*line, *policy, "--resamples", "99", "--seed", "4").json
+    assert answer["inference"] == {
+        "confidence": 0.9, "interval": "t", "test": "wilcoxon", "correction": "bonferroni", "resamples": 99, "seed": 4,
+        "power": 0.8,
+    }  # fmt: skip
+    (row,) = answer["differences"]
+    assert row["p_value"] == row["p_wilcoxon"]
+    assert answer["notes"][0] == "The intervals of AP rest on 2 queries; with fewer than 10 they are not reliable."
+
+
 def test_compare_writes_values_per_query(cli, files):
     assert cli("compare", "qrels", "run", "other", "-m", "AP", "--per-query", "v.parquet", "--json").code == 0
     frame = pl.read_parquet("v.parquet")

@@ -155,7 +155,8 @@ class ScoreMatrix:
         counted = self.counted(measure)
         if not counted.any():
             return np.full(len(self.systems), np.nan)
-        return np.asarray(self.values[measure][:, counted].mean(axis=1))
+        # row by row in memory, so that the sums are those of a single evaluation to the last bit
+        return np.asarray(np.ascontiguousarray(self.values[measure][:, counted]).mean(axis=1))
 
     def differences(
         self, measure: str, systems: Sequence[int] | NDArray[np.int64], baselines: Sequence[int] | NDArray[np.int64]
