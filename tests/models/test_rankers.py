@@ -322,7 +322,7 @@ def test_columns_of_the_wrong_length_or_kind_are_named() -> None:
         (LogisticRanker("l3"), "penalty must be"),
         (LogisticRanker(C=0), "C must be above 0"),
         (RegressionRanker("cubic"), "kind must be one of"),
-        (RegressionRanker(options={"depth": 3}), "options do not fit"),
+        (RegressionRanker(options={"depth": 3}), "options must be parameters of"),
         (RegressionRanker(options={"alpha": -1}), "alpha must be above 0"),
     ],
 )
