@@ -264,7 +264,8 @@ def evaluate_runs(qrels: Any, runs: Mapping[str, Any], measures: Any, **options:
         try:
             results[name] = evaluate(judgments, run, requested, **options)
         except DataError as error:
-            raise error if str(error).startswith(name) else DataError(f"{name}: {error}") from error
+            files = (name, str(qrels)) if isinstance(qrels, (str, PathLike)) else name  # named by the error itself
+            raise error if str(error).startswith(files) else DataError(f"{name}: {error}") from error
     return results
 
 
