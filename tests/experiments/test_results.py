@@ -7,7 +7,9 @@ import math
 import numpy as np
 import polars as pl
 import pytest
+from scipy import stats
 
+from rankbound.analysis.inference import Inference
 from rankbound.errors import DataError
 from rankbound.experiments.results import estimate, read_published, results_table
 from rankbound.experiments.store import open_store
@@ -50,7 +52,10 @@ def test_an_interval_over_pairs_is_that_of_drawing_persons_anew():
 
 def test_p_values_and_degenerate_parts():
     found = estimate([(["a", "b", "c"], [1.0, 2.0, 3.0])])
-    assert found.p_value == pytest.approx(math.erfc(2 / (1 / math.sqrt(3)) / math.sqrt(2)))
+    theirs = stats.ttest_1samp([1.0, 2.0, 3.0], 0.0)
+    assert found.p_value == pytest.approx(theirs.pvalue)
+    assert found.interval == pytest.approx(tuple(theirs.confidence_interval()))
+    assert found.p_value == pytest.approx(Inference().p_values([[1.0], [2.0], [3.0]])[0])
     assert estimate([(["a", "b"], [1.0, 1.0])]).p_value == 1.0
     assert math.isnan(estimate([]).mean)
 

@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 
 from rankbound.analysis.image_pairs import COLUMNS as EXAMPLE_COLUMNS
+from rankbound.analysis.inference import Inference
 from rankbound.analysis.query_sets import is_bound_column
 from rankbound.data.frames import polars_explained
 from rankbound.errors import DataError
@@ -36,7 +37,6 @@ __all__ = [
     "score_table",
 ]
 
-_NORMAL = 1.959963984540054
 _QUERY_COLUMNS = ("qid", "items", "relevant")
 _SETTING = ("table", "data", "model", "loss", "bounding", "nsr", "test_nsr")
 
@@ -77,20 +77,32 @@ def _by_setting(slots: Iterable[TrialSlot]) -> dict[tuple[tuple[str, str], ...],
 
 
 class Estimate(NamedTuple):
-    """A mean with its standard error."""
+    """A mean with its standard error, from ``sampled`` queries (or persons) that were sampled independently.
+
+    Interval and p-value are Student's. For a single fold and seed they are those of `rankbound.Inference` with
+    ``interval="t"`` and ``test="t"``, and the p-value is the one that ``compare`` and ``report`` print.
+    """
 
     mean: float
     error: float
+    sampled: int = 0
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval."""
-        return self.mean - _NORMAL * self.error, self.mean + _NORMAL * self.error
+        """Confidence interval at the level of the default policy."""
+        from scipy.special import stdtrit
+
+        half = float(stdtrit(max(self.sampled - 1, 1), 0.5 + Inference().confidence / 2)) * self.error
+        return self.mean - half, self.mean + half
 
     @property
     def p_value(self) -> float:
         """Two-sided p-value of the hypothesis that the mean is 0."""
-        return 1.0 if self.error == 0 else math.erfc(abs(self.mean) / self.error / math.sqrt(2))
+        from scipy.special import stdtr
+
+        if self.error == 0:
+            return 1.0
+        return float(2 * stdtr(max(self.sampled - 1, 1), -abs(self.mean) / self.error))
 
 
 def estimate(parts: Sequence[tuple[Any, Any]], *, pairs: bool = False) -> Estimate:
@@ -114,7 +126,7 @@ def estimate(parts: Sequence[tuple[Any, Any]], *, pairs: bool = False) -> Estima
         together = _sums(names, away)
         squares = float((together**2).sum())
     count = len(together)
-    return Estimate(mean, math.sqrt(max(squares, 0.0) * count / (count - 1)) if count > 1 else math.nan)
+    return Estimate(mean, math.sqrt(max(squares, 0.0) * count / (count - 1)) if count > 1 else math.nan, count)
 
 
 def _sums(names: Any, values: Any) -> Any:
