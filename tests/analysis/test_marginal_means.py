@@ -76,7 +76,7 @@ def test_the_marginal_mean_of_balanced_rows_is_their_mean():
             DataError,
             "no rows with loss",
         ),
-        (lambda t: t.with_columns(twin=pl.col("data")), {"factors": ["data", "twin"]}, DataError, "be told apart"),
+        (lambda t: t.with_columns(twin=pl.col("data")), {"factors": ["data", "twin"]}, DataError, "be distinguished"),
         (lambda t: t.unique(["loss", "data"], maintain_order=True), {}, DataError, "12 coefficients and 12 rows"),
         (lambda t: t.with_columns(y=pl.lit(float("nan"))), {}, DataError, "must be finite"),
         (lambda t: t, {"factors": ["fold"]}, ArgumentError, "no column fold"),

@@ -26,7 +26,7 @@ def instance_scores(table: pl.DataFrame, contrast: Contrast, *, limit: int | Non
     """Score of each system against the baseline's on the same query (thesis figures 5.5 to 5.7).
 
     Columns: data, variant, system, fold, qid, items, relevant, baseline, score, difference. With a ``limit`` at most so
-    many rows: the same share of every data set and system, spread evenly over the baseline's scores.
+    many rows: the same fraction of every data set and system, spread evenly over the baseline's scores.
     """
     parts = []
     for keys, scores, row in _panels(table, contrast):
@@ -98,12 +98,12 @@ def score_distributions(
 
 
 def thinned(table: pl.DataFrame, groups: list[str], along: str, limit: int | None) -> pl.DataFrame:
-    """At most ``limit`` rows: the same share of every group, evenly spread over a column, so always the same rows."""
+    """At most ``limit`` rows: the same fraction of every group, evenly spread over a column; always the same rows."""
     if limit is None or len(table) <= limit:
         return table
-    share = limit / len(table)
+    fraction = limit / len(table)
     rank = pl.col(along).rank("ordinal").over(*groups).cast(pl.Int64)
-    return table.filter((rank * share).floor() > ((rank - 1) * share).floor())
+    return table.filter((rank * fraction).floor() > ((rank - 1) * fraction).floor())
 
 
 def _panels(table: pl.DataFrame, contrast: Contrast) -> Iterator[tuple[list[pl.Expr], ScoreMatrix, int]]:

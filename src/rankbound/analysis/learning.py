@@ -101,7 +101,7 @@ def shrink_image(image: NDArray[Any], shape: tuple[int, int]) -> NDArray[np.floa
 
 
 def _shares(size: int, target: int) -> NDArray[np.float64]:
-    """Target x size: the share of each old pixel in the mean of each new one."""
+    """Target x size: the weight of each old pixel in the mean of each new one."""
     edges = np.linspace(0, size, target + 1)
     low, high = edges[:-1, None], edges[1:, None]
     pixel = np.arange(size)

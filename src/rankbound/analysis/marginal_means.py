@@ -1,4 +1,4 @@
-"""What a factor is worth when all others are held even: linear models with categorical factors, and their means.
+"""The effect of a factor when all others are balanced: linear models with categorical factors, and their means.
 
 The recommendation paper's figures 2 to 4: how often each system is best, and the estimated marginal means of systems
 with confidence intervals (what to expect on average) and prediction intervals (what to expect of one run).
@@ -149,7 +149,7 @@ def system_marginal_means(trials: pl.DataFrame, *, by_data: bool = False, confid
 
     Scores are standardized within data set and variant; the model is system + place and their interaction, place being
     data set and variant together. Without repeats (folds, seeds) the interaction is left out, and ``model`` says so.
-    ``by_data`` gives a mean for each place in place of one over all of them.
+    ``by_data`` gives a mean for each data set and variant instead of one over all of them.
     """
     if trials["system"].n_unique() < 2:
         raise DataError("marginal means compare systems; the table has only one")
@@ -222,4 +222,4 @@ def _why_deficient(table: pl.DataFrame, factors: Sequence[str], interactions: Se
         missing = next((cell for cell in every if cell not in known), None)
         if missing:
             return f"no rows with {pair[0]}={missing[0]!r} and {pair[1]}={missing[1]!r}"
-    return f"the factors {', '.join(factors)} cannot be told apart in the rows at hand"
+    return f"the factors {', '.join(factors)} cannot be distinguished in these rows"

@@ -1,8 +1,8 @@
 """Which measure tells systems apart? Meta-evaluation of measures, as in the upper & lower bound paper.
 
 A *family* is a name and its measures (the same measure at several cutoffs); counts are summed over them and means
-averaged, as in the paper. Everything can be asked of all queries, or of those where systems do hardly better than a
-random order (uninformative) or much better (ideal).
+averaged, as in the paper. Every quantity can be computed for all queries, or for those where systems do hardly better
+than a random order (uninformative) or much better (ideal).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ TESTS: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = Mapp
 def kendall_tau(first: ArrayLike, second: ArrayLike) -> float:
     """Kendall's tau-b between two rankings of systems, given as their means.
 
-    >>> round(kendall_tau([0.3, 0.2, 0.1], [0.5, 0.1, 0.4]), 4)  # of three pairs one is turned round: (2 - 1) / 3
+    >>> round(kendall_tau([0.3, 0.2, 0.1], [0.5, 0.1, 0.4]), 4)  # of three pairs one is reversed: (2 - 1) / 3
     0.3333
     """
     a, b = _signs(first), _signs(second)
@@ -83,10 +83,10 @@ def percentage_absolute_difference(means: ArrayLike) -> float:
     if not counted.any():
         raise DataError("a percentage absolute difference needs a mean other than 0, got others: all means are 0")
     with np.errstate(over="ignore"):
-        found = float(100 * (np.abs(values[first] - values[second])[counted] / larger[counted]).mean())
-    if not np.isfinite(found):
-        raise DataError(f"means must not lie so far apart that their share is infinite, got {values.tolist()}")
-    return found
+        percentage = float(100 * (np.abs(values[first] - values[second])[counted] / larger[counted]).mean())
+    if not np.isfinite(percentage):
+        raise DataError(f"means must not lie so far apart that their ratio is infinite, got {values.tolist()}")
+    return percentage
 
 
 def _means(values: ArrayLike) -> NDArray[np.float64]:
@@ -117,8 +117,8 @@ def conflict_cases(
     """Pairs of systems on which two measures disagree: significant by one and not by the other, or in opposite ways."""
     if first.systems != second.systems:
         raise DataError("both measures must be of the same systems")
-    found = [_outcomes(scores, significance_level, test) for scores in (first, second)]
-    return int((found[0] != found[1]).sum())
+    outcomes = [_outcomes(scores, significance_level, test) for scores in (first, second)]
+    return int((outcomes[0] != outcomes[1]).sum())
 
 
 def discriminative_power(scores: ScoreMatrix, *, significance_level: float = 0.05, test: str = "t") -> int:
@@ -235,8 +235,8 @@ def _one_set(
     def add(quantity: str, measure: str, value: float, versus: str | None = None) -> None:
         rows.append(_row(quantity, measure, versus, data, kind, value))
 
-    for name, found in outcomes.items():
-        significant = np.concatenate(found) != 0
+    for name, signs in outcomes.items():
+        significant = np.concatenate(signs) != 0
         add("significant pairs", name, float(significant.sum()))
         add("significant share", name, float(significant.mean()))
         if means[name].any() and not is_lower_better(scores[name][0].lead):
@@ -246,7 +246,7 @@ def _one_set(
         if _signs(means[name]).any() and _signs(means[base]).any():
             add("Kendall tau", name, kendall_tau(means[base], means[name]), base)
         if cutoffs[name] == cutoffs[base]:
-            conflicts = np.concatenate(found) != np.concatenate(outcomes[base])
+            conflicts = np.concatenate(signs) != np.concatenate(outcomes[base])
             add("conflict cases", name, float(conflicts.sum()), base)
             add("conflict share", name, float(conflicts.mean()), base)
     return rows

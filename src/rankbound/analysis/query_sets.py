@@ -26,7 +26,7 @@ _DULL = ("uninformative", "hard", "easy")
 
 
 def bound_column(bound: str, measure: str) -> str:
-    """Name of the column, beside that of a measure, with its worst, expected or best value on each query."""
+    """Name of the column, next to that of a measure, that has its worst, expected or best value on each query."""
     return f"{bound} {measure}"
 
 
@@ -57,9 +57,9 @@ def expected_scores(table: pl.DataFrame, measure: str) -> pl.DataFrame:
     # solved row by row: UL1 and UL2 are not linear, so their means over seeds would not do
     solved = [_solved(parse_measure(name), pl.col(own), pl.col(name)) for name in known]
     nothing = pl.lit(None, dtype=pl.Float64)
-    told = {part: pl.col(name) if (name := bound_column(part, own)) in table.columns else nothing for part in BOUNDS}
-    told["expected"] = pl.coalesce(told["expected"], *solved, nothing)
-    rows = table.with_columns(**told)
+    stored = {part: pl.col(name) if (name := bound_column(part, own)) in table.columns else nothing for part in BOUNDS}
+    stored["expected"] = pl.coalesce(stored["expected"], *solved, nothing)
+    rows = table.with_columns(**stored)
     rows = rows.filter(pl.col(own).is_finite())
     if rows.is_empty():
         raise DataError(f"no query counts for {own}")
@@ -153,5 +153,5 @@ def _bounds(measure: Measure, queries: pl.DataFrame) -> tuple[NDArray[np.float64
     if (sizes < 0).any() or (sizes[1] > sizes[0]).any() or (sizes > MOST_ITEMS).any():
         raise DataError(f"relevant must lie between 0 and items, which are at most {MOST_ITEMS:,}; got others")
     cases, back = np.unique(sizes, axis=1, return_inverse=True)
-    three = bounds_of(measure, LabelCounts.binary(cases[0], cases[1], label=max(1, int(np.ceil(measure.rel)))))
-    return tuple(np.asarray(part)[back.ravel()] for part in (three.worst, three.expected, three.best))
+    bounds = bounds_of(measure, LabelCounts.binary(cases[0], cases[1], label=max(1, int(np.ceil(measure.rel)))))
+    return tuple(np.asarray(part)[back.ravel()] for part in (bounds.worst, bounds.expected, bounds.best))

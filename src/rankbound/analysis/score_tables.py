@@ -33,7 +33,7 @@ __all__ = [
 QUERY = ("data", "variant", "fold", "qid")
 _INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)  # that NumPy has too
 _LARGEST = 1e100
-_MOST_ITEMS = 10_000_000  # what a random order of a query is worth takes time and memory in proportion to them
+_MOST_ITEMS = 10_000_000  # the value of a random order takes time and memory in proportion to them
 _REQUIRED = ("data", "variant", "system", "fold", "seed", "qid", "items", "relevant")
 
 
@@ -113,7 +113,7 @@ def contrasts(table: pl.DataFrame) -> list[Contrast]:
         raise DataError(f"a comparison needs at least 2 systems, the table has {len(systems)}: {', '.join(systems)}")
     if not measures:
         raise DataError("the table has no column that is a measure")
-    found = []
+    result = []
     if {"loss", "bounding"} <= set(table.columns):
         group = ["model", "loss"] if "model" in table.columns and table["model"].n_unique() > 1 else ["loss"]
         words = pl.col(*group, "bounding").cast(pl.String)
@@ -125,8 +125,8 @@ def contrasts(table: pl.DataFrame) -> list[Contrast]:
                 own = _measure_of_loss(str(case[-1]), measures)
                 labels = tuple(bounded["bounding"].cast(pl.String))
                 name = " · ".join(str(part) for part in case)
-                found.append(Contrast(name, own, plain[0], tuple(bounded["system"]), labels))
-    return found or [Contrast("", measures[0], systems[0], tuple(systems[1:]), tuple(systems[1:]))]
+                result.append(Contrast(name, own, plain[0], tuple(bounded["system"]), labels))
+    return result or [Contrast("", measures[0], systems[0], tuple(systems[1:]), tuple(systems[1:]))]
 
 
 def mean_scores(table: pl.DataFrame, measures: Sequence[str], *, confidence: float = 0.95) -> pl.DataFrame:

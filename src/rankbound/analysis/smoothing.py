@@ -37,7 +37,7 @@ def penalized_spline(
     distinct = len(np.unique(x))
     if distinct < _FEWEST or len(x) < 2 * _FEWEST:
         raise DataError(
-            f"a smooth fit needs {2 * _FEWEST} points at {_FEWEST} or more places x, got {len(x)} at {distinct}"
+            f"a smooth fit needs {2 * _FEWEST} points at {_FEWEST} or more values of x, got {len(x)} at {distinct}"
         )
     low, high = float(x.min()), float(x.max())
     segments = min(_SEGMENTS, distinct - 1)
