@@ -1,4 +1,4 @@
-"""Bounding objects: formulas, slopes, and what they promise for every measure."""
+"""Boundings: their formulas and slopes, and properties that hold for every measure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rankbound.errors import ArgumentError, MeasureError
 from rankbound.measures import LabelCounts, Ranked, parse_measure, values
 from rankbound.testing.strategies import CATALOG, measures, scored_lists
 
-NO_LAW = [name for name in BOUNDING_NAMES if "distribution" not in name]
+WITHOUT_DISTRIBUTION = [name for name in BOUNDING_NAMES if "distribution" not in name]
 
 
 def plain_difficulty(w, e, b, **kwargs):
@@ -37,7 +37,7 @@ def test_each_formula_on_one_query():
     assert below == pytest.approx((0.2 - 0.3) / 0.3)
 
 
-@pytest.mark.parametrize("name", NO_LAW)
+@pytest.mark.parametrize("name", WITHOUT_DISTRIBUTION)
 @pytest.mark.parametrize("x", [0.15, 0.55, 0.8])
 def test_slopes_equal_finite_differences(name, x):
     d = plain_difficulty(0.1, 0.3, 0.9)
@@ -48,7 +48,7 @@ def test_slopes_equal_finite_differences(name, x):
 
 @given(scored_lists(), measures())
 @settings(max_examples=100, deadline=None)
-def test_what_bounding_promises(lists, measure):
+def test_bounded_values_lie_in_range_and_are_zero_at_the_expected_value(lists, measure):
     ranked = Ranked(lists)
     d = difficulty_of(measure, ranked.counts)
     x = values(ranked, measure)
@@ -75,8 +75,11 @@ def test_what_bounding_promises(lists, measure):
 
 @given(st.integers(2, 40), st.data())
 @settings(max_examples=50, deadline=None)
-def test_the_three_affine_methods_on_u_are_proportional(n, data):
-    """Worst is twice the mean and best is 0, which is why the thesis sees equal results."""
+def test_affine_boundings_of_u_are_proportional(n, data):
+    """The worst value is twice the mean and the best is 0.
+
+    That is why the thesis "Metric bounding in learning to rank" reports equal results for the three.
+    """
     p = data.draw(st.integers(1, n - 1))
     d = difficulty_of(parse_measure("U"), LabelCounts.binary(n, p))
     weights = [get_bounding(name).weight(d)[0] for name in ("min-max", "expectation", "expectation-max")]
@@ -93,21 +96,21 @@ def test_uninformative_queries_are_zero_with_zero_slope():
     assert get_bounding("expectation").weight(d)[0] == 0
 
 
-def test_only_affine_boundings_are_weights():
-    with pytest.raises(ArgumentError, match="is not a weight per query"):
+def test_only_affine_boundings_have_weights():
+    with pytest.raises(ArgumentError, match="bounding must be affine to have a weight per query"):
         get_bounding("distribution").weight(plain_difficulty(0.0, 0.5, 1.0))
     with pytest.raises(ArgumentError, match="bounding must be one of none, min-max"):
         get_bounding("max-min")
 
 
-def test_measures_that_a_bounding_cannot_take():
+def test_boundings_reject_measures_that_they_are_not_defined_for():
     for name, message in (("UL1(U)", "UL1 needs"), ("UL1(Tau)", "UL1 needs"), ("EB(Tau)", "which is 0")):
         with pytest.raises(MeasureError, match=message):
             parse_measure(name)
 
 
-def test_distribution_needs_distributions():
-    with pytest.raises(ArgumentError, match="carries no distributions"):
+def test_distribution_bounding_needs_distributions():
+    with pytest.raises(ArgumentError, match="difficulty must have distributions"):
         get_bounding("distribution").apply(np.array([0.5]), plain_difficulty(0.0, 0.5, 1.0))
 
 
@@ -129,7 +132,7 @@ def test_weights_are_the_reciprocal_ranges(bounding):
     assert scaled[scaled > 0].mean() == pytest.approx(1)
 
 
-def test_row_weights_follow_rows_of_queries_that_are_torn_apart():
+def test_row_weights_when_the_rows_of_a_query_are_not_contiguous():
     labels, qid = [1, 1, 0, 0, 0, 1], ["b", "a", "b", "a", "a", "b"]
     query = rb.difficulty_weights(labels, qid)
     rows = rb.difficulty_weights(labels, qid, per="row")
@@ -141,18 +144,18 @@ def test_weights_check_their_arguments():
         rb.difficulty_weights([1], [1], per="list")
 
 
-def test_query_types_follow_the_picture():
+def test_query_types_of_hard_easy_and_ideal_queries():
     value = np.concatenate(([0.9], np.full(16, 0.6), [0.05], [0.9], [0.5]))
     expected = np.concatenate(([0.1], np.full(16, 0.3), [0.05], [0.9], [0.5]))
-    types = rb.query_types(value, expected, share=0.15)
+    types = rb.query_types(value, expected, fraction=0.15)
     assert types[17:].tolist() == ["hard", "easy", "uninformative"]
     assert types[0] == "ideal"
     assert (types == "ideal").sum() == 3
-    with pytest.raises(ArgumentError, match="share must lie above 0"):
-        rb.query_types(value, expected, share=0.9)
+    with pytest.raises(ArgumentError, match=r"fraction must be greater than 0 and at most 0\.5, got 0\.9"):
+        rb.query_types(value, expected, fraction=0.9)
 
 
-def test_every_wrapper_evaluates_on_every_measure_that_takes_it():
+def test_every_wrapper_gives_finite_values_for_every_measure_that_it_accepts():
     rng = np.random.default_rng(0)
     lists = rb.Lists(rng.integers(0, 3, 40), [0, 8, 15, 16, 40], rng.normal(size=40))
     for measure in CATALOG[::4]:

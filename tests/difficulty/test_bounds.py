@@ -164,10 +164,10 @@ def test_arrays_give_arrays_of_the_same_shape():
         ({"n": -3, "relevant": 1}, "n must be non-negative integers, got -3"),
         ({"n": 3.5, "relevant": 1}, "n must be non-negative integers"),
         ({"n": 3, "relevant": 4}, "relevant must not exceed n"),
-        ({"n": 3, "relevant": 1, "labels": [1]}, "not both"),
-        ({"labels": []}, "labels must be the finite numbers of one query"),
-        ({"labels": ["a"]}, "labels must be the finite numbers"),
-        ({"labels": [1.0, math.nan]}, "labels must be the finite numbers"),
+        ({"n": 3, "relevant": 1, "labels": [1]}, "pass either labels or n and relevant"),
+        ({"labels": []}, "labels must be finite numbers, at least one"),
+        ({"labels": ["a"]}, "labels must be finite numbers"),
+        ({"labels": [1.0, math.nan]}, "labels must be finite numbers"),
     ],
 )
 def test_arguments_are_checked(kwargs, message):
@@ -176,7 +176,7 @@ def test_arguments_are_checked(kwargs, message):
 
 
 def test_bounds_of_a_bounded_measure_make_no_sense():
-    with pytest.raises(MeasureError, match="those of the plain measure"):
+    with pytest.raises(MeasureError, match="measure must be a plain measure"):
         rb.bounds("UL2(AP)", n=3, relevant=1)
 
 

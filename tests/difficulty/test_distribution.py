@@ -246,7 +246,7 @@ def test_graded_fallback_says_sampled() -> None:
         ({"n": 3}, "relevant must be a whole number from 0 on, got None"),
         ({"n": 3, "relevant": 4}, "relevant must not exceed n, 3, got 4"),
         ({"n": 3.5, "relevant": 1}, "n must be a whole number from 0 on, got 3.5"),
-        ({"n": 3, "relevant": 1, "labels": [1]}, "give n and relevant, or labels, not both"),
+        ({"n": 3, "relevant": 1, "labels": [1]}, "pass either labels or n and relevant, got both"),
         ({"n": 3, "relevant": 1, "method": "magic"}, "method must be one of auto, closed, .*, got 'magic'"),
         ({"n": 3, "relevant": 1, "samples": 0}, "samples must be a whole number from 1 on, got 0"),
         ({"n": 3, "relevant": 1, "ranker_strength": 1.0}, "ranker_strength must lie between 0 and 1, got 1.0"),
@@ -254,7 +254,7 @@ def test_graded_fallback_says_sampled() -> None:
         ({"n": 3, "relevant": 1, "grid": 2}, "grid must be a whole number from 16 on, got 2"),
         ({"n": 3, "relevant": 1, "method": "closed"}, "nDCG has no closed distribution here"),
         ({"n": 300, "relevant": 100, "method": "enumeration"}, "enumeration takes up to 5,000,000 arrangements"),
-        ({"labels": [1.0, math.nan]}, "labels must be the finite numbers of one query"),
+        ({"labels": [1.0, math.nan]}, "labels must be finite numbers, at least one"),
     ],
 )
 def test_bad_arguments_are_named(arguments: dict[str, object], message: str) -> None:
@@ -263,7 +263,7 @@ def test_bad_arguments_are_named(arguments: dict[str, object], message: str) -> 
 
 
 def test_bounded_measure_has_no_distribution_of_its_own() -> None:
-    with pytest.raises(MeasureError, match=r"plain measure, nDCG@10; got MM\(nDCG@10\)"):
+    with pytest.raises(MeasureError, match=r"plain measure, such as nDCG@10, got MM\(nDCG@10\)"):
         distribution("MM(nDCG@10)", n=3, relevant=1)
 
 

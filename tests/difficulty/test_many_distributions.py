@@ -1,5 +1,4 @@
-"""Properties that every distribution has, the smooth distribution, distributions of many queries, the cache, and the
-command."""
+"""Properties of all distributions, the smooth distribution, many queries at once, the cache, and the command."""
 
 from __future__ import annotations
 
@@ -37,14 +36,14 @@ MEASURES += ["Success@3", "Rprec", "RBP", "RBP(gain='graded')", "nRBP(p=0.95)", 
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache_of_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("RANKBOUND_CACHE", str(tmp_path / "cache"))
     many._remembered.cache_clear()
     return tmp_path / "cache" / "distributions"
 
 
 def direct_smooth_cdf(null: Distribution, x: np.ndarray) -> np.ndarray:
-    """Thesis algorithm 2 as it is written."""
+    """Algorithm 2 of the thesis "Metric bounding in learning to rank", as it is written."""
     width = null.scores[-1] - null.scores[0]
     a = len(null.scores) / width if width > 0 else 1.0
     with np.errstate(over="ignore"):
@@ -68,12 +67,12 @@ def test_every_distribution_is_a_distribution(
     counts = LabelCounts.from_labels(
         labels, [0, len(labels)], None if depth is None else np.minimum([len(labels)], depth)
     )
-    three = bounds_of(parse_measure(measure), counts)
-    low, high = sorted((float(three.worst[0]), float(three.best[0])))
+    bounds = bounds_of(parse_measure(measure), counts)
+    low, high = sorted((float(bounds.worst[0]), float(bounds.best[0])))
     assert low - 1e-9 <= null.scores[0]
     assert null.scores[-1] <= high + 1e-9
     if ranker_strength == 0.5:
-        assert null.mean == pytest.approx(float(three.expected[0]), abs=1e-9)
+        assert null.mean == pytest.approx(float(bounds.expected[0]), abs=1e-9)
     x = np.sort(np.concatenate((null.scores, np.linspace(low - 1, high + 1, 50))))
     assert (np.diff(null.cdf(x)) >= 0).all()
     assert (np.diff(null.survival(x)) <= 0).all()
@@ -131,7 +130,7 @@ def test_scalars_in_scalars_out_and_nan_stays_nan() -> None:
         null.quantile(1.5)
 
 
-def test_samples_follow_their_seed() -> None:
+def test_samples_depend_on_the_seed_only() -> None:
     first, again, other = (
         distribution("AP", n=30, relevant=9, method="sampled", samples=500, seed=s) for s in (1, 1, 2)
     )
@@ -164,11 +163,11 @@ def test_distributions_of_many_queries_equal_one_at_a_time(measure: str) -> None
         assert above[q] == pytest.approx(null.survival(x[q]), abs=1e-12)
         assert smooth[q] == pytest.approx(null.smooth_cdf(x[q]), abs=1e-12)
         assert slope[q] == pytest.approx(null.smooth_slope(x[q]), abs=1e-9)
-        assert above[q] > 0  # a value that was reached can be reached
+        assert above[q] > 0  # the value of a ranking has a positive probability
         assert below[q] > 0
 
 
-def test_queries_alike_to_the_measure_share_a_distribution() -> None:
+def test_queries_that_the_measure_cannot_distinguish_share_a_distribution() -> None:
     counts = LabelCounts.from_labels([2, 0, 1, 0, 3, 0, 0, 1, 0], [0, 2, 4, 6, 9])
     assert len(distributions_of(parse_measure("AP"), counts).distributions) == 2
     assert (
@@ -189,7 +188,7 @@ def test_progress_and_empty_input() -> None:
     assert none.cdf(np.zeros(0)).tolist() == none.smooth_cdf(np.zeros(0))[0].tolist() == []
 
 
-def test_one_x_per_query() -> None:
+def test_lookup_requires_one_x_per_query() -> None:
     with pytest.raises(ArgumentError, match="x must hold one number per query, 2"):
         distributions_of(parse_measure("AP"), LabelCounts.binary([3, 4], 1)).cdf(np.zeros(3))
 
@@ -198,14 +197,14 @@ def test_one_x_per_query() -> None:
 
 
 def long_distribution() -> Distribution:
-    """A distribution that takes long enough to be kept, with what is in memory forgotten."""
+    """A distribution that is slow enough to be stored on disk; the cache in memory is cleared first."""
     many._remembered.cache_clear()
     return distribution("AP", n=120, relevant=30)
 
 
-def test_cache_gives_back_what_was_stored(own_cache: Path) -> None:
+def test_cache_returns_the_stored_distribution(cache_of_test: Path) -> None:
     first = long_distribution()
-    (file,) = own_cache.glob("*")
+    (file,) = cache_of_test.glob("*")
     stamp = file.stat().st_mtime_ns
     again = long_distribution()
     assert again.scores.tolist() == first.scores.tolist()
@@ -215,30 +214,30 @@ def test_cache_gives_back_what_was_stored(own_cache: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 not a zip", None])
-def test_damaged_file_is_computed_again(own_cache: Path, damage: bytes | None) -> None:
+def test_damaged_file_is_recomputed(cache_of_test: Path, damage: bytes | None) -> None:
     first = long_distribution()
-    (file,) = own_cache.glob("*.npz")
+    (file,) = cache_of_test.glob("*.npz")
     whole = file.read_bytes()
     file.write_bytes(whole[: len(whole) // 2] if damage is None else damage)
     assert long_distribution().probabilities.tolist() == first.probabilities.tolist()
     assert file.read_bytes() == whole
 
 
-def test_file_with_wrong_numbers_is_not_trusted(own_cache: Path) -> None:
+def test_file_with_invalid_probabilities_is_recomputed(cache_of_test: Path) -> None:
     first = long_distribution()
-    (file,) = own_cache.glob("*.npz")
+    (file,) = cache_of_test.glob("*.npz")
     np.savez(file, scores=first.scores, probabilities=first.probabilities * 2, method=np.array("dynamic"))
     assert long_distribution().probabilities.tolist() == first.probabilities.tolist()
 
 
-def test_pickles_are_not_opened(own_cache: Path) -> None:
+def test_pickled_arrays_are_rejected(cache_of_test: Path) -> None:
     long_distribution()
-    (file,) = own_cache.glob("*.npz")
+    (file,) = cache_of_test.glob("*.npz")
     np.savez(file, scores=np.array([print], dtype=object), probabilities=np.ones(1), method=np.array("dynamic"))
     assert long_distribution().method == "dynamic"
 
 
-def test_unusable_folder_means_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unusable_folder_disables_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("RANKBOUND_CACHE", str(tmp_path / "file"))
     assert long_distribution().mean == pytest.approx(long_distribution().mean)
@@ -246,24 +245,24 @@ def test_unusable_folder_means_no_cache(tmp_path: Path, monkeypatch: pytest.Monk
     assert long_distribution().method == "dynamic"
 
 
-def test_cache_is_bounded(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_removes_old_files(cache_of_test: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distribution_cache, "_MOST_FILES", 7)
     for i in range(20):
         distribution_cache.store(i, (np.zeros(1), np.ones(1), "closed"))
-    assert len(list(own_cache.iterdir())) <= 7
+    assert len(list(cache_of_test.iterdir())) <= 7
     assert distribution_cache.load(19) is not None
 
 
-def test_quick_distributions_are_not_written(own_cache: Path) -> None:
+def test_fast_distributions_are_not_written_to_disk(cache_of_test: Path) -> None:
     distribution("P@5", n=100, relevant=20)
     distribution("nDCG", n=5, relevant=2)
-    assert not own_cache.exists()
+    assert not cache_of_test.exists()
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------
 
 
-def test_command_prints_one_object(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_prints_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["distribution", "AP", "--n", "3", "--relevant", "2", "--quantiles", "0,1", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["mean"] == pytest.approx(29 / 36)
@@ -280,10 +279,10 @@ def test_command_bins_long_distributions(capsys: pytest.CaptureFixture[str]) -> 
     assert np.dot(answer["scores"], answer["probabilities"]) == pytest.approx(answer["mean"])
 
 
-def test_command_draws_a_picture(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_prints_a_histogram(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["distribution", "nDCG", "--labels", "2,1,0,0,0,1,0,0", "--ranker-strength", "0.7"]) == 0
     out = capsys.readouterr().out
-    assert "ranker_strength to 0.7" in out
+    assert "a ranker of strength 0.7" in out
     assert "quantile 0.95" in out
     assert "█" in out
 
@@ -293,7 +292,7 @@ def test_command_draws_a_picture(capsys: pytest.CaptureFixture[str]) -> None:
     [["AP"], ["AP", "--n", "2", "--relevant", "3"], ["AP", "--n", "2", "--relevant", "1", "--quantiles", "2"],
      ["MM(AP)", "--n", "2", "--relevant", "1"], ["AP", "--n", "2", "--relevant", "1", "--points", "0"]],
 )  # fmt: skip
-def test_command_refuses_bad_input(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_rejects_bad_input(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["distribution", *arguments]) == 2
     answer = capsys.readouterr()
     assert answer.out == ""

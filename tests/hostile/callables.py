@@ -227,7 +227,7 @@ def _difficulty() -> Iterable[Entry]:
     values = {
         name: Argument(each.clean, {**each.rule, **NUMBER_TOO, "one entry": EITHER}) for name, each in values.items()
     }
-    yield Entry("query_types", ("query_types",), functools.partial(rb.query_types, share=0.25), values)
+    yield Entry("query_types", ("query_types",), functools.partial(rb.query_types, fraction=0.25), values)
     difficulty = difficulty_of(parse_measure("nDCG"), LabelCounts.binary([4, 6, 9], [1, 2, 3]))
     huge = dict.fromkeys(("1e308", "-1e308", "all 1e308"), "anything")  # beyond what any measure gives
     for name in ("min-max", "distribution", "UL1", "UL2"):

@@ -70,16 +70,16 @@ def test_what_is_no_count_is_refused(take: Callable[[Any], Any], count: Any) -> 
     refused(lambda: take(count))
 
 
-@pytest.mark.parametrize("share", [0, -1, 2, float("nan"), float("inf"), "0.1", [0.1], None, np.array([0.1, 0.2])])
+@pytest.mark.parametrize("number", [0, -1, 2, float("nan"), float("inf"), "0.1", [0.1], None, np.array([0.1, 0.2])])
 @pytest.mark.parametrize(
     "take",
     [
-        lambda share: rb.query_types([0.5, 0.25], [0.25, 0.25], share=share),
-        lambda share: rb.distribution("nDCG", n=3, relevant=1, ranker_strength=share),
-        lambda share: losses.NRBPLoss(p=share) if share is not None else losses.NRBPLoss(p=0),
-        lambda share: rb.compare(*([rb.Lists([1, 0], [0, 2], [0.5, 0.25])] * 2), measures="AP", confidence=share),
+        lambda number: rb.query_types([0.5, 0.25], [0.25, 0.25], fraction=number),
+        lambda number: rb.distribution("nDCG", n=3, relevant=1, ranker_strength=number),
+        lambda number: losses.NRBPLoss(p=number) if number is not None else losses.NRBPLoss(p=0),
+        lambda number: rb.compare(*([rb.Lists([1, 0], [0, 2], [0.5, 0.25])] * 2), measures="AP", confidence=number),
     ],
-    ids=["share", "ranker_strength", "p", "confidence"],
+    ids=["fraction", "ranker_strength", "p", "confidence"],
 )
-def test_a_number_outside_of_0_to_1_is_refused(take: Callable[[Any], Any], share: Any) -> None:
-    refused(lambda: take(share))
+def test_a_number_outside_of_0_to_1_is_refused(take: Callable[[Any], Any], number: Any) -> None:
+    refused(lambda: take(number))

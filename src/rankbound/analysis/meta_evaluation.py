@@ -183,7 +183,7 @@ def meta_evaluation(
     families: Mapping[str, Sequence[str]] | None = None,
     *,
     base: str | None = None,
-    share: float | Mapping[str, float] = 0.1,
+    fraction: float | Mapping[str, float] = 0.1,
     significance_level: float = 0.05,
     test: str = "t",
 ) -> pl.DataFrame:
@@ -192,9 +192,9 @@ def meta_evaluation(
     Quantities are ``Kendall tau`` and ``conflict cases`` (against ``base``, the first family; conflicts only where both
     have the same cutoffs), ``significant pairs``, ``PAD``, and ``swap rate``: between data sets (``data`` names both)
     and between uninformative and ideal queries. ``conflict share`` and ``significant share`` are the counts over the
-    number of pairs. ``share`` of the queries are uninformative and as many ideal, by the base family; it can be given
-    for each data set. Numbers that do not exist (a set without queries, measures that tell no systems apart) are left
-    out.
+    number of pairs. ``fraction`` of the queries are uninformative and as many ideal, by the base family; it can be
+    given for each data set. Numbers that do not exist (a set without queries, measures that tell no systems apart) are
+    left out.
     """
     families = dict(measure_families(table) if families is None else families)
     if not families:
@@ -210,7 +210,9 @@ def meta_evaluation(
     for data in names:
         here = table.filter(pl.col("data") == data)
         matrix = ScoreMatrix.from_table(here, every, by_fold=True, least=2)
-        types = type_queries(here, families[base], share=share if isinstance(share, (int, float)) else share[data])
+        types = type_queries(
+            here, families[base], fraction=fraction if isinstance(fraction, (int, float)) else fraction[data]
+        )
         marked = matrix.queries.join(types, on=list(QUERY), how="left", maintain_order="left")["type"]
         for kind in QUERY_SETS:
             among = in_query_set(marked, kind)

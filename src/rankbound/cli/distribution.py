@@ -1,4 +1,4 @@
-"""rankbound distribution: what a random ranking of a query would score."""
+"""rankbound distribution: the distribution of a measure under random ranking of one query."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["distribution"]
 
-_BINS, _WIDEST = 20, 50  # of the histogram
+_BINS, _WIDEST = 20, 50  # bins of the histogram, and characters of its longest bar
 
 
 class Method(StrEnum):
@@ -30,23 +30,35 @@ class Method(StrEnum):
 
 
 def distribution(
-    measure: Annotated[str, typer.Argument(help="A plain measure, as nDCG@10.", metavar="MEASURE")],
-    n: Annotated[int | None, typer.Option("--n", metavar="N", help="Items of the query.")] = None,
-    relevant: Annotated[int | None, typer.Option(metavar="P", help="How many of them are relevant.")] = None,
-    labels: Annotated[str | None, typer.Option(metavar="L,L,...", help="Or the label of each item.")] = None,
-    method: Annotated[Method, typer.Option(help="auto takes the most exact one that is quick.")] = Method.auto,
-    samples: Annotated[int, typer.Option(metavar="S", help="Orders to draw, for sampled distributions.")] = 300_000,
+    measure: Annotated[str, typer.Argument(help="A plain measure, such as nDCG@10.", metavar="MEASURE")],
+    n: Annotated[int | None, typer.Option("--n", metavar="N", help="Number of items of the query.")] = None,
+    relevant: Annotated[int | None, typer.Option(metavar="P", help="Number of relevant items.")] = None,
+    labels: Annotated[
+        str | None, typer.Option(metavar="L,L,...", help="Label of each item, instead of --n and --relevant.")
+    ] = None,
+    method: Annotated[
+        Method,
+        typer.Option(help="How to compute the distribution; auto chooses the most exact method that is fast enough."),
+    ] = Method.auto,
+    samples: Annotated[
+        int, typer.Option(metavar="S", help="Number of rankings to draw for --method sampled.")
+    ] = 300_000,
     seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
     ranker_strength: Annotated[
-        float, typer.Option(metavar="W", help="Probability that a relevant item wins against another; 0.5 is random.")
+        float,
+        typer.Option(
+            metavar="W", help="Probability that the ranker prefers a relevant item to another; 0.5 is random ranking."
+        ),
     ] = 0.5,
     quantiles: Annotated[
-        str, typer.Option(metavar="Q,Q,...", help="Shares of random orders.")
+        str, typer.Option(metavar="Q,Q,...", help="Quantiles to print, from 0 to 1.")
     ] = "0.05,0.25,0.5,0.75,0.95",
-    points: Annotated[int, typer.Option(metavar="K", help="With --json: most scores to list; more are binned.")] = 1000,
+    points: Annotated[
+        int, typer.Option(metavar="K", help="With --json: largest number of scores to list; more are binned.")
+    ] = 1000,
     as_json: options.Json = False,
 ) -> None:
-    """The distribution of a measure under a random ranking: mean, spread, quantiles, and a picture.
+    """Print the distribution of a measure under random ranking: mean, standard deviation, quantiles and a histogram.
 
     \b
     Examples:
@@ -58,26 +70,26 @@ def distribution(
     from rankbound.difficulty.distribution import distribution as distribution_of
 
     if labels is None and (n is None or relevant is None):
-        raise ArgumentError("give --n and --relevant, or --labels")
+        raise ArgumentError("one of --labels and --n with --relevant is required")
     if points < 1:
-        raise ArgumentError(f"points must be a whole number from 1 on, got {points}")
-    asked = _shares(quantiles)
-    given = None if labels is None else parse_labels(labels)
+        raise ArgumentError(f"--points must be a positive integer, got {points}")
+    requested = _parse_quantiles(quantiles)
+    label_list = None if labels is None else parse_labels(labels)
     with output.working("computing the distribution"):
         distribution = distribution_of(
-            measure, n=n, relevant=relevant, labels=given, method=method.value, samples=samples, seed=seed,
+            measure, n=n, relevant=relevant, labels=label_list, method=method.value, samples=samples, seed=seed,
             ranker_strength=ranker_strength,
         )  # fmt: skip
-    three = bounds_of(measure, n=n, relevant=relevant, labels=given)
-    at = {f"{q:g}": float(distribution.quantile(q)) for q in asked}
+    bounds = bounds_of(measure, n=n, relevant=relevant, labels=label_list)
+    at = {f"{q:g}": float(distribution.quantile(q)) for q in requested}
     if as_json:
         scores, probabilities = _binned(distribution, points)
         output.print_json(
             {
                 "mean": distribution.mean,
                 "std": distribution.std,
-                "worst": three.worst,
-                "best": three.best,
+                "worst": bounds.worst,
+                "best": bounds.best,
                 "method": distribution.method,
                 "quantiles": at,
                 "scores": scores,
@@ -87,26 +99,28 @@ def distribution(
         )
         return
     query = f"labels {labels}" if labels is not None else f"{n} items, {relevant} relevant"
-    metadata = {"mean": distribution.mean, "std": distribution.std, "worst": three.worst, "best": three.best}
-    rows = [[name, output.show_number(value, digits=6)] for name, value in metadata.items()]
+    summary = {"mean": distribution.mean, "std": distribution.std, "worst": bounds.worst, "best": bounds.best}
+    rows = [[name, output.show_number(value, digits=6)] for name, value in summary.items()]
     rows += [[f"quantile {q}", output.show_number(value, digits=6)] for q, value in at.items()]
-    order = "a random ranking" if ranker_strength == 0.5 else f"a ranking ranker_strength to {ranker_strength:g}"
+    order = "a random ranking" if ranker_strength == 0.5 else f"a ranker of strength {ranker_strength:g}"
     output.print_table(f"{measure} of {order}: {query}", ["", "value"], rows, note=f"method: {distribution.method}")
-    output.print_note(_picture(distribution))
+    output.print_note(_histogram(distribution))
 
 
-def _shares(text: str) -> list[float]:
+def _parse_quantiles(text: str) -> list[float]:
     try:
-        shares = [float(part) for part in text.split(",")]
+        quantiles = [float(quantile) for quantile in text.split(",")]
     except ValueError:
-        shares = [-1.0]
-    if not all(0 <= share <= 1 for share in shares):
-        raise ArgumentError(f"quantiles must be numbers from 0 to 1 with commas between, as 0.5,0.95; got {text!r}")
-    return shares
+        quantiles = [-1.0]
+    if not all(0 <= quantile <= 1 for quantile in quantiles):
+        raise ArgumentError(
+            f"--quantiles must be numbers from 0 to 1 separated by commas, such as 0.5,0.95, got {text!r}"
+        )
+    return quantiles
 
 
 def _binned(distribution: Distribution, bins: int) -> tuple[list[float], list[float]]:
-    """Scores and probabilities; neighbors taken together, at their mean, where there are more scores than bins."""
+    """Scores and probabilities; if there are more scores than bins, each bin has the mean of its scores."""
     import numpy as np
 
     if len(distribution) <= bins:
@@ -119,18 +133,18 @@ def _binned(distribution: Distribution, bins: int) -> tuple[list[float], list[fl
     return (moment[real] / mass[real]).tolist(), mass[real].tolist()
 
 
-def _picture(distribution: Distribution) -> str:
-    """A bar per bin, as long as its share."""
+def _histogram(distribution: Distribution) -> str:
+    """One line per bin with a bar whose length is proportional to the probability of the bin."""
     import numpy as np
 
     if len(distribution) <= _BINS:
-        names, shares = [f"{score:.4f}" for score in distribution.scores], distribution.probabilities
+        names, masses = [f"{score:.4f}" for score in distribution.scores], distribution.probabilities
     else:
         edges = np.linspace(distribution.scores[0], distribution.scores[-1], _BINS + 1)
         bin_of = np.clip(np.searchsorted(edges, distribution.scores, side="right") - 1, 0, _BINS - 1)
-        shares = np.bincount(bin_of, distribution.probabilities, minlength=_BINS).astype(np.float64)
+        masses = np.bincount(bin_of, distribution.probabilities, minlength=_BINS).astype(np.float64)
         names = [f"{low:.4f} to {high:.4f}" for low, high in pairwise(edges)]
-    room = max(map(len, names))
-    bars = ["█" * round(_WIDEST * share / shares.max()) for share in shares]
-    rows = zip(names, shares, bars, strict=True)
-    return "\n".join(f"{name:>{room}} {share:8.4f} {bar}".rstrip() for name, share, bar in rows)
+    width = max(map(len, names))
+    bars = ["█" * round(_WIDEST * mass / masses.max()) for mass in masses]
+    rows = zip(names, masses, bars, strict=True)
+    return "\n".join(f"{name:>{width}} {mass:8.4f} {bar}".rstrip() for name, mass, bar in rows)

@@ -1,4 +1,4 @@
-"""rankbound evaluate: measures of one or more runs."""
+"""rankbound evaluate: evaluate one or more runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ def evaluate(
     missing_zero: options.MissingZero = False,
     judged_only: options.JudgedOnly = False,
     depth: options.Depth = None,
-    bounds: Annotated[bool, typer.Option("--bounds", help="Add worst, expected and best of every measure.")] = False,
+    bounds: Annotated[
+        bool, typer.Option("--bounds", help="Add the worst, expected and best value of each measure.")
+    ] = False,
     per_query: options.PerQuery = None,
     as_json: options.Json = False,
 ) -> None:
@@ -107,7 +109,7 @@ def _print_many(results: dict[str, Evaluation]) -> None:
 
 
 def _intervals(result: Evaluation) -> dict[str, tuple[float, float]]:
-    """Intervals of the means; none where a mean is over too few queries to trust them."""
+    """Intervals of the means; none if a mean is over too few queries for a reliable interval."""
     from rankbound.analysis.inference import FEWEST_QUERIES
 
     enough = min(result.counted_queries().values()) >= FEWEST_QUERIES
@@ -115,7 +117,7 @@ def _intervals(result: Evaluation) -> dict[str, tuple[float, float]]:
 
 
 def _shown(measure: str, mean: float) -> str:
-    """Four decimals, or a whole number where values are counts that are summed."""
+    """Four decimals, or an integer for counts that are summed over queries."""
     from rankbound.measures import parse_measure
 
     parsed = parse_measure(measure)
@@ -124,14 +126,14 @@ def _shown(measure: str, mean: float) -> str:
 
 
 def _note(result: Evaluation) -> str:
-    """What was counted and what was not."""
-    fate = {"skip": "left out of its mean", "zero": "counted as 0", "one": "counted as 1"}[result.policy["empty"]]
-    lost = "counted as 0" if result.policy["missing"] == "zero" else "ignored"
+    """How many queries were counted, empty, missing and unjudged, and how they were treated."""
+    empty = {"skip": "left out of its mean", "zero": "counted as 0", "one": "counted as 1"}[result.policy["empty"]]
+    missing = "counted as 0" if result.policy["missing"] == "zero" else "ignored"
     parts = [f"{result.queries} queries"]
     if result.empty_queries:
-        parts.append(f"{result.empty_queries} empty for some measure ({fate})")
+        parts.append(f"{result.empty_queries} empty for some measure ({empty})")
     if result.missing_queries:
-        parts.append(f"{result.missing_queries} judged but not in the run ({lost})")
+        parts.append(f"{result.missing_queries} judged but not in the run ({missing})")
     if result.unjudged_queries:
         parts.append(f"{result.unjudged_queries} in the run but not judged (ignored)")
     return "; ".join(parts) + f"; ties: {result.policy['ties']}"

@@ -1,4 +1,4 @@
-"""rankbound measures: the measures there are, with formula, parameters, aliases and source."""
+"""rankbound measures: list all measures, or show their formula, parameters, aliases and source."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def measures(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """List the measures, or show some in full.
+    """List all measures, or show the named ones in full.
 
     \b
     Examples:
@@ -44,8 +44,8 @@ def measures(
             ["name", "what it is", "other names"],
             [[_form(definition), definition.summary, ", ".join(definition.aliases)] for definition in chosen],
             text_columns=3,
-            note="rankbound measures NAME shows formula, parameters and source. The wrappers MM, EB, EM, DB, UL1 and "
-            "UL2 normalize a measure by what its query allows, as in EM(nDCG@10).",
+            note="`rankbound measures NAME` shows formula, parameters and source. The wrappers MM, EB, EM, DB, UL1 and "
+            "UL2 normalize a measure by the difficulty of each query, as in EM(nDCG@10).",
         )
 
 

@@ -1,5 +1,4 @@
-"""What any ranking of a query could be worth: worst, expected, best, and the whole distribution under a random
-order."""
+"""Difficulty of queries: worst, expected and best value of a measure, and its distribution under random ranking."""
 
 from rankbound.difficulty.bounding import BOUNDING_NAMES, Bounding, Bounds, Difficulty, get_bounding
 from rankbound.difficulty.bounds import bounds, bounds_of

@@ -1,7 +1,8 @@
-"""Bounding: a value seen against what any ranking of its query could score.
+"""Boundings: normalize a value by what any ranking of the same query could score.
 
-The same objects serve measures (``UL2(nDCG@10)``) and losses (``NDCGLoss(bounding="min-max")``). With W, E, B the
-worst, expected and best value of the query and F the distribution of the measure under a random order:
+The same objects are used for measures (``UL2(nDCG@10)``) and for losses (``NDCGLoss(bounding="min-max")``). W, E and B
+are the worst, expected and best value of the query, and F is the cumulative distribution of the measure under random
+ranking:
 
 =================  =======================================================  ==============================
 name               bounded value of x                                       affine in x
@@ -10,15 +11,16 @@ none               x                                                        yes
 min-max            (x - W) / (B - W)                                        yes, weight 1 / (B - W)
 expectation        x / E                                                    yes, weight 1 / E
 expectation-max    (x - E) / (B - E)                                        yes, weight 1 / (B - E)
-distribution       F(x), the share of random orders that are no better      no
+distribution       F(x), the fraction of random rankings that are no better  no
 log-distribution   -log(1 - F(x)), the surprise of doing that well          no
 UL1                (x / B) * x / (x + E)                                    no
-UL2                (x - E) / (B - E) from E on, (x - E) / |E - floor| below   in two pieces
+UL2                (x - E) / (B - E) from E on, (x - E) / |E - floor| below   piecewise
 =================  =======================================================  ==============================
 
-Sources: Metric bounding thesis eqs. 3.1, 3.6, 3.11, 3.12; UL1 and UL2 are eqs. 5 and 6 of the upper & lower bound
-paper, whose floor is 0. For a measure where lower is better (U) "no better" and "below E" turn round, so that a good
-ranking always gets a high F and a positive UL2.
+Sources: the first six are equations 3.1, 3.6, 3.11 and 3.12 of the thesis "Metric bounding in learning to rank"
+(author not named in our copy). UL1 and UL2 are equations 5 and 6 of Karmaker & Feng, Joint upper & lower bound
+normalization for IR evaluation, where the floor is 0. For a measure where lower is better (U), "no better" and
+"below E" are reversed, so that a good ranking always has a high F and a positive UL2.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ __all__ = ["BOUNDING_NAMES", "Bounding", "Bounds", "Difficulty", "get_bounding"]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What any ranking could score: the worst, the mean over all orders, the best. Numbers, or arrays over queries."""
+    """Worst, expected (mean over all orders) and best value of a measure: numbers, or arrays over queries."""
 
     worst: Any
     expected: Any
@@ -49,25 +51,23 @@ class Bounds:
 
 
 class NullDistributions(Protocol):
-    """Distributions of one measure for many queries, as `rankbound.difficulty.distribution.many.Distributions` has
-    them."""
+    """Distributions of one measure for many queries; `distribution.many.Distributions` implements it."""
 
     def cdf(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """P(random order scores <= x), exact, one x per query."""
+        """Exact P(score of a random ranking <= x), one x per query."""
 
     def survival(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """P(random order scores >= x), exact, one x per query."""
+        """Exact P(score of a random ranking >= x), one x per query."""
 
     def smooth_cdf(self, x: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Smooth P(random order scores <= x) and its slope, one x per query."""
+        """Smooth approximation of P(score of a random ranking <= x) and its slope, one x per query."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Difficulty:
-    """What any ranking of each query could score under one measure: arrays over queries.
+    """What any ranking of each query could score under one measure, as arrays with one entry per query.
 
-    ``distributions`` is a function so that the distributions, which cost most, are made only for the boundings that
-    need them.
+    ``distributions`` is a function, because distributions are expensive and only some boundings need them.
     """
 
     worst: NDArray[np.float64]
@@ -79,22 +79,23 @@ class Difficulty:
 
     @property
     def informative(self) -> NDArray[np.bool_]:
-        """Queries of which some rankings are better than others."""
+        """Queries for which some rankings are better than others."""
         return np.asarray(self.best != self.worst)
 
     def distribution(self) -> NullDistributions:
-        """The distributions, made now."""
+        """Compute and return the distributions."""
         if self.distributions is None:
-            raise ArgumentError("this difficulty carries no distributions; distribution bounding needs them")
+            raise ArgumentError("difficulty must have distributions for distribution bounding, got None")
         return self.distributions()
 
 
 @dataclass(frozen=True, slots=True)
 class Bounding:
-    """One way of bounding.
+    """A normalization of values by the difficulty of their queries.
 
-    ``apply(x, difficulty, smooth)`` gives the bounded value and its slope in x, per query; ``defined(difficulty)`` says
-    for which queries there is one (elsewhere value and slope are 0). ``affine`` boundings are a weight and a shift.
+    ``apply(x, difficulty, smooth)`` returns the bounded value and its slope in x for each query.
+    ``defined(difficulty)`` marks the queries for which they exist; elsewhere both are 0. An ``affine`` bounding
+    multiplies by a weight and adds a constant.
     """
 
     name: str
@@ -109,8 +110,7 @@ class Bounding:
     def apply(
         self, x: NDArray[np.float64], difficulty: Difficulty, smooth: bool = False
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Bounded value and slope; ``smooth`` asks for the differentiable distribution (losses) in place of the
-        exact one."""
+        """Bounded value and slope; ``smooth`` selects the differentiable distribution, which losses need."""
         defined = self.defined(difficulty)
         x = floats("x", x, length=len(defined), finite=False)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -118,18 +118,19 @@ class Bounding:
         return np.where(defined, value, 0.0), np.where(defined, slope, 0.0)
 
     def weight(self, difficulty: Difficulty) -> NDArray[np.float64]:
-        """The factor by which an affine bounding scales each query's loss; 0 where the query has nothing to teach."""
+        """The factor by which an affine bounding scales the loss of each query; 0 for uninformative queries."""
         if not self.affine:
             raise ArgumentError(
-                f"{self.name} bounding is not a weight per query; choose from "
+                "bounding must be affine to have a weight per query, one of "
                 + ", ".join(name for name, bounding in _BOUNDINGS.items() if bounding.affine)
+                + f"; got {self.name!r}"
             )
         slope = self.apply(np.zeros(len(difficulty.best)), difficulty)[1]
         return np.where(difficulty.informative, np.abs(slope), 0.0)
 
 
 def get_bounding(name: str | Bounding) -> Bounding:
-    """The bounding of a name.
+    """Return the bounding with this name.
 
     >>> get_bounding("min-max").affine, get_bounding("distribution").affine
     (True, False)
@@ -184,15 +185,15 @@ def _log_distribution(x: Any, d: Difficulty, smooth: bool) -> Any:
 
 def _ul1(x: Any, d: Difficulty, smooth: bool) -> Any:
     total = x + d.expected
-    share = np.divide(x, total, out=np.zeros_like(x), where=total > 0)
+    fraction = np.divide(x, total, out=np.zeros_like(x), where=total > 0)
     slope = np.divide(x * (x + 2 * d.expected), total**2, out=np.zeros_like(x), where=total > 0)
-    return x / d.best * share, slope / d.best
+    return x / d.best * fraction, slope / d.best
 
 
 def _ul2(x: Any, d: Difficulty, smooth: bool) -> Any:
-    good = d.best - d.expected  # negative where lower is better
-    bad = np.abs(d.expected - (d.worst if d.lower_is_better else d.floor)) * np.sign(good)
-    scale = np.where((x - d.expected) * np.sign(good) >= 0, good, bad)
+    above = d.best - d.expected  # negative where lower is better
+    below = np.abs(d.expected - (d.worst if d.lower_is_better else d.floor)) * np.sign(above)
+    scale = np.where((x - d.expected) * np.sign(above) >= 0, above, below)
     return (x - d.expected) / scale, 1 / scale
 
 

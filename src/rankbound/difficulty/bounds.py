@@ -1,7 +1,7 @@
 """Worst, expected and best value of a measure for a query: `bounds` for users, `bounds_of` for many queries at once.
 
-The closed forms stand with the measures, in `rankbound.measures`. The expected value is the mean over all N! orders; it
-is also what a constant scorer gets when ties are averaged, and the tests check that the two agree.
+The closed forms are part of the measures' definitions in `rankbound.measures`. The expected value is the mean over all
+N! orders. It equals the value of a constant scorer when ties are averaged, and the tests check that the two agree.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["bounds", "bounds_of"]
 
-MOST_ITEMS = 100_000_000  # of one query: sums over ranks need memory for each of them
+MOST_ITEMS = 100_000_000  # of one query; sums over ranks take memory for each item
 
 
 def bounds(
@@ -30,10 +30,10 @@ def bounds(
     relevant: ArrayLike | None = None,
     labels: ArrayLike | None = None,
 ) -> Bounds:
-    """What any ranking of a query could score.
+    """Worst, expected and best value of a measure over all rankings of a query.
 
-    Give ``n`` items of which ``relevant`` are relevant (numbers, or arrays of one shape for many queries), or the
-    ``labels`` of one query.
+    Describe the query by ``n`` items of which ``relevant`` are relevant (numbers, or arrays of the same shape for many
+    queries), or by the ``labels`` of its items.
 
     >>> b = bounds("AP", n=3, relevant=2)
     >>> print(f"{b.worst:.4f} {b.expected:.4f} {b.best:.4f}")  # 7/12, 29/36, 1
@@ -46,7 +46,7 @@ def bounds(
     measure = plain_measure(measure)
     if labels is not None:
         if n is not None or relevant is not None:
-            raise ArgumentError("give n and relevant, or labels, not both")
+            raise ArgumentError("pass either labels or n and relevant, got both")
         counts = LabelCounts.from_labels(*one_query(labels))
         shape: tuple[int, ...] = ()
     else:
@@ -54,36 +54,38 @@ def bounds(
         try:
             shape = np.broadcast_shapes(sizes.shape, hits.shape)
         except ValueError:
-            raise ArgumentError(f"n and relevant must be of one shape, got {sizes.shape} and {hits.shape}") from None
+            raise ArgumentError(
+                f"n and relevant must have the same shape, got {sizes.shape} and {hits.shape}"
+            ) from None
         if (hits > sizes).any():
-            raise ArgumentError(f"relevant must not exceed n, got {hits.max()} at most, of {sizes.max()}")
+            raise ArgumentError(f"relevant must not exceed n, got up to {hits.max()} relevant of {sizes.max()} items")
         counts = LabelCounts.binary(sizes, hits, label=max(1, int(np.ceil(measure.rel))))
-    found = bounds_of(measure, counts)
-    arrays = [np.reshape(array, shape) for array in (found.worst, found.expected, found.best)]
+    flat = bounds_of(measure, counts)
+    arrays = [np.reshape(array, shape) for array in (flat.worst, flat.expected, flat.best)]
     return Bounds(*(float(array) if shape == () else array for array in arrays))
 
 
 def plain_measure(measure: str | Measure) -> Measure:
-    """The measure, which must not be bounded already."""
+    """Parse a measure, and raise MeasureError if it is bounded."""
     measure = parse_measure(measure)
     if measure.bounding != "none":
-        raise MeasureError(f"bounds and distributions are those of the plain measure, {measure.plain}; got {measure}")
+        raise MeasureError(f"measure must be a plain measure, such as {measure.plain}, got {measure}")
     return measure
 
 
 def one_query(labels: ArrayLike) -> tuple[NDArray[Any], list[int]]:
-    """Labels of one query, checked, with their offsets."""
+    """Validate the labels of one query and return them with their offsets."""
     try:
         array = labels_of(labels)
     except DataError as error:
-        raise ArgumentError(f"labels must be the finite numbers of one query: {error}") from error
+        raise ArgumentError(f"labels must be finite numbers, at least one, got: {error}") from error
     if len(array) == 0:
-        raise ArgumentError(f"labels must be the finite numbers of one query, got {labels!r}")
+        raise ArgumentError(f"labels must be finite numbers, at least one, got {labels!r}")
     return array, [0, len(array)]
 
 
 def counts_of(name: str, value: ArrayLike | None) -> NDArray[np.int64]:
-    """Non-negative integers of any shape, checked."""
+    """Validate non-negative integers of any shape."""
     array = np.zeros(1) if value is None else numbers(name, value, ndim=None)
     if array.dtype.kind not in "iu" or (array < 0).any():
         raise ArgumentError(f"{name} must be non-negative integers, got {value!r}")
@@ -93,6 +95,5 @@ def counts_of(name: str, value: ArrayLike | None) -> NDArray[np.int64]:
 
 
 def bounds_of(measure: Measure, counts: LabelCounts) -> Bounds:
-    """Worst, expected and best of a plain measure for each query."""
-    worst, expected, best = measure.definition.bounds(measure, counts)
-    return Bounds(*(np.asarray(part, dtype=np.float64) for part in (worst, expected, best)))
+    """Worst, expected and best value of a plain measure for each query."""
+    return Bounds(*(np.asarray(bound, dtype=np.float64) for bound in measure.definition.bounds(measure, counts)))

@@ -1,4 +1,4 @@
-"""Difficulty of the queries at hand: bounds now, distributions when asked for."""
+"""Difficulty of the queries of a data set, weights that follow from it, and types of queries."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = ["QUERY_TYPES", "difficulty_of", "difficulty_weights", "query_types"]
 
 
 def difficulty_of(measure: Measure, counts: LabelCounts, ranker_strength: float | None = None) -> Difficulty:
-    """What any ranking of each query could score under the measure (its bounding, if it has one, is left out).
+    """What any ranking of each query could score under the plain measure, without its bounding.
 
-    ``ranker_strength`` replaces the random order of the distributions by a ranker whose relevant items win a comparison
-    with this probability.
+    With ``ranker_strength`` the distributions are those of a ranker that prefers a relevant item to another with this
+    probability, instead of those of random ranking. They are computed when they are first used.
     """
     plain = measure.plain
-    found = bounds_of(plain, counts)
+    bounds = bounds_of(plain, counts)
 
     @lru_cache(maxsize=1)
     def distributions() -> NullDistributions:
@@ -36,9 +36,9 @@ def difficulty_of(measure: Measure, counts: LabelCounts, ranker_strength: float 
         return distributions_of(plain, counts, ranker_strength=0.5 if ranker_strength is None else ranker_strength)
 
     return Difficulty(
-        found.worst,
-        found.expected,
-        found.best,
+        bounds.worst,
+        bounds.expected,
+        bounds.best,
         distributions,
         plain.definition.lower_is_better,
         plain.definition.floor,
@@ -54,13 +54,13 @@ def difficulty_weights(
     per: str = "query",
     normalize: bool = False,
 ) -> NDArray[np.float64]:
-    """Weights that make any trainer difficulty-aware: 1/(B-W), 1/E or 1/(B-E) of each query.
+    """Weights that make any trainer difficulty-aware: 1/(B-W), 1/E or 1/(B-E) for each query.
 
-    An affine bounding of a loss is the loss times this weight plus a constant, so the weights can go to whatever takes
-    query or sample weights (LightGBM, XGBoost, CatBoost, scikit-learn). Queries with nothing to learn get 0.
+    An affine bounding of a loss is the loss times this weight plus a constant. So the weights work in every trainer
+    that accepts query or sample weights (LightGBM, XGBoost, CatBoost, scikit-learn). Uninformative queries get 0.
 
-    ``per="query"`` gives one weight per query in order of first appearance, ``per="row"`` one per row. ``normalize``
-    scales them to mean 1 over the queries that teach something, so that a trainer's step size keeps its meaning.
+    ``per="query"`` returns one weight per query in order of first appearance, ``per="row"`` one per row. ``normalize``
+    scales the weights to mean 1 over the informative queries, which leaves the trainer's step size as it is.
 
     >>> difficulty_weights([1, 0, 1, 1, 1, 0, 0, 0], ["a"] * 2 + ["b"] * 2 + ["c"] * 4, measure="P@1").round(3).tolist()
     [2.0, 0.0, 1.333]
@@ -88,38 +88,40 @@ def query_types(
     expected: ArrayLike,
     best: ArrayLike = 1.0,
     *,
-    share: float = 0.1,
+    fraction: float = 0.1,
     low: float = 1 / 3,
     high: float = 2 / 3,
 ) -> NDArray[Any]:
-    """Type of each query by how a reasonable ranker (``value``, the mean over systems) does against a random one.
+    """Type of each query by how a reasonable ranker (``value``, the mean over systems) compares with a random one.
 
-    Of the gaps value - expected, the largest ``share`` are *ideal* and the smallest ``share`` *uninformative*; the
-    latter are *hard* where value and expected both lie below ``low`` of the best, *easy* where both lie above
-    ``high``. All others are *informative*. The upper & lower bound paper draws the sets this way (1,000 of 10,000
-    queries) and the picture of hard and easy without numbers; low and high are ours.
+    Queries are sorted by the gap value - expected. The ``fraction`` with the largest gaps is *ideal* and the
+    ``fraction`` with the smallest is *uninformative*; of the latter, a query is *hard* if value and expected are both
+    below ``low`` times the best value, and *easy* if both are above ``high`` times it. All others are *informative*.
 
-    >>> query_types([0.9, 0.5, 0.1, 0.95], [0.2, 0.3, 0.1, 0.9], share=0.25).tolist()
+    Source: Karmaker & Feng, Joint upper & lower bound normalization for IR evaluation. They take 1,000 of 10,000
+    queries and show hard and easy queries in a figure without numbers; the defaults of ``low`` and ``high`` are ours.
+
+    >>> query_types([0.9, 0.5, 0.1, 0.95], [0.2, 0.3, 0.1, 0.9], fraction=0.25).tolist()
     ['ideal', 'informative', 'hard', 'informative']
     """
-    if not is_between(share, 0, 1) or share > 0.5:
-        raise ArgumentError(f"share must lie above 0 and at most at 0.5, got {share}")
-    given = {"value": value, "expected": expected, "best": best}
-    arrays = [floats(name, part, ndim=None) for name, part in given.items()]
+    if not is_between(fraction, 0, 1) or fraction > 0.5:
+        raise ArgumentError(f"fraction must be greater than 0 and at most 0.5, got {fraction}")
+    inputs = {"value": value, "expected": expected, "best": best}
+    arrays = [floats(name, numbers, ndim=None) for name, numbers in inputs.items()]
     try:
         value, expected, best = np.broadcast_arrays(*arrays)
     except ValueError:
-        shapes = [part.shape for part in arrays]
+        shapes = [array.shape for array in arrays]
         raise ArgumentError(f"value, expected and best must have one entry per query, got shapes {shapes}") from None
     if value.ndim != 1:
         raise ArgumentError(f"value, expected and best must have one number per query, got shape {value.shape}")
     gap = value - expected
     order = np.argsort(gap, kind="stable")
-    few = round(share * len(gap))
+    count = round(fraction * len(gap))
     types = np.full(len(gap), "informative", dtype="<U13")
-    types[order[len(gap) - few :]] = "ideal"
-    dull = order[:few]
-    types[dull] = "uninformative"
-    types[dull[np.maximum(value, expected)[dull] < low * best[dull]]] = "hard"
-    types[dull[np.minimum(value, expected)[dull] > high * best[dull]]] = "easy"
+    types[order[len(gap) - count :]] = "ideal"
+    smallest = order[:count]
+    types[smallest] = "uninformative"
+    types[smallest[np.maximum(value, expected)[smallest] < low * best[smallest]]] = "hard"
+    types[smallest[np.minimum(value, expected)[smallest] > high * best[smallest]]] = "easy"
     return types

@@ -47,7 +47,7 @@ def meta_tables(store: Store, slots: Sequence[TrialSlot], results: pl.DataFrame)
     for group in _FAMILIES if not scores.is_empty() else ():
         families = {family: [name.format(k) for k in _CUTOFFS] for family, name in group.items()}
         fraction = {data: _FRACTION.get(data, _DEFAULT_FRACTION) for data in scores["data"].unique()}
-        tables.append(meta_evaluation(scores, families, share=fraction))
+        tables.append(meta_evaluation(scores, families, fraction=fraction))
     if not tables:
         return published.clear()
     return (

@@ -178,7 +178,7 @@ def distribution(
         raise ArgumentError(f"ranker_strength must lie between 0 and 1, got {ranker_strength!r}")
     if labels is not None:
         if n is not None or relevant is not None:
-            raise ArgumentError("give n and relevant, or labels, not both")
+            raise ArgumentError("pass either labels or n and relevant, got both")
         values, counts = np.unique(np.maximum(one_query(labels)[0], 0), return_counts=True)
     else:
         _whole("n", n, 0)
