@@ -240,8 +240,8 @@ def test_names_are_kept_as_given_and_bounds_come_on_request():
         *result.measures,
         *(f"ndcg_cut_10 {p}" for p in ("worst", "expected", "best")),
     ]
-    three = rb.bounds("nDCG@10", n=2, relevant=1)
-    assert result.bounds["ndcg_cut_10"].expected[0] == pytest.approx(three.expected)
+    bounds = rb.bounds("nDCG@10", n=2, relevant=1)
+    assert result.bounds["ndcg_cut_10"].expected[0] == pytest.approx(bounds.expected)
 
 
 @given(qrels_dicts, run_dicts)
@@ -254,9 +254,9 @@ def test_a_run_that_returns_only_a_part_stays_below_the_best(qrels, run):
     assert all((np.abs(value) <= 1 + 1e-12).all() for value in bounded.values.values())
     result = rb.evaluate(qrels, run, names, bounds=True, empty="zero")
     for name in names:
-        three = result.bounds[name]
+        bounds = result.bounds[name]
         counted = ~result.empty[name]
-        assert (result.values[name][counted] <= three.best[counted] + 1e-12).all(), name
+        assert (result.values[name][counted] <= bounds.best[counted] + 1e-12).all(), name
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""evaluate: measures of rankings, plain and normalized, per query and in the mean."""
+"""evaluate: plain and normalized measures of rankings, per query and averaged over queries."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Evaluation:
         policy = Inference(confidence=confidence, interval=method, resamples=resamples, seed=seed)
         intervals, counts = {}, {}
         for name, value in self.values.items():
-            if _way_to_aggregate(name) != "mean":  # sums and geometric means have no interval of a mean
+            if _aggregation(name) != "mean":  # sums and geometric means have no interval of a mean
                 continue
             counted = value[~np.isnan(value)]
             low, high = policy.intervals(counted[:, None])[:, 0] if len(counted) else (np.nan, np.nan)
@@ -159,18 +159,18 @@ class Evaluation:
 _LEAST = 0.00001  # trec_eval's floor under values of a geometric mean
 
 
-def _way_to_aggregate(name: str) -> str:
+def _aggregation(name: str) -> str:
     measure = parse_measure(name)
     return measure.definition.aggregate(measure) if measure.bounding == "none" else "mean"
 
 
 def _aggregate(name: str, values: NDArray[np.float64]) -> float:
-    way = _way_to_aggregate(name)
-    if way == "sum":
+    aggregation = _aggregation(name)
+    if aggregation == "sum":
         return float(values.sum())
     if len(values) == 0:
         return float("nan")
-    if way == "geometric":
+    if aggregation == "geometric":
         return float(np.exp(np.log(np.maximum(values, _LEAST)).mean()))
     return float(values.mean())
 
@@ -202,10 +202,10 @@ def evaluate(
         ``average`` takes the mean over all orders of tied items, ``input`` keeps the order of the input,
         ``docid`` is trec_eval's order (32-bit scores, ids descending).
     empty:
-        What a query counts as for which a measure is not defined: left out of the mean (``skip``), ``zero`` or ``one``.
+        How to count queries for which a measure is not defined: leave them out (``skip``), ``zero`` or ``one``.
     missing:
-        Judged queries that the run lacks: ``ignore`` them or count them as rankings of nothing, ``zero`` (trec_eval
-        -c).
+        Judged queries that the run lacks: ``ignore`` them or count them as empty rankings, ``zero``
+        (trec_eval -c).
     judged_only:
         Leave documents without judgment out of the run (trec_eval -J).
     depth:

@@ -35,9 +35,9 @@ def test_brute_force_over_all_orders(size):
             if number % 7 == size:
                 np.testing.assert_allclose(got, [oracles.value(measure, order) for order in orders], atol=1e-12)
             low, high = (got.max(), got.min()) if measure.definition.lower_is_better else (got.min(), got.max())
-            three = bounds_of(measure, counts)
+            bounds = bounds_of(measure, counts)
             expected = [low, math.fsum(got) / len(got), high]
-            found = [three.worst[0], three.expected[0], three.best[0]]
+            found = [bounds.worst[0], bounds.expected[0], bounds.best[0]]
             np.testing.assert_allclose(found, expected, atol=1e-12, err_msg=f"{measure} of {labels}")
 
 
@@ -50,8 +50,8 @@ def test_brute_force_where_only_some_items_are_ranked(size):
             for measure in CATALOG[::5]:
                 got = np.array([oracles.value(measure, order, depth) for order in orders])
                 low, high = (got.max(), got.min()) if measure.definition.lower_is_better else (got.min(), got.max())
-                three = bounds_of(measure, counts)
-                found = [three.worst[0], three.expected[0], three.best[0]]
+                bounds = bounds_of(measure, counts)
+                found = [bounds.worst[0], bounds.expected[0], bounds.best[0]]
                 np.testing.assert_allclose(
                     found, [low, got.mean(), high], atol=1e-12, err_msg=f"{measure} {labels} {depth}"
                 )
@@ -63,15 +63,15 @@ def test_no_ranking_leaves_its_bounds_and_a_constant_scorer_is_a_random_ranker(l
     if measure.definition.reads_negative_labels:  # bounds are those of complete judgments
         lists = rb.Lists(np.maximum(lists.labels, 0), lists.offsets, lists.scores)
     ranked = Ranked(lists)
-    three = bounds_of(measure, ranked.counts)
+    bounds = bounds_of(measure, ranked.counts)
     value = values(ranked, measure)
-    low, high = (three.best, three.worst) if measure.definition.lower_is_better else (three.worst, three.best)
+    low, high = (bounds.best, bounds.worst) if measure.definition.lower_is_better else (bounds.worst, bounds.best)
     assert (low - 1e-12 <= value).all()
     assert (value <= high + 1e-12).all()
-    assert (low - 1e-12 <= three.expected).all()
-    assert (three.expected <= high + 1e-12).all()
+    assert (low - 1e-12 <= bounds.expected).all()
+    assert (bounds.expected <= high + 1e-12).all()
     constant = Ranked(lists.with_scores(np.zeros(len(lists.labels))))
-    np.testing.assert_allclose(values(constant, measure), three.expected, atol=1e-12)
+    np.testing.assert_allclose(values(constant, measure), bounds.expected, atol=1e-12)
 
 
 @given(st.integers(1, 400), st.data())
@@ -152,9 +152,9 @@ def test_published_sum_of_precisions_differs_from_the_exact_one():
 
 
 def test_arrays_give_arrays_of_the_same_shape():
-    three = rb.bounds("RR", n=[[2, 3], [4, 5]], relevant=1)
-    assert three.expected.shape == (2, 2)
-    assert three.worst[1, 1] == pytest.approx(1 / 5)
+    bounds = rb.bounds("RR", n=[[2, 3], [4, 5]], relevant=1)
+    assert bounds.expected.shape == (2, 2)
+    assert bounds.worst[1, 1] == pytest.approx(1 / 5)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_bounds_of_a_bounded_measure_make_no_sense():
 def test_nothing_relevant_and_everything_relevant():
     for measure in CATALOG:
         for relevant in (0, 4):
-            three = bounds_of(parse_measure(measure), LabelCounts.binary(4, relevant, label=max(1, int(measure.rel))))
-            assert np.isfinite([three.worst, three.expected, three.best]).all()
+            bounds = bounds_of(parse_measure(measure), LabelCounts.binary(4, relevant, label=max(1, int(measure.rel))))
+            assert np.isfinite([bounds.worst, bounds.expected, bounds.best]).all()
             if measure.name not in ("DCG", "SP", "NumRet") or relevant == 0:
-                assert three.worst[0] == pytest.approx(three.best[0])
+                assert bounds.worst[0] == pytest.approx(bounds.best[0])

@@ -1,5 +1,4 @@
-"""Distributions against brute force: every order of small lists, valued by the measures, which share no code with
-the distributions."""
+"""Distributions against brute force over all orders of small lists, with values from the measures' own code."""
 
 from __future__ import annotations
 
@@ -102,8 +101,8 @@ def test_depth_fills_only_the_first_ranks(measure: str) -> None:
     "measure", ["nDCG", "AP", "RBP", "ERR", "U", "SP@4", "AP(div='retrieved')@4", "nDCG@4", "P@3", "RR"]
 )
 @pytest.mark.parametrize("labels", [[1, 1, 0, 0, 0, 0], [1, 1, 1, 1, 0, 0], [2, 1, 1, 0, 0, 0]])
-def test_dynamic_programme_is_enumeration_on_a_grid(measure: str, labels: list[int]) -> None:
-    """On a grid of 2^14 points scores move by a few points (but for a share of 1e-5), and the mean by nothing."""
+def test_dynamic_program_is_enumeration_on_a_grid(measure: str, labels: list[int]) -> None:
+    """On a grid of 2^14 points scores move by a few points (except for a fraction of 1e-5), and the mean by nothing."""
     exact = distribution(measure, labels=labels, method="enumeration", cache=False)
     null = distribution(measure, labels=labels, method="dynamic", grid=2**14, cache=False)
     assert null.method == "dynamic"
@@ -117,7 +116,7 @@ def test_dynamic_programme_is_enumeration_on_a_grid(measure: str, labels: list[i
 
 
 @pytest.mark.parametrize("measure", ["nDCG", "AP", "RBP", "nRBP(p=0.95)", "ERR"])
-def test_dynamic_programme_at_15_5(measure: str) -> None:
+def test_dynamic_program_at_15_5(measure: str) -> None:
     exact = distribution(measure, n=15, relevant=5, method="enumeration", cache=False)
     null = distribution(measure, n=15, relevant=5, method="dynamic", cache=False)
     assert len(exact) <= math.comb(15, 5)
@@ -130,9 +129,9 @@ def test_dynamic_programme_at_15_5(measure: str) -> None:
 @pytest.mark.parametrize(("n", "p"), [(30, 10), (100, 25), (100, 90), (200, 50), (400, 100)])
 def test_mean_and_ends_are_the_closed_forms(measure: str, n: int, p: int) -> None:
     null = distribution(measure, n=n, relevant=p)
-    three = bounds_of(parse_measure(measure), LabelCounts.binary(n, p))
-    worst, best = sorted((float(three.worst[0]), float(three.best[0])))
-    assert null.mean == pytest.approx(float(three.expected[0]), abs=1e-9 * max(best, 1))
+    bounds = bounds_of(parse_measure(measure), LabelCounts.binary(n, p))
+    worst, best = sorted((float(bounds.worst[0]), float(bounds.best[0])))
+    assert null.mean == pytest.approx(float(bounds.expected[0]), abs=1e-9 * max(best, 1))
     assert worst - 1e-12 <= null.scores[0]
     assert null.scores[-1] <= best + 1e-12
     assert null.probabilities.sum() == pytest.approx(1, abs=1e-12)
@@ -140,7 +139,7 @@ def test_mean_and_ends_are_the_closed_forms(measure: str, n: int, p: int) -> Non
 
 
 @pytest.mark.parametrize("measure", ["nDCG", "AP", "U", "nRBP(p=0.99)"])
-def test_spectral_and_grid_programmes_agree(measure: str) -> None:
+def test_spectral_and_grid_programs_agree(measure: str) -> None:
     from rankbound.difficulty.distribution.case import case_of
     from rankbound.difficulty.distribution.dynamic import dynamic
     from rankbound.difficulty.distribution.spectral import spectral
@@ -170,7 +169,7 @@ def test_quantiles_agree_with_sampling(measure: str, labels: list[int]) -> None:
 
 @pytest.mark.parametrize("measure", ["nDCG", "AP", "ERR@50", "U", "AP(div='retrieved')@200"])
 def test_few_relevant_items_in_a_long_list(measure: str) -> None:
-    """The grid is fine where the distribution lives, and the sampler draws places in the place of whole orders."""
+    """The grid is fine where the distribution is concentrated, and the sampler draws ranks instead of whole orders."""
     null = distribution(measure, n=1000, relevant=10)
     drawn = distribution(measure, n=1000, relevant=10, method="sampled", samples=40_000)
     assert drawn.mean == pytest.approx(null.mean, abs=5 * null.std / math.sqrt(40_000))
@@ -243,21 +242,24 @@ def test_graded_fallback_says_sampled() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"n": 3}, "relevant must be a whole number from 0 on, got None"),
+        ({"n": 3}, "relevant must be an integer of at least 0, got None"),
         ({"n": 3, "relevant": 4}, "relevant must not exceed n, 3, got 4"),
-        ({"n": 3.5, "relevant": 1}, "n must be a whole number from 0 on, got 3.5"),
+        ({"n": 3.5, "relevant": 1}, "n must be an integer of at least 0, got 3.5"),
         ({"n": 3, "relevant": 1, "labels": [1]}, "pass either labels or n and relevant, got both"),
         ({"n": 3, "relevant": 1, "method": "magic"}, "method must be one of auto, closed, .*, got 'magic'"),
-        ({"n": 3, "relevant": 1, "samples": 0}, "samples must be a whole number from 1 on, got 0"),
+        ({"n": 3, "relevant": 1, "samples": 0}, "samples must be an integer of at least 1, got 0"),
         ({"n": 3, "relevant": 1, "ranker_strength": 1.0}, "ranker_strength must lie between 0 and 1, got 1.0"),
-        ({"n": 3, "relevant": 1, "depth": -1}, "depth must be a whole number from 0 on, got -1"),
-        ({"n": 3, "relevant": 1, "grid": 2}, "grid must be a whole number from 16 on, got 2"),
-        ({"n": 3, "relevant": 1, "method": "closed"}, "nDCG has no closed distribution here"),
+        ({"n": 3, "relevant": 1, "depth": -1}, "depth must be an integer of at least 0, got -1"),
+        ({"n": 3, "relevant": 1, "grid": 2}, "grid must be an integer of at least 16, got 2"),
+        (
+            {"n": 3, "relevant": 1, "method": "closed"},
+            "method='closed' needs a measure with a closed-form distribution, got nDCG",
+        ),
         ({"n": 300, "relevant": 100, "method": "enumeration"}, "enumeration takes up to 5,000,000 arrangements"),
         ({"labels": [1.0, math.nan]}, "labels must be finite numbers, at least one"),
     ],
 )
-def test_bad_arguments_are_named(arguments: dict[str, object], message: str) -> None:
+def test_bad_arguments_raise_errors_that_name_them(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         distribution("nDCG", **arguments)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""Measures that users define: they work everywhere by name, and wrong definitions are refused with what is wrong."""
+"""Measures that users define: they work everywhere by name, and wrong definitions raise MeasureError."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def measure():
 
 
 @pytest.mark.usefixtures("measure")
-def test_an_own_copy_of_ndcg_gives_what_ndcg_gives():
+def test_a_copy_of_ndcg_equals_the_built_in_measure():
     for name in ("{}", "{}@2", "EM({}@3)", "UL2({})", "DB({}@2)", "MM({})"):
         own, built_in = name.format("OwnDCG"), name.format("nDCG")
         values = rb.evaluate(LABELS, RUN, [own, built_in])
@@ -107,7 +107,7 @@ def test_the_command_line_imports_a_module_with_measures(tmp_path, monkeypatch, 
         ({"name": "nDCG"}, "'nDCG' is taken by a built-in measure"),
         ({"name": "MAP"}, "the name 'map' is taken by the measure AP"),
         ({"gain": 3}, "gain must be a function of an array of labels, got 3"),
-        ({"gain": lambda label: -label}, r"gain must give finite numbers of 0 and more, got \[-?0.0, -1.0"),
+        ({"gain": lambda label: -label}, r"gain must return finite, non-negative numbers, got \[-?0.0, -1.0"),
         ({"gain": lambda label: 4 - label}, "gain must not decrease with the label"),
         ({"gain": lambda label: label / 0}, "gain must"),
         ({"gain": lambda label: label.no_such_thing}, "gain must be a function of an array of labels, got the error"),
@@ -171,5 +171,5 @@ def test_only_own_measures_can_be_removed():
 
 
 def test_a_measure_without_oracle_says_so(measure):
-    with pytest.raises(MeasureError, match="there is no oracle for OwnDCG"):
+    with pytest.raises(MeasureError, match="measure must have an oracle, got OwnDCG"):
         oracles.value("OwnDCG", [1, 0])

@@ -1,4 +1,4 @@
-"""Values of measures against the slow oracles, and distributions that hold for the whole catalog."""
+"""Values of measures against the slow oracles, and properties that hold for the whole catalog."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_real_valued_labels_are_ranked_too():
 
 
 def test_err_refuses_labels_above_its_scale():
-    with pytest.raises(DataError, match=r"ERR\(max_rel=4\) takes labels up to 4, got 5"):
+    with pytest.raises(DataError, match=r"labels must be at most max_rel=4 for ERR, got 5"):
         values(Ranked(Lists([5, 0], [0, 2], [1.0, 0.0])), parse_measure("ERR"))
 
 

@@ -1,8 +1,8 @@
-"""Measures of rankings. Each has a file of its own that says everything about it: `ndcg`, `average_precision`, ...
+"""Measures of rankings. Each is defined in a file of its own: `ndcg`, `average_precision`, ...
 
-`definition` says what makes up a measure, `additive`, `cascade`, `pairwise` and `precision_sum` turn a few formulas
-into values, bounds, distributions and losses. `measure` reads names, `registry` knows the measures there are, `own`
-defines new ones, `ranked` sorts lists and knows their ties.
+`definition` is the interface of a measure; `additive`, `cascade`, `pairwise` and `precision_sum` derive values,
+bounds, distributions and losses from a few formulas. `measure` parses names, `registry` lists the measures,
+`own` defines new ones, and `ranked` sorts lists and finds their ties.
 """
 
 from __future__ import annotations

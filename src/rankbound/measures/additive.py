@@ -1,17 +1,17 @@
-"""Additive measures: gains times discounts, summed over the ranks and divided by a number of the query.
+"""Additive measures: gain times discount, summed over the ranks and divided by a normalizer of the query.
 
-With N documents, g the gain of a label, d the discount of a rank, c = min(cutoff, depth, N) the ranks that are seen and
-Z the normalizer:
+N is the number of documents, g the gain of a label, d the discount of a rank, c = min(cutoff, depth, N) the number of
+ranks that count, and Z the normalizer (1 for DCG, the ideal DCG for nDCG):
 
 =========  ===========================================================================================================
 value      x = (1/Z) sum over ranks r <= c of g(label at r) d(r); over ties the mean gain of the tied block
 best       gains in descending order (rearrangement inequality: d never increases)
 worst      gains in ascending order
-expected   (1/Z) (mean gain of all N documents) * sum over r <= c of d(r): every document is equally likely at every
-rank
+expected   (1/Z) (mean gain of all N documents) * (sum over ranks r <= c of d(r)), because in a random
+           ranking every document is equally likely at every rank
 growth     g(label) d(r)
 smooth     g d(R), R the smooth rank; its derivative in R is g d'(R)
-swap       |g_i - g_j| |d(r_i) - d(r_j)| / Z when the documents at ranks r_i and r_j change places
+swap       |g_i - g_j| |d(r_i) - d(r_j)| / Z when the documents at ranks r_i and r_j are swapped
 =========  ===========================================================================================================
 """
 
@@ -37,7 +37,7 @@ __all__ = ["Additive", "Binary"]
 
 
 class Additive(Walked):
-    """A measure that sums gain(label) * discount(rank); see the table above for what follows from these two."""
+    """A measure that sums gain(label) * discount(rank); the table above has what follows from them."""
 
     discount: Discount
     depends_on_returned: ClassVar[bool] = False  # whether the normalizer counts the documents that a run returned

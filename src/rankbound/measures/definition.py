@@ -1,4 +1,4 @@
-"""Definition: everything that makes a measure what it is, in one object.
+"""Definition: everything that defines a measure, in one object.
 
 Each built-in measure has a file of its own with one subclass. Most derive from one of four structures, which turn a few
 formulas into values, bounds, distributions and losses:
@@ -123,11 +123,11 @@ class Definition(ABC):
     # ---- values ------------------------------------------------------------------------------------------------------
 
     def is_binary(self, measure: Measure) -> bool:
-        """Whether the measure only tells relevant documents (label >= rel) from others."""
+        """Whether the measure only distinguishes relevant documents (label >= rel) from others."""
         return False
 
     def levels(self, measure: Measure, labels: NDArray[Any]) -> NDArray[np.float64]:
-        """Labels as the measure tells them apart: 1 and 0, gains, stop probabilities, or the labels themselves."""
+        """Labels as the measure distinguishes them: 1 and 0, gains, stop probabilities, or the labels themselves."""
         if self.is_binary(measure):
             return (labels >= measure.rel).astype(np.float64)
         return np.asarray(labels, dtype=np.float64)
@@ -184,8 +184,7 @@ class Definition(ABC):
     has_walk: ClassVar[bool] = False
 
     def canonical_levels(self, measure: Measure, levels: list[float]) -> list[float]:
-        """Levels (highest first) after a change that leaves the value as it is, so that more queries share a
-        distribution."""
+        """Equivalent levels (highest first) in a standard form, so that more queries share a distribution."""
         return levels
 
     def ranks_seen(self, measure: Measure, n: int, relevant: int, depth: int) -> int:
@@ -205,7 +204,7 @@ class Definition(ABC):
         return None
 
     def growth(self, case: Any, rank: Any, level: int, so_far: Any) -> Any:
-        """What the total gains when a document of ``case.labels[level]`` comes at this rank.
+        """By how much a document of ``case.labels[level]`` at this rank increases the total.
 
         ``so_far[l]`` documents of each level stand above; numbers, or arrays that broadcast.
         """
@@ -246,7 +245,7 @@ class Walked(Definition):
 
     @abstractmethod
     def growth(self, case: Any, rank: Any, level: int, so_far: Any) -> Any:
-        """What the total gains when a document of ``case.labels[level]`` comes at this rank."""
+        """By how much a document of ``case.labels[level]`` at this rank increases the total."""
 
     @abstractmethod
     def bounds_of_levels(self, measure: Measure, counts: LabelCounts, levels: NDArray[np.float64]) -> BoundsTuple:

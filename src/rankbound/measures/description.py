@@ -1,4 +1,4 @@
-"""What there is to say about a measure, for the list of measures and the reference page."""
+"""Descriptions of measures for the command `rankbound measures` and for the reference page."""
 
 from __future__ import annotations
 

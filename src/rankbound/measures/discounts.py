@@ -1,4 +1,4 @@
-"""Discounts: what a document is worth by its rank alone, each written once.
+"""Discounts: the weight of each rank. Each formula is written once.
 
 A discount is a function of the rank (from 1) and one parameter, in operations that work on numbers and on arrays, so
 that measures, bounds and distributions use it as it stands and the loss kernels compile it. It never increases with the
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BUILT_IN", "CONSTANT", "GEOMETRIC", "LOG2", "RECIPROCAL", "Discount"]
 
-_STEP = 1e-4  # of the central differences that stand in for a slope that a user did not give
+_STEP = 1e-4  # of the central differences, if a discount has no slope
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,8 +62,7 @@ class Discount:
         return self.at(np.arange(1, ranks + 1), parameter)
 
     def sums(self, ranks: NDArray[np.int64], parameter: float = 0.0) -> Callable[[NDArray[np.int64]], Any]:
-        """A function that gives the sum of the discounts of the ranks 1..m, for any m up to the largest of
-        ``ranks``."""
+        """A function of m, up to the largest of ``ranks``: the sum of the discounts of the ranks 1..m."""
         if self.total is not None:
             total = self.total
             return lambda m: total(m, parameter)

@@ -20,8 +20,10 @@ __all__ = ["ERR"]
 
 
 class ERR(Cascade):
-    """ERR@k = sum over ranks r <= k of (1/r) P(the user stops at r), with stop probability (2^label - 1) /
-    2^max_rel."""
+    """ERR@k = sum over ranks r <= k of (1/r) P(the user stops at r).
+
+    The user stops at a document with probability (2^label - 1) / 2^max_rel.
+    """
 
     name = "ERR"
     summary = "expected reciprocal rank of a user who stops with probability (2^label - 1) / 2^max_rel"
@@ -37,6 +39,6 @@ class ERR(Cascade):
         largest = measure.number("max_rel")
         if labels.max(initial=0) > largest:
             raise DataError(
-                f"ERR(max_rel={largest:g}) takes labels up to {largest:g}, got {labels.max():g}; name a larger max_rel"
+                f"labels must be at most max_rel={largest:g} for ERR, got {labels.max():g}; choose a larger max_rel"
             )
         return np.asarray((np.exp2(labels) - 1) / np.exp2(largest), dtype=np.float64)

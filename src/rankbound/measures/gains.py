@@ -1,4 +1,4 @@
-"""Gains: what a graded label is worth, each written once."""
+"""Gains: the value of a graded label. Each formula is written once."""
 
 from __future__ import annotations
 

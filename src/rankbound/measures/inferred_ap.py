@@ -41,7 +41,7 @@ class InferredAP(Definition):
         return True
 
     def values(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
-        """As in `Definition`, ties told apart by judgments too."""
+        """As in `Definition`; ties also distinguish judged from unjudged documents."""
         return super().values(measure, ranked.detailed)
 
     def values_in_order(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:

@@ -74,8 +74,7 @@ class Measure:
 
     @property
     def is_lower_better(self) -> bool:
-        """Whether lower values are better: plain and over its expectation a measure keeps its direction, all other
-        boundings turn it upwards."""
+        """Whether lower values are better; boundings other than "none" and "expectation" reverse such a measure."""
         return self.definition.lower_is_better and self.bounding in ("none", "expectation")
 
     def bounded(self, bounding: str) -> Measure:

@@ -1,4 +1,4 @@
-"""nDCG: discounted cumulative gain over that of the best order."""
+"""nDCG: discounted cumulative gain divided by that of the best order."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ __all__ = ["NDCG"]
 class NDCG(DCG):
     """nDCG@k = DCG@k / (DCG@k of the labels in descending order).
 
-    Its best value is 1. Its expected value under random ranking is (mean gain) * (sum over r <= k of 1 / log2(1 + r)) /
-    (ideal DCG@k), by `rankbound.measures.additive`, which also has its worst value, smooth term and swap delta.
+    The best value is 1. The expected value under random ranking is
+    (mean gain of the documents) * (sum over ranks r <= k of 1 / log2(1 + r)) / (DCG@k of the best order).
+    It follows from the general formula in `rankbound.measures.additive`, which is also where the worst value, the
+    smooth term and the swap delta are derived; its method `bounds_of_levels` computes the bounds.
     """
 
     name = "nDCG"
@@ -31,7 +33,7 @@ class NDCG(DCG):
     def normalizer(
         self, measure: Measure, counts: LabelCounts, gains: NDArray[np.float64] | None = None
     ) -> NDArray[np.float64]:
-        """The DCG of the best order of all documents at hand."""
+        """The DCG of the best order of all candidates."""
         return self.ideal(measure, counts, gains)
 
     def is_normalized(self, measure: Measure) -> bool:

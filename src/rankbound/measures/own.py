@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["additive", "cascade", "pairwise"]
 
-_CHECKED_RANKS = 1_000  # ranks at which a discount is looked at before it is accepted
-_CHECKED_LABELS = 5  # labels 0..4, at which gains, stop probabilities and weights are looked at
+_CHECKED_RANKS = 1_000  # ranks at which a discount is checked
+_CHECKED_LABELS = 5  # labels 0..4, at which gains, stop probabilities and weights are checked
 _DISCOUNTS = {discount.name: discount for discount in BUILT_IN if discount.name != "geometric"}
 
 
@@ -59,13 +59,12 @@ def additive(
     Parameters
     ----------
     name:
-        What the measure is called from now on, as in ``"MyDCG@10"``: a letter, then letters, digits and underscores.
+        The name of the measure, as in ``"MyDCG@10"``: a letter, then letters, digits and underscores.
     gain:
         Function of an array of labels (0 and more): gains of 0 and more that never decrease with the label.
     discount:
         Function of an array of real ranks from 1 on: finite values of 0 and more that never increase with the rank.
-        Or the
-        name of a built-in discount: "log2", "constant", "reciprocal".
+        Or the name of a built-in discount: "log2", "constant", "reciprocal".
     slope:
         Derivative of the discount, for the smooth loss; by default central differences of the discount.
     normalize:
@@ -73,7 +72,7 @@ def additive(
     summary, formula, citation, aliases:
         For the list of measures.
     replace:
-        Define a measure of your own anew under the same name.
+        Replace a measure of your own that has the same name.
 
     The measure then works by name wherever a measure does: values, bounds (worst and best by the rearrangement
     inequality, expected in closed form), the exact distribution, normalizations, smooth and lambda losses, tree
@@ -213,7 +212,7 @@ def _check_gain(gain: Any) -> None:
 def _check_weight(weight: Any) -> None:
     if not callable(weight):
         raise MeasureError(f"weight must be a function of two arrays of labels, got {weight!r}")
-    high, low = (part.astype(float) for part in np.tril_indices(_CHECKED_LABELS, -1))
+    high, low = (index.astype(float) for index in np.tril_indices(_CHECKED_LABELS, -1))
     weights = np.full((_CHECKED_LABELS, _CHECKED_LABELS), np.nan)
     try:
         weights[high.astype(int), low.astype(int)] = weight(high, low)
@@ -277,7 +276,7 @@ def _numbers_at_labels(name: str, function: Any) -> NDArray[np.float64]:
         raise MeasureError(f"{name} must be a function of an array of labels, got the error: {error}") from error
     if not (np.isfinite(numbers) & (numbers >= 0)).all():
         raise MeasureError(
-            f"{name} must give finite numbers of 0 and more, got {numbers.tolist()} for the labels 0 to 4"
+            f"{name} must return finite, non-negative numbers, got {numbers.tolist()} for the labels 0 to 4"
         )
     return numbers
 
@@ -288,5 +287,8 @@ def _checked_numbers(
     """What a user's function gives for labels of the data, checked again: they may be beyond 4."""
     numbers = np.array(np.broadcast_to(np.asarray(function(labels), dtype=np.float64), labels.shape))
     if not (np.isfinite(numbers).all() and numbers.min(initial=0) >= 0):
-        raise DataError(f"{name} of {measure} must give finite numbers of 0 and more for the labels of this data")
+        wrong = numbers[~np.isfinite(numbers) | (numbers < 0)][0]
+        raise DataError(
+            f"{name} of {measure} must return finite, non-negative numbers for the labels of this data, got {wrong:g}"
+        )
     return numbers

@@ -10,8 +10,8 @@ worst      every pair is wrong (W = sum of all weights): labels in ascending ord
 expected   W = half of all weights: every pair is equally likely to stand either way
 growth     a document adds the weights of the documents with lower labels above it to W
 smooth     sum over pairs of weight * sigma(f_low - f_high)
-swap       with f(x, m) = weight(x, m) if x > m, -weight(m, x) if m > x, and S_x(r) = sum over ranks <= r of f(x,
-label):
+swap       with f(x, m) = weight(x, m) if x > m, -weight(m, x) if m > x, and S_x(r) the sum over ranks <= r of
+           f(x, label):
            a document of label i at rank a and one of label j at rank b > a change W by
            f(i, j) + (S_i(b-1) - S_i(a)) - (S_j(b-1) - S_j(a))
 =========  ===========================================================================================================
@@ -90,8 +90,7 @@ class Pairwise(Walked):
     def _sum_of_squares(
         counts: LabelCounts, levels: NDArray[np.float64], number: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """Sum over the distinct levels of a query of (documents of this level)^2; neighboring runs can share a
-        level."""
+        """Sum over the distinct levels of a query of (documents of this level)^2; adjacent runs may be equal."""
         if len(levels) == 0:
             return np.zeros(len(counts))
         new = np.ones(len(levels), dtype=bool)
@@ -170,8 +169,7 @@ class Pairwise(Walked):
         return sum((self._weight_of(case, level, lower) * so_far[lower] for lower in below), 0.0)
 
     def scale_and_shift(self, case: Any, so_far: Any) -> tuple[Any, Any]:
-        """Scale and offset; wrong pairs of documents without rank, half of those with one another, go into the
-        offset."""
+        """Scale and offset; the offset includes the wrong pairs that have documents without rank."""
         scale, offset = (float(part[0]) for part in self.affine(case.measure, case.label_counts, np.array(case.labels)))
         left = [count - seen for count, seen in zip(case.counts, so_far, strict=True)]
         wrong: Any = 0.0

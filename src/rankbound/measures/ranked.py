@@ -1,4 +1,4 @@
-"""Ranked: the labels of every query in the order that the scores give, with what ties leave open."""
+"""Ranked: the labels of every query in the order of the scores, and the blocks of tied items."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class Ranked:
 
     @cached_property
     def detailed(self) -> Ranked:
-        """The same lists, ties told apart by judgments too; for measures that look at unjudged documents."""
+        """The same lists, with ties that distinguish judged from unjudged documents, for measures of judgments."""
         return Ranked(self._lists, self._ties, self._depth, detailed=True)
 
     @cached_property
@@ -157,19 +157,21 @@ class Ranked:
         if self.tied is None:
             return value(self)
         kinds = _kinds(self._lists)[self._order]
-        ways = {query: _tie_orders(self.tied, kinds, query, draws) for query in np.unique(self.tied.query).tolist()}
+        tie_orders = {
+            query: _tie_orders(self.tied, kinds, query, draws) for query in np.unique(self.tied.query).tolist()
+        }
         rounds = np.ones(len(self), dtype=np.int64)
-        rounds[list(ways)] = [len(orders) for _, orders in ways.values()]
+        rounds[list(tie_orders)] = [len(orders) for _, orders in tie_orders.values()]
         total = np.zeros(len(self))
         for turn in range(int(rounds.max(initial=0))):
             permutation = np.arange(len(self.labels))
-            for items, orders in ways.values():
+            for items, orders in tie_orders.values():
                 permutation[items] = orders[min(turn, len(orders) - 1)]
             total += np.where(turn < rounds, value(self._reordered(permutation)), 0.0)
         return total / rounds
 
     def _reordered(self, permutation: NDArray[np.int64]) -> Ranked:
-        """The same lists with their ties broken in one way."""
+        """The same lists with their ties broken in one arrangement."""
         ordered = copy(self)
         for name in ("judged", "detailed", "tie_blocks", "ties_across_depth", "block_across_depth"):
             ordered.__dict__.pop(name, None)  # they were computed for another order
@@ -374,18 +376,19 @@ def _tie_orders(
         for count in np.unique(kinds[items], return_counts=True)[1].tolist():
             number //= math.factorial(count)
     if number <= draws:
-        ways = [
-            [_by_kind(items, kinds[items], way) for way in arrangements(kinds[items].tolist())] for items in members
+        tie_orders = [
+            [_by_kind(items, kinds[items], arrangement) for arrangement in arrangements(kinds[items].tolist())]
+            for items in members
         ]
-        return np.concatenate(members), np.array([np.concatenate(choice) for choice in itertools.product(*ways)])
+        return np.concatenate(members), np.array([np.concatenate(choice) for choice in itertools.product(*tie_orders)])
     sorted_by_kind = np.concatenate([items[np.argsort(kinds[items], kind="stable")] for items in members])
     block = np.repeat(np.arange(len(members)), [len(items) for items in members])
     keys = np.random.default_rng(0).random((draws, len(block))) + block
     return np.concatenate(members), sorted_by_kind[np.argsort(keys, axis=1)]
 
 
-def _by_kind(items: NDArray[np.int64], kinds: NDArray[np.int64], way: tuple[int, ...]) -> NDArray[np.int64]:
+def _by_kind(items: NDArray[np.int64], kinds: NDArray[np.int64], arrangement: tuple[int, ...]) -> NDArray[np.int64]:
     """Items arranged so that their kinds come in this order."""
     arranged = np.empty(len(items), dtype=np.int64)
-    arranged[np.argsort(way, kind="stable")] = items[np.argsort(kinds, kind="stable")]
+    arranged[np.argsort(arrangement, kind="stable")] = items[np.argsort(kinds, kind="stable")]
     return arranged

@@ -1,4 +1,4 @@
-"""The measures there are: built-in ones, those of installed packages, and users' own."""
+"""The registered measures: built-in ones, those of installed packages, and users' own."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["definitions", "find", "get_definition", "register", "unregister"]
 
-# A new built-in measure is a file beside this one and a line here; the tests of the whole catalog then cover it.
+# A new built-in measure is a file next to this one and a line here; the tests of the whole catalog then cover it.
 _BUILT_IN: tuple[Definition, ...] = (
     NDCG(), DCG(), ERR(), AveragePrecision(), SumOfPrecisions(), Precision(), Recall(), ReciprocalRank(), Success(),
     RPrecision(), RBP(), NRBP(), MannWhitney(), PairAccuracy(), KendallTau(), Bpref(), InferredAP(),
@@ -85,8 +85,7 @@ def _nearest(word: str) -> list[str]:
 def register(definition: Definition, *, replace: bool = False) -> None:
     """Make a measure known under its name and aliases.
 
-    A name or alias that another measure has is refused; with ``replace`` a user's own measure of the same name gives
-    way.
+    Raises MeasureError if another measure has the name or an alias; ``replace`` overwrites a user's own measure.
     """
     taken = [alias for alias in _names_of(definition) if _owner(alias) not in (None, definition.name)]
     if taken:

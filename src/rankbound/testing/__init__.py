@@ -1,1 +1,1 @@
-"""For tests of rankbound and of what is built on it: slow oracles, and strategies for Hypothesis."""
+"""Slow oracles and Hypothesis strategies, for the tests of rankbound and of packages that build on it."""

@@ -1,4 +1,4 @@
-"""Every measure once more, as slowly and plainly as possible: loops over one ranked list, no array in sight.
+"""Reference implementations of all measures: slow and simple loops over one ranked list, without arrays.
 
 They share no code with `rankbound.measures` and are what the tests compare it with.
 """
@@ -26,7 +26,7 @@ def value(measure: str | Measure, labels: Sequence[float], depth: int | None = N
         labels = [max(label, 0) for label in labels]
     if measure.name not in _ORACLES:
         raise MeasureError(
-            f"there is no oracle for {measure.name}; add one with oracles.add({measure.name!r}, function)"
+            f"measure must have an oracle, got {measure.name}; add one with oracles.add({measure.name!r}, function)"
         )
     return _ORACLES[measure.name](measure, labels, len(labels) if depth is None else depth)
 
@@ -47,7 +47,7 @@ def all_orders(labels: Sequence[float]) -> Iterator[tuple[float, ...]]:
 
 
 def mean_over_tie_breaks(measure: str | Measure, labels: Sequence[float], scores: Sequence[float]) -> float:
-    """Mean of the measure over all permutations that sort the scores downwards."""
+    """Mean of the measure over all permutations that sort the scores in descending order."""
     items = range(len(labels))
     fitting = [
         value(measure, [labels[i] for i in order])

@@ -1,5 +1,4 @@
-"""Distributions by looking at arrangements: all of them (`enumerated`), or a sample (`sampled`, the way of the
-thesis)."""
+"""Distributions from arrangements of the labels: from all of them (`enumerated`) or from a sample (`sampled`)."""
 
 from __future__ import annotations
 
@@ -18,12 +17,12 @@ _CHUNK = 16_384  # samples drawn together: their counters stay in the processor'
 
 
 def tolerance(scores: NDArray[np.float64]) -> float:
-    """Scores closer than this are one score that was rounded in two ways."""
+    """Scores that differ by less than this count as equal; the difference is rounding."""
     return 1e-10 * max(float(np.abs(scores).max(initial=0.0)), 1e-3)
 
 
 def merged(scores: NDArray[np.float64], probabilities: NDArray[np.float64]) -> Points:
-    """Scores in ascending order, equal ones taken together.
+    """Sort scores in ascending order and merge equal ones.
 
     >>> merged(np.array([0.5, 1.0, 0.25 + 0.25]), np.array([0.25, 0.5, 0.25]))
     (array([0.5, 1. ]), array([0.5, 0.5]))
@@ -37,7 +36,7 @@ def merged(scores: NDArray[np.float64], probabilities: NDArray[np.float64]) -> P
 def enumerated(case: Case) -> Points:
     """The exact distribution from every distinguishable way to fill the ranks, built up rank by rank.
 
-    Ways that agree in the counts so far and in the total go on as one, so measures with few values stay small.
+    Arrangements with equal counts and equal totals so far are merged, which keeps measures with few values small.
     """
     if not case.measure.definition.has_walk:
         orders = np.array(arrangements(np.repeat(case.labels, case.counts).tolist()), dtype=np.float64)
@@ -46,14 +45,14 @@ def enumerated(case: Case) -> Points:
     so_far = np.zeros((levels, 1), dtype=np.int64)
     total, probability = np.zeros(1), np.ones(1)
     for rank in range(1, case.ranks + 1):
-        ways = case.probabilities(rank - 1, so_far)
+        label_probabilities = case.probabilities(rank - 1, so_far)
         parts: list[tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]] = []
         for level in range(levels):
-            go = np.flatnonzero(ways[level] > 0)
+            go = np.flatnonzero(label_probabilities[level] > 0)
             grown = so_far[:, go]
             growth = np.broadcast_to(case.growth(rank, level, grown), go.shape)
             grown[level] += 1
-            parts.append((grown, total[go] + growth, probability[go] * ways[level][go]))
+            parts.append((grown, total[go] + growth, probability[go] * label_probabilities[level][go]))
         so_far = np.concatenate([part[0] for part in parts], axis=1)
         total = np.concatenate([part[1] for part in parts])
         probability = np.concatenate([part[2] for part in parts])
@@ -66,7 +65,10 @@ def enumerated(case: Case) -> Points:
 def _values_of_orders(case: Case, orders: NDArray[np.float64]) -> NDArray[np.float64]:
     """Values of whole orders, for measures that do not grow rank by rank; such orders are always random."""
     if not case.random:
-        raise ArgumentError(f"ranker_strength is for measures that grow rank by rank, which {case.measure} does not")
+        raise ArgumentError(
+            f"ranker_strength must be 0.5 for {case.measure}, which does not grow rank by rank, "
+            f"got {case.ranker_strength}"
+        )
     return case.measure.definition.values_in_order(case.measure, Ranked.of_orders(orders, case.ranks))
 
 
@@ -94,14 +96,14 @@ def _join(
 def sampled(case: Case, samples: int, seed: int) -> Points:
     """The distribution of ``samples`` independent orders.
 
-    Source: the metric-bounding thesis draws 300,000 permutations. Memory does not grow with the number of samples, but
-    for one score each.
+    Source: the thesis "Metric bounding in learning to rank" (author not named in our copy) draws 300,000 permutations.
+    Memory grows with the number of samples by one score each.
     """
     rng = np.random.default_rng(seed)
     if not case.measure.definition.has_walk:
         return merged(_sampled_orders(case, samples, rng), np.full(samples, 1 / samples))
     few = len(case.labels) == 2 and case.random and case.counts[0] ** 2 < 2 * case.n and case.ranks > 0
-    draw = _scores_by_place if few else _scores_by_rank
+    draw = _scores_by_hit_ranks if few else _scores_by_rank
     scores = np.empty(samples)
     for start in range(0, samples, _CHUNK):
         part = scores[start : start + _CHUNK]
@@ -110,7 +112,7 @@ def sampled(case: Case, samples: int, seed: int) -> Points:
 
 
 def _scores_by_rank(case: Case, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Every rank filled with one of the labels that are left, by their probabilities."""
+    """Fill the ranks one by one with a label drawn from those that are left."""
     levels = len(case.labels)
     so_far = np.zeros((levels, size))
     total = np.zeros(size)
@@ -119,8 +121,8 @@ def _scores_by_rank(case: Case, size: int, rng: np.random.Generator) -> NDArray[
         free = np.ones(size, dtype=bool)
         below = np.zeros(size)
         picks = []
-        for level, way in enumerate(case.probabilities(rank - 1, so_far)):
-            below += way
+        for level, label_probability in enumerate(case.probabilities(rank - 1, so_far)):
+            below += label_probability
             pick = free & (draw < below) if level < levels - 1 else free.copy()  # the last label takes the rest
             free &= ~pick
             picks.append(pick)
@@ -131,17 +133,17 @@ def _scores_by_rank(case: Case, size: int, rng: np.random.Generator) -> NDArray[
     return np.asarray(total * scale + shift)
 
 
-def _scores_by_place(case: Case, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Ranks drawn for the relevant items, few in a long list; where a rank came twice all are drawn again."""
+def _scores_by_hit_ranks(case: Case, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Draw the ranks of the relevant items, if they are few in a long list; draws with equal ranks are repeated."""
     few = case.counts[0]
     ranks = np.sort(rng.integers(1, case.n + 1, (size, few)), axis=1)
     while len(twice := np.flatnonzero((ranks[:, 1:] == ranks[:, :-1]).any(axis=1))):
         ranks[twice] = np.sort(rng.integers(1, case.n + 1, (len(twice), few)), axis=1)
-    total, found = np.zeros(size), np.zeros(size)
+    total, hits = np.zeros(size), np.zeros(size)
     for i in range(few):
         rank = ranks[:, i]
         seen = rank <= case.ranks
         total += seen * case.growth(np.minimum(rank, case.ranks), 0, [np.full(size, i), rank - 1 - i])
-        found += seen
-    scale, shift = case.value([found, case.ranks - found])
+        hits += seen
+    scale, shift = case.value([hits, case.ranks - hits])
     return np.asarray(total * scale + shift)

@@ -1,9 +1,9 @@
 """Case: everything that the distribution of a measure depends on.
 
-Put documents down rank by rank. When one is put at rank r, with so many documents of each level above it, the measure's
-total grows by an amount that the rank and these counts decide; at the end the total is scaled and shifted by what the
-final counts decide. The measure's definition has both (`growth`, `scale_and_shift`). Enumeration, sampling and the
-dynamic programs all go through these sums.
+Fill the ranks one by one. A document at rank r adds to the measure's total an amount that depends only on the rank and
+on how many documents of each level are above it; at the end the total is scaled and shifted, depending on the final
+counts. The measure's definition provides both (`growth`, `scale_and_shift`). Enumeration, sampling and the dynamic
+programs are all built on these sums.
 """
 
 from __future__ import annotations
@@ -53,8 +53,7 @@ def case_of(
 
 @dataclass(frozen=True)
 class Case:
-    """A plain measure on ``counts[i]`` documents of level ``labels[i]``, highest first, of which ``ranks`` ranks are
-    seen.
+    """A plain measure on ``counts[i]`` documents of level ``labels[i]``, highest first; ``ranks`` ranks are seen.
 
     ``ranker_strength`` = w: the next item is drawn from those left with weight w for a relevant one (label above 0) and
     1 - w for another; 0.5 is the random order.
@@ -109,16 +108,16 @@ class Case:
             return float(table[self.n] - sum(table[count] for count in self.counts))
         ranks = np.arange(self.ranks + 1)
         lf = log_factorials(self.ranks)
-        ways = np.full(self.ranks + 1, -np.inf)  # log of (sequences of length d) / d!
-        ways[0] = 0.0
+        log_sequences = np.full(self.ranks + 1, -np.inf)  # log of (sequences of length d) / d!
+        log_sequences[0] = 0.0
         for count in sorted(self.counts)[:-1]:
-            wider = ways.copy()
+            wider = log_sequences.copy()
             for j in range(1, min(count, self.ranks) + 1):
-                wider[j:] = np.logaddexp(wider[j:], ways[: self.ranks + 1 - j] - lf[j])
-            ways = wider
+                wider[j:] = np.logaddexp(wider[j:], log_sequences[: self.ranks + 1 - j] - lf[j])
+            log_sequences = wider
         rest = self.ranks - ranks  # ranks left to the commonest level
         fits = rest <= max(self.counts, default=0)
-        return float(np.logaddexp.reduce((ways - lf[rest])[fits]) + lf[self.ranks])
+        return float(np.logaddexp.reduce((log_sequences - lf[rest])[fits]) + lf[self.ranks])
 
     # ---- the walk over ranks -----------------------------------------------------------------------------------------
 
@@ -127,21 +126,21 @@ class Case:
         """For sums of level * weight(rank): the weights of the seen ranks; else None."""
         return self.measure.definition.rank_weights(self.measure, self.ranks)
 
-    def probabilities(self, placed: Any, so_far: Counts) -> list[Any]:
-        """Probability of each label to come next, after ``placed`` items of which ``so_far[l]`` have label l."""
+    def probabilities(self, filled: Any, so_far: Counts) -> list[Any]:
+        """Probability of each label to come next, after ``filled`` items of which ``so_far[l]`` have label l."""
         left = [count - seen for count, seen in zip(self.counts, so_far, strict=True)]
         if self.random:
-            return [each / (self.n - placed) for each in left]
-        pull = [
+            return [each / (self.n - filled) for each in left]
+        weights = [
             each * (self.ranker_strength if label > 0 else 1 - self.ranker_strength)
             for label, each in zip(self.labels, left, strict=True)
         ]
-        total = sum(pull)
+        total = sum(weights)
         safe = np.where(total > 0, total, 1.0)
-        return [each / safe for each in pull]
+        return [each / safe for each in weights]
 
     def growth(self, rank: Any, level: int, so_far: Counts) -> Any:
-        """What the total gains when a document of ``labels[level]`` is put at this rank."""
+        """By how much a document of ``labels[level]`` at this rank increases the total."""
         return self.measure.definition.growth(self, rank, level, so_far)
 
     def value(self, so_far: Counts) -> tuple[Any, Any]:

@@ -49,8 +49,8 @@ def _of_hit_count(case: Case) -> Points:
         counts = np.arange(min(hits, ranks) + 1)
         probability = np.zeros(len(counts))
         probability[0] = 1.0
-        for placed in range(ranks):
-            hit = np.clip(case.probabilities(placed, _two(case, counts, placed))[0], 0, 1) * probability
+        for filled in range(ranks):
+            hit = np.clip(case.probabilities(filled, _binary_counts(case, counts, filled))[0], 0, 1) * probability
             probability -= hit
             probability[1:] += hit[:-1]
     probability = probability / probability.sum()
@@ -62,9 +62,9 @@ def _of_hit_count(case: Case) -> Points:
     return scores[real], probability[real]
 
 
-def _two(case: Case, hits: NDArray[np.int64], placed: int) -> list[NDArray[np.int64]]:
+def _binary_counts(case: Case, hits: NDArray[np.int64], filled: int) -> list[NDArray[np.int64]]:
     """Counts so far per label of a query whose items are relevant or not, or all alike."""
-    both = [hits, placed - hits]
+    both = [hits, filled - hits]
     return both if len(case.labels) == 2 else both[: len(case.labels)] if case.relevant else both[1:]
 
 
@@ -73,8 +73,8 @@ def _of_first_hit(case: Case) -> Points:
     n, hits = case.n, case.relevant
     others = np.arange(n - hits, n - hits - case.ranks, -1)[: n - hits + 1]  # left before each rank
     w = case.ranker_strength
-    pull = w * hits + (1 - w) * others
-    hit = np.divide(w * hits, pull, out=np.zeros(len(others)), where=pull > 0)
+    weight = w * hits + (1 - w) * others
+    hit = np.divide(w * hits, weight, out=np.zeros(len(others)), where=weight > 0)
     none_before = np.cumprod(np.concatenate(([1.0], 1 - hit)))
     probability = np.append(none_before[:-1] * hit, none_before[-1] if case.ranks <= n - hits else 0.0)
     definition = case.measure.definition

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from rankbound.difficulty.distribution.arrangements import merged
 from rankbound.difficulty.distribution.case import Case
-from rankbound.difficulty.distribution.walk import Walk, onward
+from rankbound.difficulty.distribution.walk import Walk, transition
 
 __all__ = ["RESCALE", "Points", "dynamic", "dynamic_work"]
 
@@ -25,7 +25,7 @@ _LATTICE = 16_384  # whole-number totals are kept point by point up to this many
 
 
 def dynamic_work(case: Case, grid: int) -> float:
-    """Grid points that the program would touch, about."""
+    """Approximate number of grid points that the program would update."""
     walk = Walk.of(case)
     states = float(np.prod([float(size) for size in walk.shape]))
     per_state = grid / 3 + (0 if case.rank_weights is not None else _ROW_COST)
@@ -42,40 +42,40 @@ def dynamic(case: Case, grid: int) -> Points:
 
 def _weighted_sums(walk: Walk, grid: int) -> Points:
     case = walk.case
-    weight, worth, common = walk.weights()
+    weight, gains, common = walk.weights()
     scale, _ = case.value(case.counts)
     worst, _, best = case.bounds
     step = (best - worst) / scale / (grid - 1)
-    reach = np.array(_reach(weight, worth, np.array(walk.shape) - 1)) / step
+    reach = np.array(_reach(weight, gains, np.array(walk.shape) - 1)) / step
     lean = np.minimum(np.arange(len(weight) + 1), sum(walk.shape)) + 2  # a split leans over by up to a point per item
     below, above = (reach[0] - lean).astype(np.int64), (reach[1] + lean).astype(np.int64)
-    spare = int(np.abs(worth).max(initial=0.0) * weight.max() / step) + 2  # blocks move as a whole, empty rows too
+    spare = int(np.abs(gains).max(initial=0.0) * weight.max() / step) + 2  # blocks move as a whole, empty rows too
     zero = spare - int(below.min())  # column of total 0
     mass = np.zeros((*walk.shape, zero + int(above.max()) + spare + 1))
-    mass[(0,) * len(worth) + (zero,)] = 1.0
+    mass[(0,) * len(gains) + (zero,)] = 1.0
     odds, (final, factor) = walk.odds(), walk.weight_of_counts()
-    for placed, each in enumerate(weight):
-        band = walk.band(placed)
-        left, right = zero + int(below[placed]) + 2, zero + int(above[placed]) - 1
+    for filled, each in enumerate(weight):
+        band = walk.band(filled)
+        left, right = zero + int(below[filled]) + 2, zero + int(above[filled]) - 1
         block = mass[(*band, slice(left, right))]
-        ways = None if case.random else walk.probabilities(placed, band)
+        label_probabilities = None if case.random else walk.probabilities(filled, band)
         moves = []
         for axis, level in enumerate(walk.axes):
-            x = worth[axis] * each / step
+            x = gains[axis] * each / step
             k = int(np.floor(x))
-            way = odds[axis] if ways is None else ways[level][..., None]
-            moves.append((axis, k, block * (way * (1 - (x - k))), block * (way * (x - k))))
-        if ways is not None:
-            block *= ways[walk.base][..., None]
-        elif placed % RESCALE == RESCALE - 1:
+            label_probability = odds[axis] if label_probabilities is None else label_probabilities[level][..., None]
+            moves.append((axis, k, block * (label_probability * (1 - (x - k))), block * (label_probability * (x - k))))
+        if label_probabilities is not None:
+            block *= label_probabilities[walk.base][..., None]
+        elif filled % RESCALE == RESCALE - 1:
             moves = [(axis, k, lower * factor**RESCALE, upper * factor**RESCALE) for axis, k, lower, upper in moves]
             mass *= factor**RESCALE
         for axis, k, lower, upper in moves:
-            keep, target = onward(walk, band, axis)
+            source, target = transition(walk, band, axis)
             goal = mass[(*target, slice(left + k, right + k))]
-            goal += lower[keep]
+            goal += lower[source]
             goal = mass[(*target, slice(left + k + 1, right + k + 1))]
-            goal += upper[keep]
+            goal += upper[source]
     if case.random:
         mass *= (final * factor ** (len(weight) % RESCALE))[..., None]
     total = mass.reshape(-1, mass.shape[-1]).sum(axis=0)
@@ -84,14 +84,14 @@ def _weighted_sums(walk: Walk, grid: int) -> Points:
 
 
 def _reach(
-    weight: NDArray[np.float64], worth: NDArray[np.float64], most: NDArray[np.int64]
+    weight: NDArray[np.float64], gains: NDArray[np.float64], most: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Least and greatest total after 0, 1, ..., all steps, whatever the order; weights rise or fall throughout."""
     running = np.concatenate(([0.0], np.cumsum(weight)))
     steps = np.arange(len(running))
     rising = len(weight) > 1 and weight[0] < weight[-1]
     low, high = np.zeros(len(running)), np.zeros(len(running))
-    for each, count in zip(worth, most, strict=True):
+    for each, count in zip(gains, most, strict=True):
         items = np.minimum(steps, count)
         heaviest = running - running[steps - items] if rising else running[items]
         if each < 0:
@@ -102,7 +102,7 @@ def _reach(
 
 
 def _stateful_sums(walk: Walk, grid: int) -> Points:
-    """Sums whose growth hangs on the counts so far: every state moves by its own shift."""
+    """Sums whose growth depends on the counts so far: every state moves by its own shift."""
     case = walk.case
     low, high, unit = case.measure.definition.total_range(case)
     step = unit if 0 < (high - low) < _LATTICE * unit else (high - low) / (grid - 1)
@@ -114,9 +114,9 @@ def _stateful_sums(walk: Walk, grid: int) -> Points:
     left, right = [columns] * len(rows), [0] * len(rows)  # columns in use, per state
     left[0], right[0] = 0, 1
     all_moves, size = _moves(walk, step)
-    for placed in range(len(walk.ranks)):
-        band = walk.band(placed)
-        now: Any = (placed, *band)
+    for filled in range(len(walk.ranks)):
+        band = walk.band(filled)
+        now: Any = (filled, *band)
         states = index[band].ravel().tolist()
         moves = []
         for ahead, shifts, splits in all_moves:
@@ -159,22 +159,30 @@ def _moves(
     these probabilities, and what moves to another row is scaled by the quotient of the two products.
     """
     case = walk.case
-    placed = np.arange(len(walk.ranks)).reshape(-1, *(1,) * len(walk.shape))
-    so_far = walk.counts(placed, walk.everything)
+    filled = np.arange(len(walk.ranks)).reshape(-1, *(1,) * len(walk.shape))
+    so_far = walk.counts(filled, walk.everything)
     shape = (len(walk.ranks), *walk.shape)
     possible = walk.possible(so_far)
-    ways = [np.where(possible, way, 0.0) for way in case.probabilities(placed, so_far)]
-    stay = np.where(ways[walk.base] > 0, ways[walk.base], 1.0)  # rows that nothing stays in are not used again
+    label_probabilities = [
+        np.where(possible, label_probability, 0.0) for label_probability in case.probabilities(filled, so_far)
+    ]
+    stay = np.where(
+        label_probabilities[walk.base] > 0, label_probabilities[walk.base], 1.0
+    )  # rows that nothing stays in are not used again
     size = np.cumprod(np.concatenate((np.ones((1, *walk.shape)), stay)), axis=0)
     moves = []
     for axis, level in enumerate(walk.axes):
-        x = np.broadcast_to(case.growth(placed + 1, level, so_far) / step, shape)
+        x = np.broadcast_to(case.growth(filled + 1, level, so_far) / step, shape)
         k = np.floor(x + 1e-9)
         part = np.maximum(x - k, 0.0)
         goal = np.roll(size[1:], -1, axis=axis + 1)  # the row of one more; nothing moves on from the last one
-        way = ways[level] * size[:-1] / goal
+        label_probability = label_probabilities[level] * size[:-1] / goal
         moves.append(
-            (int(np.prod(walk.shape[axis + 1 :])), k.astype(np.int64), np.stack((way * part, way * (1 - part)), -1))
+            (
+                int(np.prod(walk.shape[axis + 1 :])),
+                k.astype(np.int64),
+                np.stack((label_probability * part, label_probability * (1 - part)), -1),
+            )
         )
     return moves, size
 
@@ -194,7 +202,7 @@ def _on_grid(scores: NDArray[np.float64], mass: NDArray[np.float64], worst: floa
 def settle(scores: NDArray[np.float64], mass: NDArray[np.float64], worst: float, best: float) -> Points:
     """Mass on the points between worst and best: what leaned over an end goes onto it, then the mean is put right.
 
-    Moving a share e of all mass by one point to the left or right moves the mean by e points and leaves it positive.
+    Moving a fraction e of the mass by one point to the left or right moves the mean by e points and leaves it positive.
     """
     if scores[0] > scores[-1]:
         scores, mass = scores[::-1], mass[::-1]
@@ -209,8 +217,8 @@ def settle(scores: NDArray[np.float64], mass: NDArray[np.float64], worst: float,
             moved[1:], moved[-1] = mass[:-1], mass[-1] + mass[-2]
         else:
             moved[:-1], moved[0] = mass[1:], mass[0] + mass[1]
-        pull = float(scores @ moved) - float(scores @ mass)
-        if abs(pull) > abs(gap):
-            mass = mass + (gap / pull) * (moved - mass)
+        shift = float(scores @ moved) - float(scores @ mass)
+        if abs(shift) > abs(gap):
+            mass = mass + (gap / shift) * (moved - mass)
     real = np.flatnonzero(mass > 0)
     return scores[real], mass[real]

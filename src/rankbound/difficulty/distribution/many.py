@@ -1,4 +1,4 @@
-"""Which way a distribution is computed, and the distributions of many queries at once."""
+"""Choose how to compute a distribution, and compute those of many queries at once."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from rankbound.measures import LabelCounts, Measure
 __all__ = ["METHODS", "Distributions", "distribution_of", "distributions_of"]
 
 METHODS = ("auto", "closed", "enumeration", "dynamic", "sampled")
-SAMPLES = 300_000  # of the thesis
-_FEW_ARRANGEMENTS = 25_000  # looked at one by one without being asked
-_MOST_ARRANGEMENTS = 5_000_000  # looked at one by one when asked to
+SAMPLES = 300_000  # as in the thesis "Metric bounding in learning to rank" (author not named in our copy)
+_FEW_ARRANGEMENTS = 25_000  # enumerated by method='auto'
+_MOST_ARRANGEMENTS = 5_000_000  # enumerated by method='enumeration'
 _ENUMERATION_WORK = 3e6  # arrangements times ranks
 _LIGHT_WORK, _MOST_WORK = 3e7, 2e9  # grid points that a dynamic program may touch
 _MOST_CELLS = 2e7  # grid points that it may hold
 _MOST_STATES = 3e6  # states times ranks of the spectral one; ten times as many where only one label is counted
 _FINE, _COARSE, _LONG = 4096, 2048, 64  # default grids, and the list length from which the coarse one is fine enough
 _LUMP, _FINER = 0.015, 8  # weight of a point from which a grid is made finer, and how much
-_SLOW = 0.005  # seconds from which a distribution is worth a file
+_SLOW = 0.005  # seconds of computation from which a distribution is stored on disk
 
 ComputedDistribution = tuple[NDArray[np.float64], NDArray[np.float64], str]  # scores, probabilities, method
 
@@ -76,14 +76,17 @@ def _compute(case: Case, method: str, grid: int | None, samples: int, seed: int)
 
 def _choose(case: Case, method: str, grid: int | None, samples: int, seed: int) -> ComputedDistribution:
     worst, _, best = case.bounds
-    if worst == best:  # all orders are worth the same
+    if worst == best:  # all orders have the same value
         return np.array([best]), np.ones(1), "closed" if method == "auto" else method
     if method in ("auto", "closed"):
         distribution = closed(case)
         if distribution is not None:
             return *distribution, "closed"
         if method == "closed":
-            raise ArgumentError(f"{case.measure} has no closed distribution here; choose method='auto'")
+            raise ArgumentError(
+                f"method='closed' needs a measure with a closed-form distribution, got {case.measure}; "
+                "choose method='auto'"
+            )
     if method in ("auto", "enumeration"):
         log_work = case.log_arrangements + math.log(max(case.ranks, 1))
         few = case.log_arrangements <= math.log(_FEW_ARRANGEMENTS) and log_work <= math.log(_ENUMERATION_WORK)
@@ -132,7 +135,7 @@ def _dynamic(case: Case, grid: int | None) -> Points | None:
 
 
 def _is_lumpy(case: Case, probabilities: NDArray[np.float64]) -> bool:
-    """Whether one point has so much weight that the grid may be too coarse for where the distribution lives."""
+    """Whether one point has so much weight that the grid may be too coarse where the distribution is concentrated."""
     if case.ranks < case.n:  # the ends may be real: nothing relevant among the ranks seen, or nothing else
         probabilities = probabilities[1:-1]
     return bool(probabilities.max(initial=0.0) > _LUMP)
@@ -177,20 +180,20 @@ class Distributions:
         return f"Distributions(queries={len(self)}, distinct={len(self.distributions)})"
 
     def cdf(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """P(random order scores <= x), one x per query."""
+        """P(score of a random ranking <= x), one x per query."""
         x = self._checked(x)
         return np.where(
             np.isnan(x), np.nan, self._below[self._first + self.class_of + self._count(x + self._tolerance)]
         )
 
     def survival(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """P(random order scores >= x), one x per query."""
+        """P(score of a random ranking >= x), one x per query."""
         x = self._checked(x)
         count = self._count(np.nextafter(x - self._tolerance, -np.inf))
         return np.where(np.isnan(x), np.nan, self._above[self._first + self.class_of + count])
 
     def smooth_cdf(self, x: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Smooth P(random order scores <= x) (thesis algorithm 2) and its slope, one x per query."""
+        """Smooth P(score of a random ranking <= x) (algorithm 2 of the thesis) and its slope, one x per query."""
         x = self._checked(x)
         if not self.distributions:
             return np.zeros(0), np.zeros(0)
@@ -243,8 +246,8 @@ def distributions_of(
 ) -> Distributions:
     """The distributions of a plain measure for the queries that the counts describe.
 
-    Queries that differ in nothing the measure sees share one distribution. ``progress(done, all)`` is called as
-    distributions are made.
+    Queries that differ in nothing the measure sees share one distribution. ``progress(done, all)`` is called
+    after each distribution.
 
     >>> from rankbound.measures import parse_measure
     >>> distributions = distributions_of(parse_measure("P@2"), LabelCounts.binary([4, 3, 4], [2, 1, 2]))

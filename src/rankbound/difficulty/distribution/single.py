@@ -1,4 +1,4 @@
-"""The distribution of a measure for one query: what a random ranking would score, with its probabilities."""
+"""The distribution of a measure for one query under random ranking."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Distribution:
         return math.sqrt(math.fsum((self.scores - self.mean) ** 2 * self.probabilities))
 
     def cdf(self, x: ArrayLike) -> Any:
-        """F(x) = P(score <= x), NaN of NaN. Thesis algorithm 1."""
+        """F(x) = P(score <= x), NaN of NaN. Algorithm 1 of the thesis."""
         x = _points(x)
         at = np.searchsorted(self.scores, x + tolerance(self.scores), side="right")
         return _plain(np.where(np.isnan(x), np.nan, self._below[at]))
@@ -92,8 +92,9 @@ class Distribution:
     def smooth_cdf(self, x: ArrayLike) -> Any:
         """F~(x) = sum_k p_k sigma(a (x - x_k)), a = number of scores / (greatest - least).
 
-        Thesis algorithm 2 and eq. 3.13. From a table, within 1e-6 of the sum; smooth and rising everywhere. A
-        distribution of a single score gets a = 1.
+        Source: algorithm 2 and equation 3.13 of the thesis "Metric bounding in learning to rank" (author not named in
+        our copy). The value comes from a table and is within 1e-6 of the sum; it is smooth and increases everywhere.
+        A distribution with a single score has a = 1.
         """
         return _plain(self._smooth(x)[0])
 
@@ -134,14 +135,12 @@ def distribution(
         Only so many ranks are filled, as when a run returns its first items; unlike a cutoff this does not change what
         the measure divides by.
     ranker_strength:
-        Probability that a relevant item wins against another when the next rank is filled; 0.5 is the random order.
-        At each
-        rank an item is drawn with weight ``ranker_strength`` (relevant) or ``1 - ranker_strength`` (not) from those
-        that are left.
+        Probability that a relevant item is preferred to another when the next rank is filled; 0.5 is random ranking.
+        At each rank an item is drawn from those that are left, with weight ``ranker_strength`` if it is relevant and
+        ``1 - ranker_strength`` if not.
     method:
         ``closed`` (P, R, Success, Rprec, RR, U, PairAcc, Tau), ``enumeration`` of all arrangements, ``dynamic``
-        program, or ``sampled`` orders as in the thesis; ``auto`` takes the first that can be had, and
-        `Distribution.method` says which it was.
+        program, or ``sampled`` orders; ``auto`` takes the first that is feasible, and `Distribution.method` names it.
     samples, seed:
         For sampled distributions.
     grid:
@@ -201,4 +200,4 @@ def distribution(
 
 def _whole(name: str, value: object, least: int) -> None:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ArgumentError(f"{name} must be a whole number from {least} on, got {value!r}")
+        raise ArgumentError(f"{name} must be an integer of at least {least}, got {value!r}")

@@ -1,5 +1,6 @@
-"""Distributions of long lists by their characteristic function E exp(i t T), which for a smooth distribution soon
-vanishes.
+"""Distributions of long lists from their characteristic function E exp(i t T).
+
+The characteristic function of a smooth distribution vanishes at high frequencies, so a few of them are enough.
 
 The dynamic program of `dynamic` is run with exp(i t growth) in the place of moves over a grid: one number per
 state and frequency, no splitting, and as many frequencies as the distribution has detail: some dozens where a grid has
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from rankbound.difficulty.distribution.case import Case
 from rankbound.difficulty.distribution.dynamic import RESCALE, Points
-from rankbound.difficulty.distribution.walk import Walk, onward
+from rankbound.difficulty.distribution.walk import Walk, transition
 
 __all__ = ["MANY_ARRANGEMENTS", "spectral"]
 
@@ -29,8 +30,7 @@ _SIGMAS = 8.5  # counts further from their mean than this have no weight in doub
 
 
 def spectral(case: Case, grid: int) -> Points | None:
-    """The distribution on at least ``grid`` points where it has weight, or None where it is too rough for the
-    method."""
+    """The distribution on at least ``grid`` points, or None if it is too rough for this method."""
     definition = case.measure.definition
     if case.log_arrangements < MANY_ARRANGEMENTS or definition.scale_varies(case.measure):
         return None
@@ -43,7 +43,7 @@ def spectral(case: Case, grid: int) -> Points | None:
     parts: list[NDArray[np.complex128]] = []
     for start in range(0, grid // 4, _BLOCK):
         t = base * np.arange(start, start + _BLOCK, dtype=np.float64)
-        # with the first block, high frequencies without a common measure: is anything left of the distribution there?
+        # the first block also checks a few incommensurable high frequencies: the transform must have vanished there
         high = base * grid / 8 * np.array([] if start else [0.5, 0.7071, 1.3819], dtype=np.float64)
         part = transform(case, t, high)
         if not start and np.abs(part[_BLOCK:]).max() > _VANISHED:
@@ -102,26 +102,26 @@ def _transform_of_sums(case: Case, t: NDArray[np.float64], high: NDArray[np.floa
     common = 0.0
     turns = _Turns(walk, bands, t, even, odds)
     if case.rank_weights is not None:
-        weight, worth, common = walk.weights()
-    for placed, band in enumerate(bands):
+        weight, gains, common = walk.weights()
+    for filled, band in enumerate(bands):
         block = f[band]
-        ways = None if case.random else walk.probabilities(placed, band)
+        label_probabilities = None if case.random else walk.probabilities(filled, band)
         moves = []
         for axis, level in enumerate(walk.axes):
             if case.rank_weights is not None:
-                turn = odds[axis] * _unit((worth[axis] * weight[placed]) * t)
+                turn = odds[axis] * _unit((gains[axis] * weight[filled]) * t)
             else:
-                turn = turns(placed, axis)
-            if ways is not None:
-                turn = turn * ways[level][..., None]
+                turn = turns(filled, axis)
+            if label_probabilities is not None:
+                turn = turn * label_probabilities[level][..., None]
             moves.append((axis, block * turn))
-        if ways is not None:
-            block *= ways[walk.base][..., None]
+        if label_probabilities is not None:
+            block *= label_probabilities[walk.base][..., None]
         for axis, moved in moves:
-            keep, target = onward(walk, band, axis)
+            source, target = transition(walk, band, axis)
             goal = f[target]
-            goal += moved[keep]
-        if ways is None and placed % RESCALE == RESCALE - 1:
+            goal += moved[source]
+        if label_probabilities is None and filled % RESCALE == RESCALE - 1:
             f *= factor**RESCALE
     if case.random:
         f *= (final * factor ** (len(walk.ranks) % RESCALE))[..., None]
@@ -134,7 +134,7 @@ def _transform_of_sums(case: Case, t: NDArray[np.float64], high: NDArray[np.floa
 
 
 class _Turns:
-    """odds * exp(i t growth) where the growth hangs on the state, for some ranks at a time to save calls.
+    """odds * exp(i t growth) where the growth depends on the state, for some ranks at a time to save calls.
 
     The first ``even`` frequencies are evenly spaced: they come by doubling, with one multiplication each.
     """
@@ -146,29 +146,29 @@ class _Turns:
         self.together = max(1, min(_TOGETHER, 8_000 // int(np.prod(walk.shape))))
         self.ready: dict[int, NDArray[np.complex128]] = {}
 
-    def __call__(self, placed: int, axis: int) -> NDArray[np.complex128]:
+    def __call__(self, filled: int, axis: int) -> NDArray[np.complex128]:
         """For the states of the band at this rank."""
-        first = placed - placed % self.together
+        first = filled - filled % self.together
         together = self.bands[first : first + self.together]
         union = tuple(
             slice(min(part.start for part in parts), max(part.stop for part in parts))
             for parts in zip(*together, strict=True)
         )
-        if placed == first:
+        if filled == first:
             self.ready[axis] = self._make(np.arange(first, first + len(together)), union, axis)
         inside = tuple(
             slice(part.start - whole.start, part.stop - whole.start)
-            for part, whole in zip(self.bands[placed], union, strict=True)
+            for part, whole in zip(self.bands[filled], union, strict=True)
         )
-        here: Any = (slice(None), placed - first, *inside)
+        here: Any = (slice(None), filled - first, *inside)
         return np.moveaxis(self.ready[axis][here], 0, -1)
 
-    def _make(self, placed: NDArray[np.int64], band: tuple[slice, ...], axis: int) -> NDArray[np.complex128]:
+    def _make(self, filled: NDArray[np.int64], band: tuple[slice, ...], axis: int) -> NDArray[np.complex128]:
         t, even, odds = self.t, self.even, self.odds[axis]
-        placed = placed.reshape(-1, *(1,) * len(band))
-        so_far = self.walk.counts(placed, band)
-        growth = np.asarray(self.walk.case.growth(placed + 1, self.walk.axes[axis], so_far))
-        growth = np.broadcast_to(growth, (len(placed), *(part.stop - part.start for part in band)))
+        filled = filled.reshape(-1, *(1,) * len(band))
+        so_far = self.walk.counts(filled, band)
+        growth = np.asarray(self.walk.case.growth(filled + 1, self.walk.axes[axis], so_far))
+        growth = np.broadcast_to(growth, (len(filled), *(part.stop - part.start for part in band)))
         turn = np.empty((len(t), *growth.shape), dtype=np.complex128)
         turn[0] = odds * _unit(t[0] * growth)
         turn[even:] = odds * _unit(t[even:].reshape(-1, *(1,) * growth.ndim) * growth)
@@ -193,16 +193,19 @@ def _unit(angle: NDArray[np.float64]) -> NDArray[np.complex128]:
 def _bands(walk: Walk) -> list[tuple[slice, ...]]:
     """States that matter after each number of items: those within reach, and in a random order near their mean."""
     case = walk.case
-    bands = [walk.band(placed) for placed in range(len(walk.ranks))]
+    bands = [walk.band(filled) for filled in range(len(walk.ranks))]
     if not case.random:
         return bands
-    placed = np.arange(len(bands))
-    left = (case.n - placed) / max(case.n - 1, 1)
+    filled = np.arange(len(bands))
+    left = (case.n - filled) / max(case.n - 1, 1)
     narrow = []
     for axis, level in enumerate(walk.axes):
-        share = case.counts[level] / case.n
-        spread = _SIGMAS * np.sqrt(placed * share * (1 - share) * left) + 4
-        lows, highs = (placed * share - spread).astype(int).tolist(), (placed * share + spread).astype(int).tolist()
+        fraction = case.counts[level] / case.n
+        spread = _SIGMAS * np.sqrt(filled * fraction * (1 - fraction) * left) + 4
+        lows, highs = (
+            (filled * fraction - spread).astype(int).tolist(),
+            (filled * fraction + spread).astype(int).tolist(),
+        )
         narrow.append(
             [
                 slice(max(band[axis].start, low), min(band[axis].stop, high + 2))

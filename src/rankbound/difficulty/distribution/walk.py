@@ -1,4 +1,4 @@
-"""Walk: the states that a dynamic program over ranks goes through."""
+"""Walk: the states of a dynamic program that fills one rank after another."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from rankbound.difficulty.distribution.case import Case, Counts
 from rankbound.measures.combinatorics import log_factorials
 
-__all__ = ["Walk", "onward"]
+__all__ = ["Walk", "transition"]
 
 _LEAST_WEIGHT = 1e-12  # ranks that together weigh less than this are left out (RBP in long lists)
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """The order in which ranks are filled, and the states on the way.
+    """The order in which ranks are filled, and the states in between.
 
     The commonest label needs no counter: its count is what the others leave. ``axes`` are the labels with a counter.
     """
@@ -50,21 +50,21 @@ class Walk:
         """The band of all states."""
         return tuple(slice(0, states) for states in self.shape)
 
-    def band(self, placed: int) -> tuple[slice, ...]:
+    def band(self, filled: int) -> tuple[slice, ...]:
         """States that can be reached after so many items."""
-        left = self.case.n - placed
+        left = self.case.n - filled
         return tuple(
-            slice(max(0, self.case.counts[level] - left), min(placed, size - 1) + 1)
+            slice(max(0, self.case.counts[level] - left), min(filled, size - 1) + 1)
             for level, size in zip(self.axes, self.shape, strict=True)
         )
 
-    def counts(self, placed: Any, band: tuple[slice, ...]) -> list[Any]:
+    def counts(self, filled: Any, band: tuple[slice, ...]) -> list[Any]:
         """Counts so far per label in every state of the band, as arrays that broadcast."""
         so_far: list[Any] = [0] * len(self.case.counts)
         for axis, level in enumerate(self.axes):
             after = (1,) * (len(band) - 1 - axis)
             so_far[level] = np.arange(band[axis].start, band[axis].stop).reshape(-1, *after)
-        so_far[self.base] = placed - sum(so_far)
+        so_far[self.base] = filled - sum(so_far)
         return so_far
 
     def possible(self, so_far: Counts) -> NDArray[np.bool_]:
@@ -73,7 +73,7 @@ class Walk:
         return np.asarray(np.logical_and.reduce(np.broadcast_arrays(*fits)))
 
     def odds(self) -> list[float]:
-        """Share of each counted label over that of the commonest; see `weight_of_counts`."""
+        """Frequency of each counted label over that of the commonest; see `weight_of_counts`."""
         return [self.case.counts[level] / self.case.counts[self.base] for level in self.axes]
 
     def weight_of_counts(self) -> tuple[NDArray[np.float64], float]:
@@ -82,7 +82,7 @@ class Walk:
 
         In a random order all arrangements with the same counts have the same probability. So a program may move mass by
         the odds alone, as if items were drawn independently, and weigh the final counts: weight * factor^ranks. The
-        factor, the share of the commonest label, is apart because it is worked in on the way to keep numbers in range.
+        factor, the fraction of the commonest label, is separate: it is applied rank by rank to keep numbers in range.
         """
         case, seen = self.case, len(self.ranks)
         lf = log_factorials(case.n)
@@ -94,30 +94,32 @@ class Walk:
             log_weight = log_weight + lf[count] - lf[count - each] - each * np.log(count / case.n)
         return np.where(possible, np.exp(np.where(possible, log_weight, 0.0)), 0.0), case.counts[self.base] / case.n
 
-    def probabilities(self, placed: int, band: tuple[slice, ...]) -> list[NDArray[np.float64]]:
-        """Probability of each label to come next in every state of the band (no probability in states that cannot be
-        reached)."""
-        return [np.asarray(way) for way in self.case.probabilities(placed, self.counts(placed, band))]
+    def probabilities(self, filled: int, band: tuple[slice, ...]) -> list[NDArray[np.float64]]:
+        """Probability that each label comes next, in every state of the band; 0 in states that cannot be reached."""
+        return [
+            np.asarray(label_probability)
+            for label_probability in self.case.probabilities(filled, self.counts(filled, band))
+        ]
 
     def weights(self) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-        """For sums of weights: weight per step, worth of each counted label above the base, what all orders share."""
+        """Weight per step, gain of each counted label over the base, and the total that all orders have in common."""
         case = self.case
         assert case.rank_weights is not None
         weight = case.rank_weights[np.array(self.ranks, dtype=np.int64) - 1]
         base = case.labels[self.base]
-        worth = np.array([case.labels[level] - base for level in self.axes])
+        gains = np.array([case.labels[level] - base for level in self.axes])
         common = base * float(case.rank_weights.sum())
-        if len(self.ranks) == case.n:  # all items are placed: the least weight goes to each of them
+        if len(self.ranks) == case.n:  # every item gets a rank, so each of them gets at least the least weight
             least = float(weight.min())
-            common += least * float(sum(w * case.counts[level] for w, level in zip(worth, self.axes, strict=True)))
+            common += least * float(sum(w * case.counts[level] for w, level in zip(gains, self.axes, strict=True)))
             weight = weight - least
-        return weight, worth, common
+        return weight, gains, common
 
 
-def onward(walk: Walk, band: tuple[slice, ...], axis: int) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-    """Which of the band's states can take one more of a label, and the states they go on to."""
+def transition(walk: Walk, band: tuple[slice, ...], axis: int) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+    """The states of the band that can take one more item of a label, and the states that they lead to."""
     stop = min(band[axis].stop + 1, walk.shape[axis])
     start = band[axis].start
     full = (slice(None),) * len(band)
-    keep = (*full[:axis], slice(0, stop - start - 1))
-    return keep, (*band[:axis], slice(start + 1, stop), *band[axis + 1 :])
+    source = (*full[:axis], slice(0, stop - start - 1))
+    return source, (*band[:axis], slice(start + 1, stop), *band[axis + 1 :])
