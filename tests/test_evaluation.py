@@ -50,11 +50,11 @@ def test_dicts_and_frames_agree_in_every_policy(qrels, run, missing, judged_only
     frames = to_frame(qrels, "label"), to_frame(run, "score")
     shuffled = [frame.sample(fraction=1, shuffle=True, seed=1) for frame in frames]
     for pair in (frames, shuffled, (qrels, frames[1]), (frames[0], run)):
-        found = rows_of(rb.evaluate(*pair, MEASURES, **policy))
-        assert found.keys() == expected.keys()
+        actual = rows_of(rb.evaluate(*pair, MEASURES, **policy))
+        assert actual.keys() == expected.keys()
         for query, row in expected.items():
             for name in MEASURES:
-                assert found[query][name] == pytest.approx(row[name], abs=1e-12)
+                assert actual[query][name] == pytest.approx(row[name], abs=1e-12)
 
 
 def test_sparse_integer_ids_go_through_the_sorted_match():
@@ -130,7 +130,7 @@ def test_white_space_comments_and_long_tags_are_fine(tmp_path, text):
         (QRELS, "\udcff\udcfe 1", "run:1: text must be UTF-8, got byte 0xff"),
     ],
 )
-def test_bad_files_are_explained(tmp_path, qrels, run, message):
+def test_errors_in_files_name_file_line_and_rule(tmp_path, qrels, run, message):
     (tmp_path / "qrels").write_text(qrels)
     (tmp_path / "run").write_text(run, errors="surrogateescape")
     with pytest.raises(rb.DataError, match=message):
@@ -162,12 +162,12 @@ def test_files_that_cannot_be_read(tmp_path):
         ({}, {}, "no query in common"),
     ],
 )
-def test_bad_dicts_are_explained(qrels, run, message):
+def test_errors_in_dicts_name_the_entry_and_the_rule(qrels, run, message):
     with pytest.raises(rb.DataError, match=message):
         rb.evaluate(qrels, run, ["RR"])
 
 
-def test_bad_frames_are_explained():
+def test_errors_in_frames_name_the_column_and_the_rule():
     qrels = pl.DataFrame({"qid": [1, 1], "docid": [1, 2], "label": [0, 1]})
     run = pl.DataFrame({"qid": [1, 1], "docid": [1, 2], "score": [0.1, 0.2]})
     double = run.with_columns(docid=pl.lit(1))
@@ -208,19 +208,19 @@ def test_a_bounded_measure_is_empty_where_any_ranking_is_as_good():
     assert result.empty_queries == 2
 
 
-def test_the_mean_of_nothing_is_nan_not_a_number_by_accident():
+def test_the_mean_over_no_queries_is_nan():
     result = rb.evaluate(rb.Lists([0, 0], [0, 2], [0.1, 0.2]), ["AP"])
     assert np.isnan(result.mean()["AP"])
     assert result.per_query["AP"].to_list() == [None]
 
 
-def test_missing_queries_count_as_rankings_of_nothing_when_asked():
+def test_missing_queries_count_as_empty_rankings_on_request():
     qrels, run = {"1": {"a": 1}, "2": {"a": 1}}, {"1": {"a": 0.5}}
     assert rb.evaluate(qrels, run, ["AP", "nDCG"]).mean() == {"AP": 1.0, "nDCG": 1.0}
     assert rb.evaluate(qrels, run, ["AP", "nDCG"], missing="zero").mean() == {"AP": 0.5, "nDCG": 0.5}
 
 
-def test_a_query_that_the_run_lacks_is_the_worst_there_is_for_a_bounded_measure():
+def test_a_missing_query_has_the_lowest_bounded_value():
     qrels, run = {"1": {"a": 1, "b": 0}, "2": {"a": 1, "b": 0}}, {"1": {"a": 0.9, "b": 0.1}}
     result = rb.evaluate(qrels, run, ["UL2(nDCG)"], missing="zero")
     assert result.per_query["UL2(nDCG)"].to_list() == [1.0, -1.0]

@@ -1,4 +1,4 @@
-"""Lists: every constructor gives the same shape, and what does not fit is refused."""
+"""Lists: all constructors build the same arrays, and invalid input raises DataError."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_whole_numbers_are_kept_as_integers():
         (([1, 0], [0, 2], None, None, None, [3]), "depths must be between 0 and the size"),
     ],
 )
-def test_what_does_not_fit_is_refused(arguments, message):
+def test_invalid_arrays_raise_data_error(arguments, message):
     with pytest.raises(DataError, match=message):
         Lists(*arguments)
 
@@ -143,7 +143,7 @@ def test_frames_are_checked(tmp_path):
         Lists.from_frame(42)
 
 
-def test_dicts_with_an_answer_for_everything_are_not_asked_to_keep_it():
+def test_default_dicts_are_not_changed_by_lookups():
     qrels = {"q": collections.defaultdict(int, {"a": 1})}
     lists = Lists.from_dicts(qrels, {"q": {"x": 0.5, "a": 0.25}})
     assert lists.labels.tolist() == [0, 1]
@@ -155,8 +155,8 @@ def test_dicts_with_an_answer_for_everything_are_not_asked_to_keep_it():
     [(1, 0, 2), (True, False, True), (255, 256, 0), (-1, 1, 0), (1.0, 2.0, 0.0), (0.5, 1, 2), np.array([3, 0, 1])],
 )
 @pytest.mark.parametrize("ranked", ["abc", "ab", "c", "cax"])
-def test_labels_in_dicts_are_the_same_by_any_way_of_looking_them_up(labels, ranked):
-    """Plain dicts have ways of their own, for small whole labels and where every ranked document is judged."""
+def test_labels_in_dicts_do_not_depend_on_the_lookup(labels, ranked):
+    """Plain dicts take fast paths for small integer labels and where every ranked document is judged."""
     judged = dict(zip("abc", labels, strict=True))
     run = {name: {document: -rank for rank, document in enumerate(ranked)} for name in ("x", "y")}
     plain = Lists.from_dicts({"x": judged, "y": {"a": 1, "b": 0, "c": 0, "x": 2}}, run)

@@ -85,7 +85,7 @@ def test_our_names_are_names_of_ir_measures(name):
         ("nDCG@10; import os", "cannot read measure"),
     ],
 )
-def test_what_cannot_be_read_is_explained(name, message):
+def test_errors_in_names_say_what_is_wrong(name, message):
     with pytest.raises(MeasureError, match=message):
         parse_measure(name)
 

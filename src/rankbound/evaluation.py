@@ -76,7 +76,7 @@ class Evaluation:
     def mean(self) -> dict[str, float]:
         """Mean of each measure over the queries that count; NaN only where no query counts.
 
-        A measure that trec_eval averages in another way is averaged like that: counts such as NumRet are summed, and
+        Some measures are aggregated as trec_eval does: counts such as NumRet are summed, and
         ``AP(mean='geometric')`` is the geometric mean of max(AP, 0.00001).
         """
         return {name: _aggregate(name, value[~np.isnan(value)]) for name, value in self.values.items()}

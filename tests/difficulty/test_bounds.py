@@ -1,4 +1,4 @@
-"""Worst, expected and best: brute force over all orders, the tables of the thesis, published variants."""
+"""Worst, expected and best: brute force over all orders, published tables and variants."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def test_brute_force_over_all_orders(size):
             low, high = (got.max(), got.min()) if measure.definition.lower_is_better else (got.min(), got.max())
             bounds = bounds_of(measure, counts)
             expected = [low, math.fsum(got) / len(got), high]
-            found = [bounds.worst[0], bounds.expected[0], bounds.best[0]]
-            np.testing.assert_allclose(found, expected, atol=1e-12, err_msg=f"{measure} of {labels}")
+            actual = [bounds.worst[0], bounds.expected[0], bounds.best[0]]
+            np.testing.assert_allclose(actual, expected, atol=1e-12, err_msg=f"{measure} of {labels}")
 
 
 @pytest.mark.parametrize("size", [3, 5])
@@ -51,15 +51,15 @@ def test_brute_force_where_only_some_items_are_ranked(size):
                 got = np.array([oracles.value(measure, order, depth) for order in orders])
                 low, high = (got.max(), got.min()) if measure.definition.lower_is_better else (got.min(), got.max())
                 bounds = bounds_of(measure, counts)
-                found = [bounds.worst[0], bounds.expected[0], bounds.best[0]]
+                actual = [bounds.worst[0], bounds.expected[0], bounds.best[0]]
                 np.testing.assert_allclose(
-                    found, [low, got.mean(), high], atol=1e-12, err_msg=f"{measure} {labels} {depth}"
+                    actual, [low, got.mean(), high], atol=1e-12, err_msg=f"{measure} {labels} {depth}"
                 )
 
 
 @given(scored_lists(), measures())
 @settings(max_examples=150, deadline=None)
-def test_no_ranking_leaves_its_bounds_and_a_constant_scorer_is_a_random_ranker(lists, measure):
+def test_values_lie_within_bounds_and_a_constant_scorer_has_the_expected_value(lists, measure):
     if measure.definition.reads_negative_labels:  # bounds are those of complete judgments
         lists = rb.Lists(np.maximum(lists.labels, 0), lists.offsets, lists.scores)
     ranked = Ranked(lists)
@@ -76,20 +76,22 @@ def test_no_ranking_leaves_its_bounds_and_a_constant_scorer_is_a_random_ranker(l
 
 @given(st.integers(1, 400), st.data())
 @settings(max_examples=60, deadline=None)
-def test_n_and_relevant_say_the_same_as_labels(n, data):
+def test_n_and_relevant_are_equivalent_to_labels(n, data):
     relevant = data.draw(st.integers(0, n))
     measure = data.draw(measures())
     label = max(1, int(measure.rel))
-    one, other = (
+    by_counts, by_labels = (
         rb.bounds(measure, n=n, relevant=relevant),
         rb.bounds(measure, labels=[label] * relevant + [0] * (n - relevant)),
     )
     np.testing.assert_allclose(
-        [one.worst, one.expected, one.best], [other.worst, other.expected, other.best], atol=1e-12
+        [by_counts.worst, by_counts.expected, by_counts.best],
+        [by_labels.worst, by_labels.expected, by_labels.best],
+        atol=1e-12,
     )
 
 
-# ---- the thesis ------------------------------------------------------------------------------------------------------
+# ---- the thesis "Metric bounding in learning to rank" ----------------------------------------------------------------
 
 
 def test_thesis_tables_2_2_to_2_4():
@@ -175,7 +177,7 @@ def test_arguments_are_checked(kwargs, message):
         rb.bounds("AP", **kwargs)
 
 
-def test_bounds_of_a_bounded_measure_make_no_sense():
+def test_bounds_reject_bounded_measures():
     with pytest.raises(MeasureError, match="measure must be a plain measure"):
         rb.bounds("UL2(AP)", n=3, relevant=1)
 

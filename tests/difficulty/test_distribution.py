@@ -163,8 +163,8 @@ def test_quantiles_agree_with_sampling(measure: str, labels: list[int]) -> None:
     assert (null.method, drawn.method) != ("sampled", "sampled")
     at = np.linspace(null.scores[0], null.scores[-1], 200)
     # Dvoretzky-Kiefer-Wolfowitz: wrong once in a million seeds, plus the weight of a grid point
-    room = math.sqrt(math.log(2e6) / (2 * 40_000)) + null.probabilities.max()
-    assert np.abs(null.cdf(at) - drawn.cdf(at)).max() < room
+    tolerance = math.sqrt(math.log(2e6) / (2 * 40_000)) + null.probabilities.max()
+    assert np.abs(null.cdf(at) - drawn.cdf(at)).max() < tolerance
 
 
 @pytest.mark.parametrize("measure", ["nDCG", "AP", "ERR@50", "U", "AP(div='retrieved')@200"])
@@ -229,7 +229,7 @@ def test_u_of_long_lists_keeps_mean_and_variance() -> None:
 
 
 def test_thesis_example() -> None:
-    """AP of two items, one relevant: 1 or 1/2, each as often; of three items, two relevant: mean 29/36."""
+    """AP of two items, one relevant: 1 or 1/2, equally likely; of three items, two relevant: mean 29/36."""
     assert distribution("AP", n=2, relevant=1).scores.tolist() == [0.5, 1]
     assert distribution("AP", n=3, relevant=2).mean == pytest.approx(29 / 36)
 

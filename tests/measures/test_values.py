@@ -36,7 +36,7 @@ def test_every_measure_equals_its_oracle_where_scores_are_distinct(lists):
 
 @given(scored_lists(max_queries=3, max_items=6))
 @settings(max_examples=40, deadline=None)
-def test_averaging_ties_is_the_mean_over_all_ways_to_break_them(lists):
+def test_averaged_ties_are_the_mean_over_all_tie_breaks(lists):
     ranked = Ranked(lists, ties="average")
     for measure in CATALOG[::3]:
         ours = values(ranked, measure)
@@ -47,7 +47,7 @@ def test_averaging_ties_is_the_mean_over_all_ways_to_break_them(lists):
 
 @given(scored_lists(), st.integers(0, 2**32 - 1))
 @settings(max_examples=30, deadline=None)
-def test_the_order_in_which_items_come_changes_nothing(lists, seed):
+def test_the_order_of_the_input_changes_nothing(lists, seed):
     rng = np.random.default_rng(seed)
     order = np.concatenate([lo + rng.permutation(hi - lo) for lo, hi in itertools.pairwise(lists.offsets)])
     shuffled = Lists(lists.labels[order], lists.offsets, lists.scores[order])
@@ -58,14 +58,14 @@ def test_the_order_in_which_items_come_changes_nothing(lists, seed):
 
 @given(scored_lists(), measures())
 @settings(max_examples=60, deadline=None)
-def test_a_strictly_growing_change_of_scores_changes_nothing(lists, measure):
+def test_a_strictly_increasing_transformation_of_scores_changes_nothing(lists, measure):
     moved = lists.with_scores(lists.scores * 3 + 7)
     np.testing.assert_allclose(values(Ranked(lists), measure), values(Ranked(moved), measure), atol=1e-12)
 
 
 @given(scored_lists(max_queries=4), measures())
 @settings(max_examples=60, deadline=None)
-def test_queries_do_not_touch_one_another(lists, measure):
+def test_queries_are_independent(lists, measure):
     together = values(Ranked(lists), measure)
     for q, (labels, scores) in enumerate(each_query(lists)):
         alone = values(Ranked(Lists(labels, [0, len(labels)], scores)), measure)
@@ -126,7 +126,7 @@ def test_real_valued_labels_are_ranked_too():
     assert values(Ranked(lists), parse_measure("nDCG"))[0] == pytest.approx(oracles.value("nDCG", [0.5, 0.1, 0.9, 0.1]))
 
 
-def test_err_refuses_labels_above_its_scale():
+def test_err_rejects_labels_above_max_rel():
     with pytest.raises(DataError, match=r"labels must be at most max_rel=4 for ERR, got 5"):
         values(Ranked(Lists([5, 0], [0, 2], [1.0, 0.0])), parse_measure("ERR"))
 

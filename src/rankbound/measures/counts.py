@@ -70,7 +70,7 @@ class _Constant(Definition):
         return self._numbers(measure, ranked.counts)
 
     def bounds_of_levels(self, measure: Measure, counts: LabelCounts, levels: NDArray[np.float64]) -> BoundsTuple:
-        """All three are the same."""
+        """Worst, expected and best are the same."""
         numbers = self._numbers(measure, counts)
         return numbers, numbers, numbers
 

@@ -113,7 +113,7 @@ class Definition(ABC):
     # ---- names -------------------------------------------------------------------------------------------------------
 
     def check_settings(self, cutoff: int | None, settings: Mapping[str, Value], text: str) -> None:
-        """Raise MeasureError where parameters and cutoff do not go together; ``text`` is the name as it was given."""
+        """Raise MeasureError if parameters and cutoff cannot be combined; ``text`` is the name as the user wrote it."""
         return  # most measures take any combination
 
     def aggregate(self, measure: Measure) -> str:

@@ -50,7 +50,7 @@ class Discount:
         return np.asarray(self.value(np.asarray(ranks, dtype=np.float64), parameter), dtype=np.float64)
 
     def slope_at(self, ranks: NDArray[Any], parameter: float = 0.0) -> NDArray[np.float64]:
-        """The derivative of the discount at each rank; by central differences where none was given."""
+        """The derivative of the discount at each rank; by central differences if the discount has no slope."""
         ranks = np.asarray(ranks, dtype=np.float64)
         if self.slope is not None:
             return np.asarray(self.slope(ranks, parameter), dtype=np.float64)

@@ -57,6 +57,6 @@ class Judged(Definition):
         return ratio(ranked.sum(query[seen], judged[seen]), cut)
 
     def bounds_of_levels(self, measure: Measure, counts: LabelCounts, levels: NDArray[np.float64]) -> BoundsTuple:
-        """All three are the same."""
+        """Worst, expected and best are the same."""
         fraction = (counts.cut(measure.cutoff) > 0).astype(float)
         return fraction, fraction, fraction

@@ -272,8 +272,8 @@ class Ranked:
             query = np.repeat(np.arange(len(self)), cut)
             rank = np.arange(1, len(query) + 1) - np.repeat(np.cumsum(cut) - cut, cut)
             labels = self.labels[self.offsets[query] + rank - 1]
-            found = labels > 0
-            return query[found], rank[found], weigh(labels[found])
+            positive = labels > 0
+            return query[positive], rank[positive], weigh(labels[positive])
         positions = np.flatnonzero(self.labels > 0)
         query, rank = self.locate(positions)
         if cut is not self.sizes:
@@ -297,20 +297,20 @@ class Ranked:
             return Hits(query, rank, np.ones(len(rank)), nth.astype(np.float64))
         # leave out what stands in tied blocks, then put in every rank of the blocks that hold something relevant
         tied, block = self.tied, self.tied.block_of_item
-        found = tied.sum(relevant)
+        hits_in_block = tied.sum(relevant)
         inside = np.zeros(len(self.labels), dtype=bool)
         inside[tied.items] = True
-        clear = ~inside[positions]
+        untied = ~inside[positions]
         before = np.searchsorted(positions, tied.start) - first[tied.query]  # relevant items above the block
-        open_ = found[block] > 0
+        open_ = hits_in_block[block] > 0
         items, block = tied.items[open_], block[open_]
-        among, size = found[block], tied.size[block]
+        among, size = hits_in_block[block], tied.size[block]
         step = items - tied.start[block]  # 0 for the block's first rank
         return Hits(
-            np.concatenate((query[clear], tied.query[block])),
-            np.concatenate((rank[clear], items - self.offsets[tied.query[block]] + 1)),
-            np.concatenate((np.ones(clear.sum()), among / size)),
-            np.concatenate((nth[clear], before[block] + 1 + step * (among - 1) / np.maximum(size - 1, 1))),
+            np.concatenate((query[untied], tied.query[block])),
+            np.concatenate((rank[untied], items - self.offsets[tied.query[block]] + 1)),
+            np.concatenate((np.ones(untied.sum()), among / size)),
+            np.concatenate((nth[untied], before[block] + 1 + step * (among - 1) / np.maximum(size - 1, 1))),
         )
 
 

@@ -62,7 +62,7 @@ class Distribution:
         return math.sqrt(math.fsum((self.scores - self.mean) ** 2 * self.probabilities))
 
     def cdf(self, x: ArrayLike) -> Any:
-        """F(x) = P(score <= x), NaN of NaN. Algorithm 1 of the thesis."""
+        """F(x) = P(score <= x), NaN for NaN. Source: algorithm 1 of the thesis named in `smooth_cdf`."""
         x = _points(x)
         at = np.searchsorted(self.scores, x + tolerance(self.scores), side="right")
         return _plain(np.where(np.isnan(x), np.nan, self._below[at]))

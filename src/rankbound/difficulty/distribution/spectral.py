@@ -2,7 +2,7 @@
 
 The characteristic function of a smooth distribution vanishes at high frequencies, so a few of them are enough.
 
-The dynamic program of `dynamic` is run with exp(i t growth) in the place of moves over a grid: one number per
+The dynamic program of `dynamic` is run with exp(i t growth) instead of moves over a grid: one number per
 state and frequency, no splitting, and as many frequencies as the distribution has detail: some dozens where a grid has
 thousands of points. What comes back is exact up to rounding: about 1e-16 in absolute terms, so tails below are lost.
 """
@@ -50,11 +50,11 @@ def spectral(case: Case, grid: int) -> Points | None:
             return None
         parts.append(part[:_BLOCK] * np.exp(-1j * t * worst))
         if np.abs(part[_BLOCK - 8 : _BLOCK]).max() < _VANISHED:
-            found = np.concatenate(parts).conj()
-            spread = np.count_nonzero(np.fft.irfft(found, grid) > 1e-17)
+            transformed = np.concatenate(parts).conj()
+            spread = np.count_nonzero(np.fft.irfft(transformed, grid) > 1e-17)
             points = grid * (1 << max(0, int(np.ceil(np.log2(grid / spread)))))
             scores = worst + (best - worst) * (1 + 1 / grid) / points * np.arange(points, dtype=np.float64)
-            return _cleaned(scores, np.fft.irfft(found, points))
+            return _cleaned(scores, np.fft.irfft(transformed, points))
     return None
 
 
