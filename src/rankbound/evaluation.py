@@ -264,7 +264,7 @@ def evaluate_runs(qrels: Any, runs: Mapping[str, Any], measures: Any, **options:
         try:
             results[name] = evaluate(judgments, run, requested, **options)
         except DataError as error:
-            files = (name, str(qrels)) if isinstance(qrels, (str, PathLike)) else name  # named by the error itself
+            files = (f"{name}:", f"{qrels}:" if isinstance(qrels, (str, PathLike)) else f"{name}:")
             raise error if str(error).startswith(files) else DataError(f"{name}: {error}") from error
     return results
 

@@ -70,6 +70,7 @@ def test_what_is_no_count_is_refused(take: Callable[[Any], Any], count: Any) -> 
     refused(lambda: take(count))
 
 
+@pytest.mark.filterwarnings("ignore::rankbound.errors.InferenceWarning")
 @pytest.mark.parametrize("number", [0, -1, 2, float("nan"), float("inf"), "0.1", [0.1], None, np.array([0.1, 0.2])])
 @pytest.mark.parametrize(
     "take",

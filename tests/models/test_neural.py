@@ -167,7 +167,7 @@ def test_linear_weights_undo_the_standardizing_and_make_ranklib_text(tmp_path: A
     [
         (MLPRanker("nothing"), "loss must be one of"),
         (MLPRanker("RankNet", "min-max"), "does not take these options"),
-        (MLPRanker(NDCGLoss(), "min-max"), "options go with a loss's name"),
+        (MLPRanker(NDCGLoss(), "min-max"), "options need the name of a loss"),
         (MLPRanker(NDCGLoss(reduction="none")), "reduction of a training loss must be 'mean' or 'sum', got 'none'"),
         (MLPRanker(bounding="sideways"), "bounding must be one of"),
         (MLPRanker(hidden=(4, 0)), r"hidden must be positive integers, got \(4, 0\)"),
@@ -320,7 +320,7 @@ def test_rank_cnn_orders_images_by_age_and_survives_files(options: dict[str, Any
 
 def test_rank_cnn_refuses_input_that_is_not_images() -> None:
     images, ages = faces().images[:20], faces().ages[:20]
-    with pytest.raises(DataError, match="image_shape must give the 10 pixels of a row, got 3 x 3"):
+    with pytest.raises(DataError, match="image_shape must have a product of 10, the pixels of a row, got 3 x 3"):
         RankCNN(epochs=1).fit(images.reshape(20, -1)[:, :10], ages)
     ranker = RankCNN(channels=(2,), hidden=(), epochs=1, image_shape=(8, 32)).fit(images.reshape(20, -1), ages)
     assert ranker.image_shape_ == (8, 32)

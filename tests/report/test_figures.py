@@ -354,7 +354,7 @@ def test_of_many_systems_the_best_are_shown():
 def test_levels_of_many_pairs_do_not_depend_on_the_blocks(monkeypatch):
     table = make_scores(losses=("nDCG",)).filter(pl.col("data") == "pages")
     whole = asl_curves(table, ["nDCG", "AP"])
-    monkeypatch.setattr("rankbound.analysis.meta_evaluation._BLOCK", 2)
+    monkeypatch.setattr("rankbound.analysis._resampling._BLOCK", 64)
     assert asl_curves(table, ["nDCG", "AP"]).equals(whole)
 
 
