@@ -30,7 +30,9 @@ def test_an_image_comes_back_as_it_was():
     np.testing.assert_array_equal(images["LR"], weights.reshape(6, 6))
 
 
-@pytest.mark.parametrize(("attributes", "message"), [({}, "no coefficients"), ({"coef_": np.ones(5)}, "got 5 coefficients")])
+@pytest.mark.parametrize(
+    ("attributes", "message"), [({}, "no coefficients"), ({"coef_": np.ones(5)}, "got 5 coefficients")]
+)
 def test_what_is_no_image_is_refused(attributes, message):
     with pytest.raises(ArgumentError, match=message):
         list(coefficients(fitted(**attributes)))

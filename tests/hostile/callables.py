@@ -411,11 +411,11 @@ def _models() -> Iterable[Entry]:
 
 def _analysis() -> Iterable[Entry]:
     d = np.array([0.5, -0.25, 0.75, 1.0, 0.125, 0.0])
-    many = {"differences": argument(np.stack([d, d[::-1]], axis=1), ANY_LENGTH, {"one entry": "anything"})}
     short = {"resamples": 50}
     no_spread = dict.fromkeys(
         ("all 1000", "all -2^63", "all 2^64 - 1", "all negative", "all equal", "one entry"), "anything"
     )  # NaN on purpose
+    both_columns = np.stack([d, d[::-1]], axis=1)
     for name, options in {
         "effect_size": {}, "effect_size_interval": {}, "paired_t": {}, "wilcoxon": {}, "randomization": short,
         "bootstrap_interval": short, "studentized_bootstrap": short, "win_tie_loss": {},
@@ -435,6 +435,8 @@ def _analysis() -> Iterable[Entry]:
     }.items():  # fmt: skip
         module = significance if hasattr(significance, name) else intervals
         test = functools.partial(getattr(module, name), **options)
+        rule = no_spread if name.startswith("effect") else {"one entry": "anything"}
+        many = {"differences": argument(both_columns, ANY_LENGTH, rule)}
         yield Entry(name, (f"{module.__name__.removeprefix('rankbound.')}.{name}",), test, many)
     p = {"p_values": argument([0.5, 0.25, 0.125], ANY_LENGTH)}
     for name in ("holm", "benjamini_hochberg", "bonferroni"):
@@ -544,7 +546,11 @@ NO_ARRAYS = {
        for name in "compact_letters letter_groups".split()},
     **{f"analysis.inference.{name}": _MADE for name in "group_letters mean_intervals pair_statistics".split()},
     **dict.fromkeys(("Inference", "analysis.inference.Inference"), _NAMES),
-    **{f"testing.strategies.{name}": "makes arrays and takes none" for name in "labels measures scored_lists".split()},
+    **{f"testing.strategies.{name}": "makes arrays and takes none" for name in """catalog labels measures
+        scored_lists""".split()},
+    **{f"testing.oracles.{name}": "keeps a function for tests" for name in ("add", "remove")},
+    "run_study": "takes studies: see tests/experiments/test_study.py",
+    "losses.loss_names": _NAMES,
 }  # fmt: skip
 
 

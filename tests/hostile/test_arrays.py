@@ -119,7 +119,7 @@ def test_every_public_callable_is_tried_or_has_a_reason_not_to_be() -> None:
     assert (tried | set(NO_ARRAYS)) - public_names() == set()
 
 
-@pytest.mark.filterwarnings("ignore:.*found no useful split")
+@pytest.mark.filterwarnings("ignore:.*found no useful split", "ignore::rankbound.errors.InferenceWarning")
 @pytest.mark.parametrize(("position", "name"), CASES)
 def test_hostile_arrays_give_the_clean_result_or_an_error_of_ours(position: int, name: str) -> None:
     faults = {each.name: fault(position, name, each) for each in variations_of(ENTRIES[position])}

@@ -70,7 +70,6 @@ def test_what_is_no_count_is_refused(take: Callable[[Any], Any], count: Any) -> 
     refused(lambda: take(count))
 
 
-@pytest.mark.filterwarnings("ignore::rankbound.errors.InferenceWarning")
 @pytest.mark.parametrize("number", [0, -1, 2, float("nan"), float("inf"), "0.1", [0.1], None, np.array([0.1, 0.2])])
 @pytest.mark.parametrize(
     "take",
@@ -78,7 +77,7 @@ def test_what_is_no_count_is_refused(take: Callable[[Any], Any], count: Any) -> 
         lambda number: rb.query_types([0.5, 0.25], [0.25, 0.25], fraction=number),
         lambda number: rb.distribution("nDCG", n=3, relevant=1, ranker_strength=number),
         lambda number: losses.NRBPLoss(p=number) if number is not None else losses.NRBPLoss(p=0),
-        lambda number: rb.compare(*([rb.Lists([1, 0], [0, 2], [0.5, 0.25])] * 2), measures="AP", confidence=number),
+        lambda number: rb.Inference(confidence=number),
     ],
     ids=["fraction", "ranker_strength", "p", "confidence"],
 )

@@ -63,7 +63,8 @@ def minimum_detectable_difference(
     0.0447
     """
     if (differences is None) == (sd is None):
-        raise ArgumentError("minimum_detectable_difference needs either differences or sd")
+        both = "neither" if sd is None else "both"
+        raise ArgumentError(f"minimum_detectable_difference needs either differences or sd, got {both}")
     if differences is not None:
         d = check_differences(differences)
         sd, queries = float(standard_deviations(d[:, None])[0]), len(d) if queries is None else queries

@@ -19,6 +19,7 @@ __all__ = [
     "log_choose",
     "log_factorials",
     "mean_products",
+    "random_orders",
     "ratio",
 ]
 
@@ -92,3 +93,13 @@ def arrangements(items: list[T]) -> list[tuple[T, ...]]:
             for chosen in itertools.combinations([i for i in range(len(items)) if i not in row], items.count(value))
         ]
     return sorted(tuple(row[i] for i in range(len(items))) for row in rows)
+
+
+def random_orders(draws: int, items: int, block: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+    """Random permutations of 0..items-1, a row each, always the same ones; ``block`` keeps items in their blocks.
+
+    A single block has the permutations of no blocks, so that a constant scorer gets the expected value of a measure
+    whose orders are sampled.
+    """
+    keys = np.random.default_rng(0).random((draws, items))
+    return np.argsort(keys if block is None else keys + block, axis=1)

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from rankbound.errors import MeasureError
-from rankbound.measures.combinatorics import arrangements
+from rankbound.measures.combinatorics import arrangements, random_orders
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -273,5 +273,4 @@ def orders_of(
         number //= math.factorial(count)
     if number <= _ENUMERATED and n <= _ENUMERATED:
         return np.array(arrangements(levels.tolist()), dtype=np.float64).reshape(-1, n)
-    rng = np.random.default_rng(0)
-    return rng.permuted(np.tile(levels, (draws, 1)), axis=1)
+    return levels[random_orders(draws, n)]

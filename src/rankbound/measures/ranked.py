@@ -14,7 +14,7 @@ import numpy as np
 
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import sort_within_queries
-from rankbound.measures.combinatorics import arrangements
+from rankbound.measures.combinatorics import arrangements, random_orders
 from rankbound.measures.label_counts import LabelCounts
 
 if TYPE_CHECKING:
@@ -381,10 +381,9 @@ def _tie_orders(
             for items in members
         ]
         return np.concatenate(members), np.array([np.concatenate(choice) for choice in itertools.product(*tie_orders)])
-    sorted_by_kind = np.concatenate([items[np.argsort(kinds[items], kind="stable")] for items in members])
+    sorted_by_kind = np.concatenate([items[np.argsort(-kinds[items], kind="stable")] for items in members])
     block = np.repeat(np.arange(len(members)), [len(items) for items in members])
-    keys = np.random.default_rng(0).random((draws, len(block))) + block
-    return np.concatenate(members), sorted_by_kind[np.argsort(keys, axis=1)]
+    return np.concatenate(members), sorted_by_kind[random_orders(draws, len(block), block)]
 
 
 def _by_kind(items: NDArray[np.int64], kinds: NDArray[np.int64], arrangement: tuple[int, ...]) -> NDArray[np.int64]:

@@ -91,8 +91,8 @@ class Pairs:
         """Return the rows of the chosen users; raise DataError if there are none."""
         if not chosen.any():
             raise DataError(
-                f"labels must differ for at least one user in a way that the loss distinguishes "
-                f"({len(self.users)} rows, {len(self.lists)} users)"
+                "labels must differ for at least one user in a way that the loss distinguishes, got "
+                f"{len(self.users)} rows of {len(self.lists)} users without such a difference"
             )
         return self if chosen.all() else self._rows(np.flatnonzero(chosen))
 
