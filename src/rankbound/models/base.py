@@ -166,8 +166,8 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
         if qid is None and self.n_queries_ > 1:
             raise DataError(
                 f"score requires qid, got None: this ranker was trained on {self.n_queries_} queries, and without qid "
-                "all rows would count as one; in GridSearchCV call sklearn.set_config(enable_metadata_routing=True) and pass "
-                "qid= and groups= to its fit"
+                "all rows would count as one; in GridSearchCV call sklearn.set_config(enable_metadata_routing=True) "
+                "and pass qid= and groups= to its fit"
             )
         queries = self._queries(X, y, qid, None, reset=False)
         return mean_measure(queries.lists, self._checked_scores(queries.features), self.measure)
