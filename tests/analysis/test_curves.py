@@ -15,7 +15,7 @@ from rankbound.errors import ArgumentError, DataError
 
 def test_lower_bounds_are_those_of_the_worst_ranking():
     table = curves.lower_bounds(["nDCG"], [25])
-    row = table.filter(pl.col("share") == 0.2).row(0, named=True)
+    row = table.filter(pl.col("fraction") == 0.2).row(0, named=True)
     discounts = 1 / np.log2(np.arange(1, 26) + 1)
     assert row["worst"] == pytest.approx(discounts[-5:].sum() / discounts[:5].sum())
     assert table["worst"][-1] == 1.0  # all relevant
@@ -50,17 +50,17 @@ def test_bounded_losses_run_from_best_to_worst(bounding, measure, ends):
 def test_smooth_distributions_near_the_distribution_as_their_gain_grows():
     table = curves.smooth_distributions(["nDCG"], [(8, 4)], gains=(1, 64, 4096), points=40)
     null = distribution("nDCG", n=8, relevant=4)
-    shares = {name: rows for (name,), rows in table.group_by("distribution", maintain_order=True)}
-    exact = null.cdf(shares["exact"]["score"].to_numpy())
-    assert shares["exact"]["share"].to_numpy() == pytest.approx(exact)
-    gaps = [np.abs(shares[f"a = {gain}"]["share"].to_numpy() - exact).mean() for gain in (1, 64, 4096)]
+    fractions = {name: rows for (name,), rows in table.group_by("distribution", maintain_order=True)}
+    exact = null.cdf(fractions["exact"]["score"].to_numpy())
+    assert fractions["exact"]["fraction"].to_numpy() == pytest.approx(exact)
+    gaps = [np.abs(fractions[f"a = {gain}"]["fraction"].to_numpy() - exact).mean() for gain in (1, 64, 4096)]
     assert gaps[0] > gaps[1] > gaps[2]
 
 
 def test_distribution_curves_are_smooth_distributions_with_their_own_gain():
     table = curves.distribution_curves(["AP"], {"one": [(12, 4)]}, points=5)
     null = distribution("AP", n=12, relevant=4)
-    assert table["share"].to_numpy() == pytest.approx(null.smooth_cdf(table["score"].to_numpy()))
+    assert table["fraction"].to_numpy() == pytest.approx(null.smooth_cdf(table["score"].to_numpy()))
 
 
 def test_cutoff_curves_are_means_at_each_cutoff(score_table):
@@ -77,7 +77,7 @@ def test_the_histogram_counts_each_query_once(score_table):
     bars = curves.expected_histogram(table, "AP", bins=10)
     expected = [bounds("AP", n=n, relevant=p).expected for n, p in zip(*sizes.values(), strict=True)]
     assert bars["queries"].to_list() == np.histogram(expected, 10, (0, 1))[0].tolist()
-    assert bars["share"].sum() == pytest.approx(1)
+    assert bars["fraction"].sum() == pytest.approx(1)
     with pytest.raises(ArgumentError, match="bins must be"):
         curves.expected_histogram(table, "AP", bins=0)
 

@@ -59,7 +59,7 @@ def test_distributions_and_the_intervals_where_the_system_is_better_by_hand(scor
     (contrast,) = contrasts(table)
     curve, better = score_distributions(table, contrast)
     assert curve["score"].to_list() == [0.1, 0.2, 0.3, 0.5, 0.6, 0.9]
-    assert curve["share"].to_list() == [0, 0, 0.5, 0.75, 0.75, 1]
+    assert curve["fraction"].to_list() == [0, 0, 0.5, 0.75, 0.75, 1]
     assert curve["baseline"].to_list() == [0.25, 0.5, 0.5, 0.5, 0.75, 1]
     # fewer low scores from 0.1 until 0.3, where the new one catches up
     assert better.select("low", "high").rows() == [(0.1, 0.3)]
@@ -69,7 +69,7 @@ def test_distributions_of_a_measure_where_lower_is_better_turn_round(score_table
     table = score_table({"base": [3.0, 5.0], "new": [1.0, 2.0]}, measure="U")
     curve, better = score_distributions(table, contrasts(table)[0])
     assert better.select("low", "high").rows() == [(2.0, 5.0)] or better["high"].max() == 5.0
-    assert curve.filter(pl.col("score") == 2.0)["share"].to_list() == [0.5]
+    assert curve.filter(pl.col("score") == 2.0)["fraction"].to_list() == [0.5]
 
 
 def test_long_distributions_are_drawn_at_few_scores(score_table):

@@ -62,8 +62,8 @@ def test_marginal_means_are_even_averages_of_statsmodels_predictions(runs, by):
 
 
 def test_the_marginal_mean_of_balanced_rows_is_their_mean():
-    table = pl.DataFrame({"system": ["a", "a", "b", "b"], "place": ["x", "y"] * 2, "y": [1.0, 3.0, 2.0, 5.0]})
-    found = marginal_means(table, "y", "system", others=["place"])
+    table = pl.DataFrame({"system": ["a", "a", "b", "b"], "data_label": ["x", "y"] * 2, "y": [1.0, 3.0, 2.0, 5.0]})
+    found = marginal_means(table, "y", "system", others=["data_label"])
     assert found["mean"].to_list() == pytest.approx([2.0, 3.5])
 
 
@@ -118,14 +118,14 @@ def test_systems_with_repeats_get_the_full_model_and_others_the_additive_one():
     random = np.random.default_rng(0)
     cells = [(s, d, v, f, float(random.random())) for s in "abc" for d, v in (("x", "1"), ("y", "")) for f in (0, 1)]
     full = system_marginal_means(make_trials(cells))
-    assert set(full["model"]) == {"system * place"}
+    assert set(full["model"]) == {"system * data_label"}
     by_data = system_marginal_means(make_trials(cells), by_data=True)
-    assert set(by_data["place"]) == {"x · 1", "y"}
+    assert set(by_data["data_label"]) == {"x · 1", "y"}
     assert by_data.group_by("system").agg(pl.col("mean").mean()).sort("system")["mean"].to_list() == pytest.approx(
         full.sort("system")["mean"].to_list()
     )
     single = system_marginal_means(make_trials([cell for cell in cells if cell[3] == 0]))
-    assert set(single["model"]) == {"system + place"}
+    assert set(single["model"]) == {"system + data_label"}
 
 
 def test_a_lower_u_is_a_higher_marginal_mean():

@@ -216,7 +216,7 @@ def test_meta_evaluation_holds_every_quantity_of_every_set(two_sets):
 
     assert value(quantity="Kendall tau", measure="AP", data="d1", set="all") == 1.0
     assert value(quantity="significant pairs", measure="nDCG", data="d2", set="all") == 3
-    assert value(quantity="significant share", measure="nDCG", data="d2", set="all") == 1.0
+    assert value(quantity="significant fraction", measure="nDCG", data="d2", set="all") == 1.0
     assert value(quantity="conflict cases", measure="AP", data="d1", set="all") == 0
     # a and b change places between the data sets: one pair of three
     assert value(quantity="swap rate", measure="nDCG", data="d1 | d2", set="all") == pytest.approx(1 / 3)

@@ -1,4 +1,4 @@
-"""Lining up systems on the queries that they share."""
+"""Tables of scores: checks, means and contrasts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from scipy import stats
 
 from rankbound.analysis.score_tables import (
     contrasts,
+    data_label,
     mean_scores,
     measures_of,
-    place,
     trial_means,
     without_unmeasured,
 )
@@ -82,4 +82,4 @@ def test_data_sets_without_a_value_of_any_measure_go_and_empty_queries_stay(scor
 
 def test_a_place_is_the_data_set_and_its_variant():
     table = pl.DataFrame({"data": ["ml", "mq"], "variant": ["NSR 2", ""]})
-    assert table.select(place())["place"].to_list() == ["ml · NSR 2", "mq"]
+    assert table.select(data_label())["data_label"].to_list() == ["ml · NSR 2", "mq"]

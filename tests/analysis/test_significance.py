@@ -52,16 +52,16 @@ def test_wilcoxon_with_ties_and_zeros_is_the_share_of_sign_patterns(values):
         return
     ranks = stats.rankdata(np.abs(d))
     observed = abs((ranks * np.sign(d)).sum())
-    share = np.mean([abs((ranks * signs).sum()) >= observed - 1e-9 for signs in sign_patterns(d)])
-    assert sg.wilcoxon(values) == pytest.approx(share, abs=1e-12)
+    fraction = np.mean([abs((ranks * signs).sum()) >= observed - 1e-9 for signs in sign_patterns(d)])
+    assert sg.wilcoxon(values) == pytest.approx(fraction, abs=1e-12)
 
 
 @given(small_differences)
 @settings(max_examples=60, deadline=None)
 def test_randomization_of_few_queries_is_the_share_of_sign_patterns(values):
     d = np.array(values)
-    share = np.mean([abs((d * signs).sum()) >= abs(d.sum()) - 1e-9 for signs in sign_patterns(d)])
-    assert sg.randomization(values) == pytest.approx(share, abs=1e-12)
+    fraction = np.mean([abs((d * signs).sum()) >= abs(d.sum()) - 1e-9 for signs in sign_patterns(d)])
+    assert sg.randomization(values) == pytest.approx(fraction, abs=1e-12)
 
 
 def test_drawn_randomization_is_near_the_exact_one():

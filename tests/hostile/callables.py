@@ -519,7 +519,7 @@ NO_ARRAYS = {
     **{f"Distribution.{name}": _MADE for name in ("mean", "std")},
     **{f"Bounding.{name}": "takes the Difficulty of queries, which is ours" for name in ("defined", "weight")},
     **{f"analysis.score_tables.{name}": _TABLES for name in """Contrast check_frame check_scores
-        contrasts mean_scores measures_of place query_scores systems_of trial_means""".split()},
+        contrasts data_label mean_scores measures_of query_scores systems_of trial_means""".split()},
     **{f"analysis.query_sets.{name}": _TABLES for name in """expected_scores in_query_set query_map
         type_queries""".split()},
     **{f"analysis.instances.{name}": _TABLES for name in """activity_curves instance_scores score_distributions

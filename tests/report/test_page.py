@@ -91,7 +91,7 @@ def test_words_name_the_best_the_gap_and_the_verdict(scores):
     )
     assert "The difference is significant after correction (p < 0.0001" in found.sentences[0]
     assert any("By type of query" in sentence for sentence in found.sentences)
-    assert any("random order of the same items would have a mean nDCG@10 of" in said for said in found.sentences)
+    assert any("random ranking of the same items would have a mean nDCG@10 of" in said for said in found.sentences)
     assert "AP names the same best system." in found.sentences
 
 

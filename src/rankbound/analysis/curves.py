@@ -56,7 +56,7 @@ def cutoff_curves(table: pl.DataFrame, family: str = "nDCG", *, confidence: floa
 
 
 def lower_bounds(measures: Sequence[str] = ("nDCG", "AP"), sizes: Sequence[int] = (25, 50, 100, 200)) -> pl.DataFrame:
-    """Worst possible score over the share of relevant items (thesis figure 1.1): measure, items, share, worst."""
+    """Worst possible score over the fraction of relevant items (thesis figure 1.1): measure, items, fraction, worst."""
     parts = []
     for measure in measures:
         for n in sizes:
@@ -64,7 +64,7 @@ def lower_bounds(measures: Sequence[str] = ("nDCG", "AP"), sizes: Sequence[int] 
             relevant = relevant[np.unique(np.linspace(0, n - 1, min(n, 50)).round().astype(np.int64))]
             worst = bounds(measure, n=np.full_like(relevant, n), relevant=relevant).worst
             parts.append(
-                pl.DataFrame({"share": relevant / n, "worst": worst}).select(
+                pl.DataFrame({"fraction": relevant / n, "worst": worst}).select(
                     pl.lit(measure).alias("measure"), pl.lit(n).alias("items"), pl.all()
                 )
             )
@@ -135,7 +135,7 @@ def smooth_distributions(
     """The distribution of a measure and its smooth forms with several gains (thesis figure 3.5).
 
     F~(s) = sum of p_k sigma(a (s - x_k)). Columns: measure, instance, distribution ("exact" or the gain a), score,
-    share.
+    fraction.
     """
     from scipy.special import expit
 
@@ -144,11 +144,11 @@ def smooth_distributions(
         for n, relevant in instances:
             null = distribution(name, n=n, relevant=relevant)
             at = np.linspace(null.scores[0], null.scores[-1], points)
-            shares = {"exact": null.cdf(at)}
-            shares |= {
+            fractions = {"exact": null.cdf(at)}
+            fractions |= {
                 f"a = {gain:g}": expit(gain * (at[:, None] - null.scores)) @ null.probabilities for gain in gains
             }
-            parts += [_distribution(name, n, relevant, kind, at, share) for kind, share in shares.items()]
+            parts += [_distribution(name, n, relevant, kind, at, fraction) for kind, fraction in fractions.items()]
     return pl.concat(parts)
 
 
@@ -159,7 +159,7 @@ def distribution_curves(
 ) -> pl.DataFrame:
     """Smooth distributions of several instances with the gain that fits each (thesis figure 3.6).
 
-    Columns: measure, group, instance, score, share.
+    Columns: measure, group, instance, score, fraction.
     """
     parts = []
     for name in measures:
@@ -175,7 +175,7 @@ def distribution_curves(
 def expected_histogram(table: pl.DataFrame, measure: str, *, bins: int = 20) -> pl.DataFrame:
     """How many queries a random order scores so much on (upper & lower bound paper, figures 2 and 3).
 
-    Columns: data, variant, low, high, queries, share. A query counts once, whatever the number of systems.
+    Columns: data, variant, low, high, queries, fraction. A query counts once, whatever the number of systems.
     """
     if bins < 1:
         raise ArgumentError(f"bins must be a positive integer, got {bins}")
@@ -185,15 +185,15 @@ def expected_histogram(table: pl.DataFrame, measure: str, *, bins: int = 20) -> 
     parts = []
     for (data, variant), rows in scores.group_by("data", "variant", maintain_order=True):
         counts = np.histogram(rows["expected"].to_numpy(), edges)[0]
-        bars = {"low": edges[:-1], "high": edges[1:], "queries": counts, "share": counts / counts.sum()}
+        bars = {"low": edges[:-1], "high": edges[1:], "queries": counts, "fraction": counts / counts.sum()}
         parts.append(pl.DataFrame(bars).select(pl.lit(data).alias("data"), pl.lit(variant).alias("variant"), pl.all()))
     return pl.concat(parts)
 
 
 def _distribution(
-    measure: str, n: int, relevant: int, kind: str, at: NDArray[np.float64], share: NDArray[np.float64]
+    measure: str, n: int, relevant: int, kind: str, at: NDArray[np.float64], fraction: NDArray[np.float64]
 ) -> pl.DataFrame:
-    return pl.DataFrame({"score": at, "share": share}).select(
+    return pl.DataFrame({"score": at, "fraction": fraction}).select(
         pl.lit(measure).alias("measure"),
         pl.lit(_instance(n, relevant)).alias("instance"),
         pl.lit(kind).alias("distribution"),

@@ -78,7 +78,7 @@ def score_distributions(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Share of queries with at most each score, for every system and the baseline (thesis figures 5.2 to 5.4).
 
-    The first table holds data, variant, system, score, share, baseline (the baseline's share); at most ``points``
+    The first table holds data, variant, system, score, fraction, baseline (the baseline's fraction); at most ``points``
     scores for each data set and system, evenly spread over all that occur. The second holds the intervals where the
     system does better, that is where fewer of its queries score so low: data, variant, system, low, high.
     """
@@ -88,10 +88,10 @@ def score_distributions(
         ours, base = (np.sort(sign * scores.values[scores.lead][index]) for index in (row, 0))
         at = np.unique(np.concatenate([ours, base]))
         at = at[np.unique(np.linspace(0, len(at) - 1, points).round().astype(np.int64))] if len(at) > points else at
-        shares = [np.searchsorted(each, at, side="right") / len(each) for each in (ours, base)]
-        curve = {"score": sign * at, "share": shares[0], "baseline": shares[1]}
+        fractions = [np.searchsorted(each, at, side="right") / len(each) for each in (ours, base)]
+        curve = {"score": sign * at, "fraction": fractions[0], "baseline": fractions[1]}
         curves.append(pl.DataFrame(curve).select(*keys, pl.all()))
-        low, high = _better(at, shares[0] < shares[1])
+        low, high = _better(at, fractions[0] < fractions[1])
         ends = {"low": np.minimum(sign * low, sign * high), "high": np.maximum(sign * low, sign * high)}
         intervals.append(pl.DataFrame(ends, schema={"low": pl.Float64, "high": pl.Float64}).select(*keys, pl.all()))
     return pl.concat(curves), pl.concat(intervals)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from rankbound.analysis.score_tables import check_frame, place
+from rankbound.analysis.score_tables import check_frame, data_label
 from rankbound.analysis.scores import is_lower_better
 from rankbound.arrays import floats, is_between
 from rankbound.errors import ArgumentError, DataError
@@ -147,32 +147,34 @@ def standardized(table: pl.DataFrame, value: str, within: Sequence[str]) -> pl.D
 def system_marginal_means(trials: pl.DataFrame, *, by_data: bool = False, confidence: float = 0.95) -> pl.DataFrame:
     """Marginal means of the systems' standardized scores, measure by measure, from `score_tables.trial_means`.
 
-    Scores are standardized within data set and variant; the model is system + place and their interaction, place being
-    data set and variant together. Without repeats (folds, seeds) the interaction is left out, and ``model`` says so.
-    ``by_data`` gives a mean for each data set and variant instead of one over all of them.
+    Scores are standardized within data set and variant; the model is system + data_label and their interaction,
+    data_label being data set and variant together. Without repeats (folds, seeds) the interaction is left out, and
+    ``model`` says so. ``by_data`` gives a mean for each data set and variant instead of one over all of them.
     """
     if trials["system"].n_unique() < 2:
         raise DataError("marginal means compare systems; the table has only one")
-    trials = trials.with_columns(place())
+    trials = trials.with_columns(data_label())
     parts = []
     for (measure,), rows in trials.group_by("measure", maintain_order=True):
         scores = standardized(rows, "value", ["data", "variant"])
         scores = scores.with_columns(-pl.col("value")) if is_lower_better(str(measure)) else scores
-        places = scores["place"].n_unique()
-        cells = places * scores["system"].n_unique()
-        crossed = places > 1 and len(scores) > cells
+        data_labels = scores["data_label"].n_unique()
+        cells = data_labels * scores["system"].n_unique()
+        crossed = data_labels > 1 and len(scores) > cells
         means = marginal_means(
             scores,
             "value",
             "system",
-            by=["place"] if by_data else [],
-            others=[] if by_data else ["place"],
-            interactions=[("system", "place")] if crossed else [],
+            by=["data_label"] if by_data else [],
+            others=[] if by_data else ["data_label"],
+            interactions=[("system", "data_label")] if crossed else [],
             confidence=confidence,
         )
         if by_data:
-            means = means.join(scores.select("place", "data", "variant").unique(), on="place", maintain_order="left")
-        model = "system * place" if crossed else "system + place" if places > 1 else "system"
+            means = means.join(
+                scores.select("data_label", "data", "variant").unique(), on="data_label", maintain_order="left"
+            )
+        model = "system * data_label" if crossed else "system + data_label" if data_labels > 1 else "system"
         parts.append(means.select(pl.lit(measure).alias("measure"), pl.all(), pl.lit(model).alias("model")))
     return pl.concat(parts)
 

@@ -191,8 +191,8 @@ def meta_evaluation(
 
     Quantities are ``Kendall tau`` and ``conflict cases`` (against ``base``, the first family; conflicts only where both
     have the same cutoffs), ``significant pairs``, ``PAD``, and ``swap rate``: between data sets (``data`` names both)
-    and between uninformative and ideal queries. ``conflict share`` and ``significant share`` are the counts over the
-    number of pairs. ``fraction`` of the queries are uninformative and as many ideal, by the base family; it can be
+    and between uninformative and ideal queries. ``conflict fraction`` and ``significant fraction`` are the counts over
+    the number of pairs. ``fraction`` of the queries are uninformative and as many ideal, by the base family; it can be
     given for each data set. Numbers that do not exist (a set without queries, measures that tell no systems apart) are
     left out.
     """
@@ -240,7 +240,7 @@ def _one_set(
     for name, signs in outcomes.items():
         significant = np.concatenate(signs) != 0
         add("significant pairs", name, float(significant.sum()))
-        add("significant share", name, float(significant.mean()))
+        add("significant fraction", name, float(significant.mean()))
         if means[name].any() and not is_lower_better(scores[name][0].lead):
             add("PAD", name, percentage_absolute_difference(means[name]))
         if name == base:
@@ -250,7 +250,7 @@ def _one_set(
         if cutoffs[name] == cutoffs[base]:
             conflicts = np.concatenate(signs) != np.concatenate(outcomes[base])
             add("conflict cases", name, float(conflicts.sum()), base)
-            add("conflict share", name, float(conflicts.mean()), base)
+            add("conflict fraction", name, float(conflicts.mean()), base)
     return rows
 
 

@@ -22,9 +22,9 @@ __all__ = [
     "check_frame",
     "check_scores",
     "contrasts",
+    "data_label",
     "mean_scores",
     "measures_of",
-    "place",
     "query_scores",
     "systems_of",
     "trial_means",
@@ -60,10 +60,10 @@ def systems_of(table: pl.DataFrame) -> list[str]:
     return list(table["system"].unique(maintain_order=True))
 
 
-def place() -> pl.Expr:
+def data_label() -> pl.Expr:
     """Data set and variant as one label, ``"ml-latest-small · NSR 2"``: what a panel of a figure shows."""
     both = pl.concat_str("data", "variant", separator=" · ")
-    return pl.when(pl.col("variant") == "").then(pl.col("data")).otherwise(both).alias("place")
+    return pl.when(pl.col("variant") == "").then(pl.col("data")).otherwise(both).alias("data_label")
 
 
 def query_scores(table: pl.DataFrame, measures: Sequence[str], systems: Iterable[str] | None = None) -> pl.DataFrame:

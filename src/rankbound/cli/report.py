@@ -181,7 +181,7 @@ def _from_runs(paths: list[str], measures: list[str], **policy: Any) -> _Found:
     options.check_inputs(*paths)
     for name in measures:
         parse_measure(name)  # a slip in a name is told before large files are read
-    qrels, *runs = (to_frame(path, "label" if place == 0 else "score") for place, path in enumerate(paths))
+    qrels, *runs = (to_frame(path, "label" if index == 0 else "score") for index, path in enumerate(paths))
     names = run_names(paths[1:])
     scores = align_runs(qrels, runs, measures, names=names, data=Path(paths[0]).name, **policy)
     about = {"Judgments": paths[0], "Runs": ", ".join(paths[1:])}

@@ -24,7 +24,7 @@ _FAMILIES = (
 )
 _FRACTION = {"mq2007-agg": 0.5}  # of the queries are uninformative, and as many ideal: 500 of 1,000 in the paper
 _DEFAULT_FRACTION = 0.25
-_NOT_PUBLISHED = ("conflict share", "significant share")
+_NOT_PUBLISHED = ("conflict fraction", "significant fraction")
 _KEYS = ("quantity", "measure", "versus", "data", "set")
 _STANDS_IN = "published number is of MSLR-WEB30K or MQ2007, for which these data stand in"
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Findings", "TypeGain", "find_words", "gains_by_type", "published_words", "rival"]
 
 _FEWEST_OF_A_TYPE = 5  # a mean over fewer queries is not worth a sentence
-_SETS_IN_WORDS = 4  # more data sets than this are counted, not told one by one
+_SETS_IN_WORDS = 4  # more data sets than this are counted, not described one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,29 +47,29 @@ class TypeGain:
 
 
 def find_words(scores: ScoreMatrix, verdicts: Sequence[Verdict], results: pl.DataFrame | None = None) -> Findings:
-    """Put the verdicts, and the results beside published numbers, into sentences."""
+    """Put the verdicts, and the results next to published numbers, into sentences."""
     lead = [verdict for verdict in verdicts if verdict.measure == scores.lead]
     published = _published_sentences(results)
     if not lead:
         headline = f"No query has a value of {scores.lead}: there is nothing to compare."
         return Findings(headline, tuple(published), ())
     if len(lead) == 1:
-        told = _on_one_set(scores, lead[0])
+        sentences = _on_one_set(scores, lead[0])
     elif len(lead) <= _SETS_IN_WORDS:
-        told = [_count_of_bests(lead), *(" ".join(_on_one_set(scores, verdict)) for verdict in lead)]
+        sentences = [_count_of_bests(lead), *(" ".join(_on_one_set(scores, verdict)) for verdict in lead)]
     else:
-        told = [_count_of_bests(lead)]
+        sentences = [_count_of_bests(lead)]
     return Findings(
-        told[0],
-        (*told[1:], *_probability(scores, lead), *_other_measures(verdicts, scores.lead), *published),
+        sentences[0],
+        (*sentences[1:], *_random_ranking(scores, lead), *_other_measures(verdicts, scores.lead), *published),
         tuple(_cautions(scores, lead)),
     )
 
 
 def published_words(results: pl.DataFrame | None) -> Findings:
     """What results alone say, where there is no score of any query."""
-    told = _published_sentences(results) or ["None of these results has a published counterpart."]
-    return Findings(told[0], tuple(told[1:]), ("There are no scores of single queries to look into.",))
+    sentences = _published_sentences(results) or ["None of these results has a published counterpart."]
+    return Findings(sentences[0], tuple(sentences[1:]), ("There are no scores of single queries to look into.",))
 
 
 def gains_by_type(scores: ScoreMatrix, data_set: str, measure: str, system: str, versus: str) -> list[TypeGain]:
@@ -112,19 +112,19 @@ def _on_one_set(scores: ScoreMatrix, verdict: Verdict) -> list[str]:
         said = f"{len(verdict.systems)} systems have the same {measure} on every query: nothing tells them apart."
         return [f"{where}all {said}" if where else f"All {said}"]
     gap = turn * pair.difference
-    beside = f"{show_number(abs(gap))} {'above' if gap > 0 else 'below'}" if gap else "the same as"
+    relation = f"{show_number(abs(gap))} {'above' if gap > 0 else 'below'}" if gap else "the same as"
     span = ""
     if pair.difference_low is not None and pair.difference_high is not None:
         low, high = sorted((turn * pair.difference_low, turn * pair.difference_high))
         span = f" ({_level(verdict)} interval {show_interval(low, high, sign=True)})"
-    value = f"{show_number(best.mean)} in the mean over {queries}, {beside} {other.system}{span}"
+    value = f"{show_number(best.mean)} in the mean over {queries}, {relation} {other.system}{span}"
     if verdict.is_significant(pair):
-        told = [f"{where}{best.system} is best by {measure}: {value}."]
+        sentences = [f"{where}{best.system} is best by {measure}: {value}."]
     elif where:
-        told = [f"{where}no system is clearly best by {measure}; {best.system} has {value}."]
+        sentences = [f"{where}no system is clearly best by {measure}; {best.system} has {value}."]
     else:
-        told = [f"No system is clearly best by {measure}. {best.system} has {value}."]
-    return [*told, _on_noise(verdict, pair), *_on_others(verdict), *_where_gained(scores, verdict, best, other)]
+        sentences = [f"No system is clearly best by {measure}. {best.system} has {value}."]
+    return [*sentences, _on_noise(verdict, pair), *_on_others(verdict), *_where_gained(scores, verdict, best, other)]
 
 
 def _on_noise(verdict: Verdict, pair: SystemTest) -> str:
@@ -187,21 +187,21 @@ def _count_of_bests(lead: Sequence[Verdict]) -> str:
 
 
 def _is_clear(verdict: Verdict) -> bool:
-    """Whether the best is told apart from the one it is set against."""
+    """Whether the best differs significantly from the system that it is compared with."""
     other = rival(verdict)
     pair = other if verdict.versus == verdict.best.system else verdict.best
     return pair is not None and verdict.is_significant(pair)
 
 
-def _probability(scores: ScoreMatrix, lead: Sequence[Verdict]) -> list[str]:
-    """What a random order would have scored, where one number says it."""
+def _random_ranking(scores: ScoreMatrix, lead: Sequence[Verdict]) -> list[str]:
+    """The expected value of a random ranking, where one number says it."""
     expected = scores.expected_values(scores.lead)
     known = np.isfinite(expected) & np.isfinite(scores.values[scores.lead]).any(axis=0)
     if not known.any() or len(lead) > _SETS_IN_WORDS:
         return []
     plain = str(parse_measure(scores.lead).plain) if parse_measure(scores.lead).bounding != "none" else scores.lead
     mean = show_number(float(expected[known].mean()))
-    return [f"A random order of the same items would have a mean {plain} of {mean}."]
+    return [f"A random ranking of the same items would have a mean {plain} of {mean}."]
 
 
 def _other_measures(verdicts: Sequence[Verdict], lead: str) -> list[str]:
@@ -216,8 +216,10 @@ def _other_measures(verdicts: Sequence[Verdict], lead: str) -> list[str]:
     if len(differing) > 3:
         return [f"Other measures name another best system than {lead} in {len(differing)} of {len(others)} cases."]
     several = len({data_set for data_set, _ in best}) > 1
-    told = [f"{name} by {measure}{f' on {data_set}' if several else ''}" for (data_set, measure), name in differing]
-    return [f"Another system is best by other measures: {_listed(told)}."]
+    best_systems = [
+        f"{name} by {measure}{f' on {data_set}' if several else ''}" for (data_set, measure), name in differing
+    ]
+    return [f"Another system is best by other measures: {_listed(best_systems)}."]
 
 
 def _published_sentences(results: pl.DataFrame | None) -> list[str]:
@@ -228,8 +230,8 @@ def _published_sentences(results: pl.DataFrame | None) -> list[str]:
         return []
     gaps = np.array([row["ours"] - row["published"] for row in rows])
     within = sum(in_interval(row["published"], row.get("ci_low"), row.get("ci_high")) for row in rows)
-    place = int(np.abs(gaps).argmax())
-    widest = rows[place]
+    index = int(np.abs(gaps).argmax())
+    widest = rows[index]
     names = [
         str(widest[key])
         for key in ("data", "system", "model", "loss", "bounding", "nsr")
@@ -239,7 +241,7 @@ def _published_sentences(results: pl.DataFrame | None) -> list[str]:
         f"{_count(len(rows), 'number has', 'numbers have')} a published counterpart; {within} of them "
         f"{'lies' if within == 1 else 'lie'} within our 95 % interval. "
         f"The median gap, ours minus published, is {show_number(float(np.median(gaps)), sign=True)}; the widest is "
-        f"{show_number(float(gaps[place]), sign=True)} ({', '.join([*names, str(widest['measure'])])})."
+        f"{show_number(float(gaps[index]), sign=True)} ({', '.join([*names, str(widest['measure'])])})."
     ]
 
 

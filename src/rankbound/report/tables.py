@@ -25,7 +25,7 @@ __all__ = ["Cell", "Table", "differences_table", "means_table", "published_table
 MARK = "†"  # significantly different from what the table's note names
 OUTSIDE = "∗"
 _ANOTHER_ORDER = (
-    "Repeats of a query (folds, seeds) are averaged first here; what stands beside published numbers is the mean of "
+    "Repeats of a query (folds, seeds) are averaged first here; what is compared with published numbers is the mean of "
     "the folds' and seeds' means, and may differ in the last digits."
 )
 _NOT_SETTINGS = (
@@ -36,7 +36,7 @@ _NOT_SETTINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What stands in one place of a table."""
+    """The content of one cell of a table."""
 
     text: str
     bold: bool = False
@@ -61,8 +61,8 @@ class Table:
 
     def to_markdown(self) -> str:
         """A pipe table with its title above and its note below."""
-        places = ["---"] * self.text_columns + ["---:"] * (len(self.columns) - self.text_columns)
-        lines = [_pipes(_plain_markdown(column) for column in self.columns), _pipes(places)]
+        alignment = ["---"] * self.text_columns + ["---:"] * (len(self.columns) - self.text_columns)
+        lines = [_pipes(_plain_markdown(column) for column in self.columns), _pipes(alignment)]
         lines += [_pipes(_markdown(cell) for cell in row) for row in self.rows]
         note = f"\n{_plain_markdown(self.note)}\n" if self.note else ""
         return f"**{_plain_markdown(self.title)}**\n\n" + "\n".join(lines) + f"\n{note}"
@@ -73,13 +73,13 @@ class Table:
 
     def to_latex(self) -> str:
         """A table for the package booktabs."""
-        places = "l" * self.text_columns + "r" * (len(self.columns) - self.text_columns)
+        alignment = "l" * self.text_columns + "r" * (len(self.columns) - self.text_columns)
         body = [" & ".join(_latex(cell) for cell in row) + r" \\" for row in self.rows]
         lines = [
             r"\begin{table}",
             r"  \centering",
             rf"  \caption{{{_plain_latex(f'{self.title}. {self.note}'.strip())}}}",
-            rf"  \begin{{tabular}}{{{places}}}",
+            rf"  \begin{{tabular}}{{{alignment}}}",
             r"    \toprule",
             "    " + " & ".join(_plain_latex(column) for column in self.columns) + r" \\",
             r"    \midrule",
@@ -108,7 +108,7 @@ def write_tables(tables: Sequence[Table], folder: str | PathLike[str]) -> list[P
 def means_table(verdicts: Sequence[Verdict], *, repeated: bool = False) -> Table:
     """A row per system and data set, a column per measure; the best in bold, marked where it differs from `versus`.
 
-    ``repeated``: results of folds or seeds stand beside, whose means are taken in another order; the note says so.
+    ``repeated``: results of folds or seeds are shown too, whose means are taken in another order; the note says so.
     """
     import polars as pl
 

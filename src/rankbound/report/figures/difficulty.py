@@ -39,9 +39,9 @@ def lower_bounds(table: pl.DataFrame) -> Any:
         table,
         "items",
         "items in the query",
-        x=alt.X("share:Q", title="relevant items (fraction of the query)", axis=alt.Axis(format="%")),
+        x=alt.X("fraction:Q", title="relevant items (fraction of the query)", axis=alt.Axis(format="%")),
         y=alt.Y("worst:Q", title="worst possible score", scale=alt.Scale(domain=[0, 1])),
-        tooltip=tips(measure="measure *", items="items #", share="fraction relevant", worst="worst score"),
+        tooltip=tips(measure="measure *", items="items #", fraction="fraction relevant", worst="worst score"),
         mark={"point": alt.OverlayMarkDef(size=12)},
     )
     return grid([line], table, column="measure", size=(280, 200))
@@ -80,7 +80,7 @@ def smooth_distributions(table: pl.DataFrame) -> Any:
         table,
         "distribution",
         "exact, or smooth with gain a",
-        tooltip=tips(distribution="distribution *", score="score", share="probability of at most this"),
+        tooltip=tips(distribution="distribution *", score="score", fraction="probability of at most this"),
         strokeDash=alt.condition(alt.datum.distribution == "exact", alt.value([1, 0]), alt.value([5, 2])),
     )
     return grid([line], table, row="instance", column="measure", size=(200, 150), independent=["x"])
@@ -92,7 +92,7 @@ def distributions(table: pl.DataFrame) -> Any:
         table,
         "instance",
         "query (N items, P relevant)",
-        tooltip=tips(instance="query *", score="score", share="probability of at most this"),
+        tooltip=tips(instance="query *", score="score", fraction="probability of at most this"),
     )
     return grid([line], table, row="group", column="measure", size=(200, 150), independent=["x"])
 
@@ -103,7 +103,7 @@ def _distribution_lines(table: pl.DataFrame, by: str, legend: str, **more: Any) 
         by,
         legend,
         x=alt.X("score:Q", title="score of a random ranking", scale=alt.Scale(zero=False)),
-        y=alt.Y("share:Q", title="probability of at most this", scale=alt.Scale(domain=[0, 1])),
+        y=alt.Y("fraction:Q", title="probability of at most this", scale=alt.Scale(domain=[0, 1])),
         **more,
     )
 
@@ -117,7 +117,7 @@ def expected_histogram(table: pl.DataFrame, measure: str) -> Any:
             x=alt.X("low:Q", bin="binned", title=f"expected {measure} of a random ranking"),
             x2="high:Q",
             y=alt.Y("queries:Q", title="queries"),
-            tooltip=tips(low="from", high="to", queries="queries #", share="fraction of the queries"),
+            tooltip=tips(low="from", high="to", queries="queries #", fraction="fraction of the queries"),
         )
     )
     return grid([bar], with_panel(table), column="panel", size=(230, 170), independent=["y"])

@@ -26,7 +26,7 @@ def score_distributions(curves: pl.DataFrame, intervals: pl.DataFrame, contrast:
     lines = pl.concat(
         [
             curves.drop("baseline").with_columns(pl.lit(shown[0]).alias("line")),
-            curves.drop("share").rename({"baseline": "share"}).with_columns(pl.lit(shown[1]).alias("line")),
+            curves.drop("fraction").rename({"baseline": "fraction"}).with_columns(pl.lit(shown[1]).alias("line")),
         ],
         how="diagonal",
     )
@@ -47,10 +47,10 @@ def score_distributions(curves: pl.DataFrame, intervals: pl.DataFrame, contrast:
         .mark_line(interpolate="step-after", strokeWidth=1.6)
         .encode(
             x=alt.X("score:Q", title=f"{contrast.measure} of a query", scale=alt.Scale(zero=False)),
-            y=alt.Y("share:Q", title="fraction of queries", scale=alt.Scale(domain=[0, 1])),
+            y=alt.Y("fraction:Q", title="fraction of queries", scale=alt.Scale(domain=[0, 1])),
             color=alt.Color("line:N", title=None, scale=alt.Scale(domain=shown, range=[BETTER, WORSE]), sort=shown),
             strokeDash=alt.condition(f"datum.line === {shown[1]!r}", alt.value([4, 2]), alt.value([1, 0])),
-            tooltip=tips(system="system *", line="line *", score="score", share="fraction at most"),
+            tooltip=tips(system="system *", line="line *", score="score", fraction="fraction at most"),
         )
     )
     return grid([shade, line], table, row="system", column="panel", size=_PANEL, independent=["x"])

@@ -16,8 +16,8 @@ __all__ = ["asl_curves", "measure_agreement", "meta_evaluation", "swap_rates"]
 
 _SETS = ("all", "uninformative", "ideal")
 _UNITS = {
-    "significant share": "significant pairs (fraction)",
-    "conflict share": "conflicts with the first measure (fraction)",
+    "significant fraction": "significant pairs (fraction)",
+    "conflict fraction": "conflicts with the first measure (fraction)",
     "PAD": "absolute difference (%)",
     "Kendall tau": "Kendall's tau with the first measure",
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from rankbound.analysis.score_tables import place
+from rankbound.analysis.score_tables import data_label
 from rankbound.report.figures.theme import PALETTE, alt
 
 __all__ = ["color", "grid", "highlight", "order_of", "tips", "with_panel"]
@@ -18,7 +18,7 @@ _DIGITS = 6  # more than a screen or a printed page can show, half of what JSON 
 
 def with_panel(table: pl.DataFrame) -> pl.DataFrame:
     """Add data set and variant as one label, ``panel``; both stay, so that pages can filter by them."""
-    return table.with_columns(place().alias("panel"))
+    return table.with_columns(data_label().alias("panel"))
 
 
 def order_of(table: pl.DataFrame, column: str) -> list[Any]:

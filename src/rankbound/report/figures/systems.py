@@ -136,7 +136,7 @@ def marginal_means(table: pl.DataFrame, *, by_data: bool = False) -> Any:
     )
     layers = [prediction, confidence, point]
     if by_data:
-        table = table.rename({"place": "panel"})
+        table = table.rename({"data_label": "panel"})
         return grid(layers, table, row="measure", column="panel", size=(190, _height(table)))
     return grid(layers, table, column="measure", size=(210, _height(table)))
 
