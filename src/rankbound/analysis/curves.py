@@ -30,7 +30,7 @@ __all__ = [
     "smooth_distributions",
 ]
 
-# The thesis's instances: three with two other items for each relevant one, three with one, two and three of them
+# The instances of Westerborg 2022: three with two other items for each relevant one, three with one, two and three
 INSTANCES: Mapping[str, tuple[tuple[int, int], ...]] = {
     "NSR 2": ((12, 4), (24, 8), (48, 16)),
     "NSR 1, 2, 3": ((16, 8), (24, 8), (32, 8)),
@@ -39,7 +39,7 @@ _LOSSES = ("nDCG", "AP", "U")
 
 
 def cutoff_curves(table: pl.DataFrame, family: str = "nDCG", *, confidence: float = 0.95) -> pl.DataFrame:
-    """Mean of a measure over its cutoff k (thesis figure 5.1).
+    """Mean of a measure over its cutoff k (Westerborg 2022, figure 5.1).
 
     Columns: data, variant, system, k, mean, ci_low, ci_high, queries.
     """
@@ -56,7 +56,10 @@ def cutoff_curves(table: pl.DataFrame, family: str = "nDCG", *, confidence: floa
 
 
 def lower_bounds(measures: Sequence[str] = ("nDCG", "AP"), sizes: Sequence[int] = (25, 50, 100, 200)) -> pl.DataFrame:
-    """Worst possible score over the fraction of relevant items (thesis figure 1.1): measure, items, fraction, worst."""
+    """Worst possible score over the fraction of relevant items (Westerborg 2022, figure 1.1).
+
+    Columns: measure, items, fraction, worst.
+    """
     parts = []
     for measure in measures:
         for n in sizes:
@@ -74,7 +77,7 @@ def lower_bounds(measures: Sequence[str] = ("nDCG", "AP"), sizes: Sequence[int] 
 def expectation_curves(
     measures: Sequence[str] = _LOSSES, ratios: Sequence[int] = (1, 2, 3), most: int = 100
 ) -> pl.DataFrame:
-    """Expected loss of a random order over the number of relevant items (thesis figure 3.2).
+    """Expected loss of a random order over the number of relevant items (Westerborg 2022, figure 3.2).
 
     A loss is the measure where lower is better and its negative elsewhere; ``ratio`` is the number of other items for
     each relevant one. Columns: measure, ratio, relevant, expected.
@@ -99,7 +102,7 @@ def bounded_losses(
     instances: Mapping[str, Sequence[tuple[int, int]]] = INSTANCES,
     points: int = 41,
 ) -> pl.DataFrame:
-    """Bounded loss over the unbounded one, from the best to the worst ranking (thesis figures 3.1, 3.3, 3.4, 3.7).
+    """Bounded loss over the unbounded one, from best to worst ranking (Westerborg 2022, figures 3.1, 3.3, 3.4, 3.7).
 
     Columns: measure, group, instance (N items, P relevant), loss, bounded.
     """
@@ -132,7 +135,7 @@ def smooth_distributions(
     gains: Sequence[float] = (1, 4, 16, 64),
     points: int = 121,
 ) -> pl.DataFrame:
-    """The distribution of a measure and its smooth forms with several gains (thesis figure 3.5).
+    """The distribution of a measure and its smooth forms with several gains (Westerborg 2022, figure 3.5).
 
     F~(s) = sum of p_k sigma(a (s - x_k)). Columns: measure, instance, distribution ("exact" or the gain a), score,
     fraction.
@@ -157,7 +160,7 @@ def distribution_curves(
     instances: Mapping[str, Sequence[tuple[int, int]]] = INSTANCES,
     points: int = 61,
 ) -> pl.DataFrame:
-    """Smooth distributions of several instances with the gain that fits each (thesis figure 3.6).
+    """Smooth distributions of several instances with the gain that fits each (Westerborg 2022, figure 3.6).
 
     Columns: measure, group, instance, score, fraction.
     """

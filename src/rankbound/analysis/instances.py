@@ -23,7 +23,7 @@ _CURVE = 41  # points of a smooth curve
 
 
 def instance_scores(table: pl.DataFrame, contrast: Contrast, *, limit: int | None = None) -> pl.DataFrame:
-    """Score of each system against the baseline's on the same query (thesis figures 5.5 to 5.7).
+    """Score of each system against the baseline's on the same query (Westerborg 2022, figures 5.5 to 5.7).
 
     Columns: data, variant, system, fold, qid, items, relevant, baseline, score, difference. With a ``limit`` at most so
     many rows: the same fraction of every data set and system, spread evenly over the baseline's scores.
@@ -48,8 +48,8 @@ def instance_scores(table: pl.DataFrame, contrast: Contrast, *, limit: int | Non
 def activity_curves(table: pl.DataFrame, contrast: Contrast, *, confidence: float = 0.95) -> pl.DataFrame:
     """Gain over the baseline as a smooth function of the number of relevant items, with a band.
 
-    Recommendation paper figure 5, thesis figures 5.8 to 5.10; the spline is fitted over log(relevant). Columns: data,
-    variant, system, relevant, gain, low, high. Data sets with too few queries for a curve have no rows.
+    Li, Urbano & Hanjalic 2021, figure 5; Westerborg 2022, figures 5.8 to 5.10; the spline is fitted over log(relevant).
+    Columns: data, variant, system, relevant, gain, low, high. Data sets with too few queries for a curve have no rows.
     """
     parts = []
     for keys, scores, row in _panels(table, contrast):
@@ -76,7 +76,7 @@ def activity_curves(table: pl.DataFrame, contrast: Contrast, *, confidence: floa
 def score_distributions(
     table: pl.DataFrame, contrast: Contrast, *, points: int = 100
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Share of queries with at most each score, for every system and the baseline (thesis figures 5.2 to 5.4).
+    """Fraction of queries with at most each score, by system and baseline (Westerborg 2022, figures 5.2 to 5.4).
 
     The first table holds data, variant, system, score, fraction, baseline (the baseline's fraction); at most ``points``
     scores for each data set and system, evenly spread over all that occur. The second holds the intervals where the

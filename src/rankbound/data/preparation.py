@@ -120,7 +120,7 @@ def prepare_movielens(ratings: Interactions, items: str = "rated") -> Interactio
     """Prepare MovieLens as Westerborg does in "User/Query-wise Metric Bounding in Learning to Rank".
 
     Ratings of at least 4 are relevant, and users need 25 of them. ``items`` decides which movies can be sampled as
-    negatives: every movie that anybody "rated", or only movies that are "relevant" to a user who was kept. The thesis
+    negatives: every movie that anybody "rated", or only movies that are "relevant" to a user who was kept. Westerborg
     counts unrated items as irrelevant and does not specify more.
     """
     if items not in ("rated", "relevant"):

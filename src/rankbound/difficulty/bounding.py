@@ -17,10 +17,10 @@ UL1                (x / B) * x / (x + E)                                    no
 UL2                (x - E) / (B - E) from E on, (x - E) / |E - floor| below   piecewise
 =================  =======================================================  ==============================
 
-Sources: equations 3.1, 3.6, 3.11 and 3.12 of the thesis "Metric bounding in learning to rank"
-(author not named in our copy). UL1 and UL2 are equations 5 and 6 of Karmaker & Feng, Joint upper & lower bound
-normalization for IR evaluation, where the floor is 0. For a measure where lower is better (U), "no better" and
-"below E" are reversed, so that a good ranking always has a high F and a positive UL2.
+Sources: equations 3.1, 3.6, 3.11 and 3.12 of Westerborg, User/query-wise metric bounding in learning to rank. UL1 and
+UL2 are equations 5 and 6 of Karmaker & Feng, Joint upper & lower bound normalization for IR evaluation, where the floor
+is 0. For a measure where lower is better (U), "no better" and "below E" are reversed, so that a good ranking always has
+a high F and a positive UL2.
 """
 
 from __future__ import annotations

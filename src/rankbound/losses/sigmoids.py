@@ -3,7 +3,7 @@
 ========  ==========================  =====================================================================
 name      σ(x)                        source
 ========  ==========================  =====================================================================
-logistic  1 / (1 + exp(-x))           Qin, Liu & Li, ApproxNDCG, eq. 19; metric bounding thesis, eq. 2.9
+logistic  1 / (1 + exp(-x))           Qin, Liu & Li, ApproxNDCG, eq. 19; Westerborg 2022, eq. 2.9
 tanh      (1 + tanh x) / 2            ibid., footnote 3; equal to logistic(2 x)
 arctan    1/2 + arctan(x) / π         ibid.
 erf       (1 + erf x) / 2             ibid.

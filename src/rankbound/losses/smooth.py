@@ -178,9 +178,9 @@ class SmoothMeasureLoss(SmoothLoss):
     gain:
         For measures with a parameter ``dcg``: "exp" (2^label - 1) or "linear". None takes the measure as it is.
 
-    With R the smooth rank, the structures are: additive, sum_i g_i d(R_i) over the normalizer; cascade,
-    sum_i q_i d(R_i) prod_j (1 - q_j σ(alpha (f_j - f_i))); precision sum, sum_i (1 + sum_j σ(alpha (f_j - f_i))) / R_i
-    over relevant i and j and over the divisor; pairwise, the weights of the pairs times σ(alpha (f_low - f_high)).
+    With R the smooth rank, the structures are: additive, sum_i g_i d(R_i) over the normalizer; cascade, sum_i q_i
+    d(R_i) prod_j (1 - q_j σ(alpha (f_j - f_i))); precision sum, sum_i (1 + sum_j σ(alpha (f_j - f_i))) / R_i over
+    relevant i and j and over the divisor; pairwise, the weights of the pairs times σ(alpha (f_low - f_high)).
 
     >>> import torch
     >>> SmoothMeasureLoss("R@2", alpha=50.0, beta=50.0)(torch.tensor([3.0, 2.0, 1.0]), [1, 0, 1], [0, 3]).item()
@@ -245,7 +245,7 @@ class NDCGLoss(_NamedLoss):
         for binary labels.
 
     Source: Qin, Liu & Li, A general approximation framework for direct optimization of information retrieval measures
-    (ApproxNDCG), eq. 21; metric bounding thesis, eq. 2.10. Only items with gain need a rank, so the cost is items with
+    (ApproxNDCG), eq. 21; Westerborg 2022, eq. 2.10. Only items with gain need a rank, so the cost is items with
     gain x items. For the other parameters see `SmoothLoss`, `MeasureLoss` and `RankingLoss`.
 
     >>> import torch
@@ -289,7 +289,7 @@ class APLoss(_BinaryLoss):
     """Minus smooth average precision.
 
     ``form="scores"`` counts the relevant items above by scores, -(1/P) sum_i (1 + sum_j σ(alpha (f_j - f_i))) / R_i
-    over relevant i and j (metric bounding thesis, eq. 2.11; Li, Urbano & Hanjalic, New insights into metric
+    over relevant i and j (Westerborg 2022, eq. 2.11; Li, Urbano & Hanjalic, New insights into metric
     optimization, eq. 15). ``form="ranks"`` counts them by smooth ranks, with steps σ(beta (R_i - R_j)) (Qin, Liu & Li,
     ApproxAP, eq. 22, where beta is tuned from 1 to 100). A cutoff does not change the divisor P.
 
@@ -371,7 +371,7 @@ class NRBPLoss(_BinaryLoss):
     """The loss behind nRBP: U = sum over relevant i and other j of σ(alpha (f_j - f_i)).
 
     With a symmetric sigmoid (all but relu) this is sum_i (R_i - 1) - P(P - 1)/2 of Li, Urbano & Hanjalic, New insights
-    into metric optimization (eq. 19), and of the metric bounding thesis (eq. 2.12): a lower bound of nRBP(p) for every
+    into metric optimization (eq. 19), and of Westerborg 2022 (eq. 2.12): a lower bound of nRBP(p) for every
     p, and 0 for the best ranking. Lower values are better. With ``p``, the loss is minus smooth nRBP(p) itself,
     -(1 - p)/(1 - p^P) sum_i p^(R_i - 1), and it takes a cutoff.
 

@@ -79,8 +79,8 @@ class MatrixFactorization(Ranker):
     A user whose labels are all equal has no gradient and is left out. Users and items that were left out or are not in
     the training data have the zero vector: all their scores are 0.
 
-    Source: "Metric bounding" thesis, section 4.1 (32 factors, initial values in ±0.01, Adam, 32 users per batch);
-    "Metric optimization" paper, section 3 (SGD on the summed loss).
+    Source: Westerborg 2022, section 4.1 (32 factors, initial values in ±0.01, Adam, 32 users
+    per batch); Li, Urbano & Hanjalic 2021, section 3 (SGD on the summed loss).
 
     >>> users, items, labels = [0, 0, 0, 1, 1, 1], [0, 1, 2, 0, 1, 3], [1, 0, 0, 1, 0, 0]
     >>> model = MatrixFactorization(factors=4, epochs=50, learning_rate=0.1).fit(users, items, labels)

@@ -20,14 +20,14 @@ __all__ = ["DirectRanker", "ListNet", "MLPRanker", "RankNet"]
 class MLPRanker(NeuralRanker):
     """A multi-layer perceptron that computes a score, trained with any loss.
 
-    It is the MQ2008 network of the "Metric bounding" thesis and, with ``loss="regression"`` and
+    It is the MQ2008 network of Westerborg 2022 and, with ``loss="regression"`` and
     ``loss="classification"``, "Reg NN" and "Class NN" of the neural ranking paper (Köppel et al., "Pairwise learning to
     rank by neural networks revisited").
 
     Parameters
     ----------
     hidden:
-        Units of each hidden layer. The default of the thesis is 46, the number of features of MQ2008.
+        Units of each hidden layer. The default of Westerborg 2022 is 46, the number of features of MQ2008.
     activation, dropout:
         Applied after each hidden layer: ``relu``, ``tanh``, ``sigmoid`` or ``elu``, and the fraction of units that are
         set to 0 in training.

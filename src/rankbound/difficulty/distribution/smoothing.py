@@ -1,7 +1,6 @@
 """The smooth distribution, tabulated once and then looked up.
 
-Source: algorithm 2 and equation 3.13 of the thesis "Metric bounding in learning to rank" (author not named in our
-copy).
+Source: algorithm 2 and equation 3.13 of Westerborg, User/query-wise metric bounding in learning to rank.
 
 F~(s) = sum_k D_y[k] sigma(a (s - D_x[k])) with a = len(D_x) / (max D_x - min D_x). Measured in units of 1/a, F~ has a
 fourth derivative of at most 0.128, so cubic interpolation of value and slope on nodes h apart errs by at most
