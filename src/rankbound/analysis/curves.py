@@ -176,7 +176,7 @@ def distribution_curves(
 
 
 def expected_histogram(table: pl.DataFrame, measure: str, *, bins: int = 20) -> pl.DataFrame:
-    """How many queries a random order scores so much on (upper & lower bound paper, figures 2 and 3).
+    """How many queries a random order scores so much on (Karmaker & Feng, figures 2 and 3).
 
     Columns: data, variant, low, high, queries, fraction. A query counts once, whatever the number of systems.
     """

@@ -1,4 +1,4 @@
-"""Which measure tells systems apart? Meta-evaluation of measures, as in the upper & lower bound paper.
+"""Which measure tells systems apart? Meta-evaluation of measures, as in Karmaker & Feng.
 
 A *family* is a name and its measures (the same measure at several cutoffs); counts are summed over them and means
 averaged, as in the paper. Every quantity can be computed for all queries, or for those where systems do hardly better

@@ -12,11 +12,11 @@ of the measure, H the smooth number of relevant items above, and q the stop prob
 structure      term of a row                                    source
 =============  ===============================================  ====================================================
 ADDITIVE       w d(R)                                           Qin, Liu & Li eqs. 13 and 21; Westerborg 2022
-                                                                eq. 2.10; metric optimization paper eq. 5
+                                                                eq. 2.10; Li et al. 2021, eq. 5
 PRECISION_SUM  w (1 + H) / R                                    Westerborg 2022, eq. 2.11; Li et al. 2021, eq. 15
 COUPLED        w (1 + B) / R                                    Qin, Liu & Li eq. 22: the hits B are steps of slope
                                                                 beta between smooth ranks
-CASCADE        q_i d(R) prod over j of (1 - q_j σ(x_j - x_i))   metric optimization paper eq. 16, where q is 0 or 1
+CASCADE        q_i d(R) prod over j of (1 - q_j σ(x_j - x_i))   Li et al. 2021, eq. 16, where q is 0 or 1
 PAIRS          w (R - 1), or w sum over j of v_ij σ(x_j - x_i)  Westerborg 2022, eq. 2.12; lower levels only
 =============  ===============================================  ====================================================
 

@@ -196,7 +196,7 @@ class AdditiveStructure(_Discounted):
         return reference.additive_deltas(gains, self._discounts_of_order(scores, cut))
 
     def published_deltas(self, scores: Any, labels: NDArray[Any]) -> Any:
-        """Gain times discount of the row, as the metric optimization paper has it for nRBP."""
+        """Gain times discount of the row, as Li, Urbano & Hanjalic 2021 have it for nRBP."""
         gains, cut = self._of_query(scores, labels)
         return (gains * self._discounts_of_order(scores, cut))[:, None].expand(len(gains), len(gains))
 

@@ -17,7 +17,7 @@ cascade        with q the stop probability, C(r) = prod over ranks <= r of (1 - 
 first hit      the cascade with q in {0, 1}: the first relevant item moves to r_j, or the second one becomes the first
 pairs          |S_i(r_j) - S_i(r_i) + S_j(r_i) - S_j(r_j)| times the scale of the measure; S_x(r) = sum over ranks <= r
                of f(label of x, label at the rank), f the weight of a pair, negative if x has the lower label
-published      p^(r_i - 1) over the normalizer: eq. 10 of the metric optimization paper for nRBP, which is not the swap
+published      p^(r_i - 1) over the normalizer: eq. 10 of Li, Urbano & Hanjalic 2021 for nRBP, which is not the swap
 =============  ======================================================================================================
 
 Source of the principle: Donmez, Svore & Burges, On the local optimality of LambdaRank.

@@ -92,8 +92,9 @@ class Distribution:
     def smooth_cdf(self, x: ArrayLike) -> Any:
         """F~(x) = sum_k p_k sigma(a (x - x_k)), a = number of scores / (greatest - least).
 
-        Source: algorithm 2 and equation 3.13 of Westerborg, User/query-wise metric bounding in learning to rank. The value comes from a table and is within 1e-6 of the sum; it is smooth and increases
-        everywhere. A distribution with a single score has a = 1.
+        Source: algorithm 2 and equation 3.13 of Westerborg, User/query-wise metric bounding in learning to rank. The
+        value comes from a table and is within 1e-6 of the sum; it is smooth and increases everywhere. A distribution
+        with a single score has a = 1.
         """
         return _plain(self._smooth(x)[0])
 
