@@ -58,7 +58,7 @@ def evaluate(
     if per_query is not None:
         _write_per_query(results, per_query)
     if as_json:
-        summaries = {name: result.to_dict() for name, result in results.items()}
+        summaries = {name: result.to_dict() | {"intervals": _intervals(result)} for name, result in results.items()}
         output.print_json(summaries[runs[0]] if len(runs) == 1 else {"runs": summaries})
     elif len(results) == 1 or bounds:
         for name, result in results.items():
