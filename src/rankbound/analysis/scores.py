@@ -45,8 +45,7 @@ def is_lower_better(measure: str | Measure) -> bool:
     >>> is_lower_better("nDCG"), is_lower_better("U"), is_lower_better("MM(U)")
     (False, True, False)
     """
-    measure = parse_measure(measure)
-    return measure.definition.lower_is_better and measure.bounding in ("none", "expectation")
+    return parse_measure(measure).is_lower_better
 
 
 @dataclass(frozen=True, eq=False)

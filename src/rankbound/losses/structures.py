@@ -136,6 +136,22 @@ class _Discounted(Structure):
         changes = np.flatnonzero(table != table[0])
         return int(changes[0]) if len(changes) else len(table)
 
+    def smooth_plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
+        values = self.definition.levels(self.measure, labels)
+        plan = plan_rows(labels, offsets, (values > 0).astype(np.int8), only_gain=True)
+        plan.rows = np.where(self._complete(plan, values), plan.relevant, 0)
+        return plan
+
+    def swap_plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
+        plan = plan_rows(labels, offsets, self.levels(labels), only_gain=False, lower_only=True)
+        plan.rows = np.where(self._complete(plan, self.definition.levels(self.measure, labels)), plan.rows, 0)
+        plan.constants = np.ones(len(plan.rows))
+        return plan
+
+    @abstractmethod
+    def _complete(self, plan: Plan, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Set weights and cutoffs from gains or stop probabilities; returns the queries whose order matters."""
+
     def _discounts_of_order(self, scores: Any, cut: float) -> Any:
         """The discount of the rank of each item, 0 beyond the cutoff, as a float64 tensor."""
         table = self.discount_table(len(scores))
@@ -150,18 +166,6 @@ class AdditiveStructure(_Discounted):
 
     code: ClassVar[int] = smooth_kernel.ADDITIVE
     swap: ClassVar[int] = swaps.SWAP_ADDITIVE
-
-    def smooth_plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
-        gains = self.definition.gains(self.measure, labels)
-        plan = plan_rows(labels, offsets, (gains > 0).astype(np.int8), only_gain=True)
-        plan.rows = np.where(self._complete(plan, gains), plan.relevant, 0)
-        return plan
-
-    def swap_plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
-        plan = plan_rows(labels, offsets, self.levels(labels), only_gain=False, lower_only=True)
-        plan.rows = np.where(self._complete(plan, self.definition.gains(self.measure, labels)), plan.rows, 0)
-        plan.constants = np.ones(len(plan.rows))
-        return plan
 
     def _complete(self, plan: Plan, gains: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Set weights and cutoffs; returns the queries in which the order of the items makes a difference."""
@@ -212,18 +216,6 @@ class CascadeStructure(_Discounted):
 
     code: ClassVar[int] = smooth_kernel.CASCADE
     swap: ClassVar[int] = swaps.SWAP_CASCADE
-
-    def smooth_plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
-        stops = self.definition.stops(self.measure, labels)
-        plan = plan_rows(labels, offsets, (stops > 0).astype(np.int8), only_gain=True)
-        plan.rows = np.where(self._complete(plan, stops), plan.relevant, 0)
-        return plan
-
-    def swap_plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
-        plan = plan_rows(labels, offsets, self.levels(labels), only_gain=False, lower_only=True)
-        plan.rows = np.where(self._complete(plan, self.definition.stops(self.measure, labels)), plan.rows, 0)
-        plan.constants = np.ones(len(plan.rows))
-        return plan
 
     def _complete(self, plan: Plan, stops: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Set weights and cutoffs; returns the queries in which the order of the items makes a difference.

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from rankbound.measures.combinatorics import ratio
-from rankbound.measures.definition import BoundsTuple, Walked
+from rankbound.measures.definition import BoundsTuple, Discounted
 from rankbound.measures.discounts import CONSTANT, Discount
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Additive", "Binary"]
 
 
-class Additive(Walked):
+class Additive(Discounted):
     """A measure that sums gain(label) * discount(rank); the table above has what follows from them."""
 
     discount: Discount
@@ -45,10 +45,6 @@ class Additive(Walked):
     @abstractmethod
     def gains(self, measure: Measure, labels: NDArray[Any]) -> NDArray[np.float64]:
         """Gain of each label: 0 or more, and never smaller for a higher label."""
-
-    def discount_parameter(self, measure: Measure) -> float:
-        """The parameter of the discount, such as the persistence of RBP."""
-        return 0.0
 
     def normalizer(
         self, measure: Measure, counts: LabelCounts, gains: NDArray[np.float64] | None = None
@@ -62,14 +58,6 @@ class Additive(Walked):
     def cut(self, measure: Measure, counts: LabelCounts, gains: NDArray[np.float64] | None = None) -> NDArray[np.int64]:
         """Ranks of each query that count."""
         return counts.cut(measure.cutoff)
-
-    def discounts(self, measure: Measure, ranks: NDArray[Any]) -> NDArray[np.float64]:
-        """The discount at real ranks from 1 on; the cutoff is not applied."""
-        return self.discount.at(ranks, self.discount_parameter(measure))
-
-    def discount_slopes(self, measure: Measure, ranks: NDArray[Any]) -> NDArray[np.float64]:
-        """The derivative of `discounts`."""
-        return self.discount.slope_at(ranks, self.discount_parameter(measure))
 
     def ideal(
         self, measure: Measure, counts: LabelCounts, gains: NDArray[np.float64] | None = None

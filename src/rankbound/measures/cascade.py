@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.measures.combinatorics import first_hit_probabilities, mean_products
-from rankbound.measures.definition import BoundsTuple, Walked
+from rankbound.measures.definition import BoundsTuple, Discounted
 from rankbound.measures.discounts import RECIPROCAL, Discount
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ __all__ = ["Cascade", "FirstHit"]
 _CERTAIN = 1 - 2.0**-53  # a stop probability of 1 would have a logarithm of minus infinity; the error is 1e-16
 
 
-class Cascade(Walked):
+class Cascade(Discounted):
     """A measure of a user who stops at a document with probability stop(label)."""
 
     discount: Discount = RECIPROCAL
@@ -49,18 +49,6 @@ class Cascade(Walked):
     @abstractmethod
     def stops(self, measure: Measure, labels: NDArray[Any]) -> NDArray[np.float64]:
         """Probability that a user who sees a document with this label is satisfied and stops."""
-
-    def discount_parameter(self, measure: Measure) -> float:
-        """The parameter of the discount."""
-        return 0.0
-
-    def discounts(self, measure: Measure, ranks: NDArray[Any]) -> NDArray[np.float64]:
-        """The discount at real ranks from 1 on; the cutoff is not applied."""
-        return self.discount.at(ranks, self.discount_parameter(measure))
-
-    def discount_slopes(self, measure: Measure, ranks: NDArray[Any]) -> NDArray[np.float64]:
-        """The derivative of `discounts`."""
-        return self.discount.slope_at(ranks, self.discount_parameter(measure))
 
     # ---- what the structure gives ------------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ from rankbound.measures.combinatorics import arrangements, random_orders
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from rankbound.measures.discounts import Discount
     from rankbound.measures.label_counts import LabelCounts
     from rankbound.measures.measure import Measure
     from rankbound.measures.ranked import Ranked
@@ -144,6 +145,8 @@ class Definition(ABC):
         and sampled (1,000 draws with a fixed seed, standard error at most 0.016 for values in [0, 1]) where it has
         more.
         """
+        if self.reads_negative_labels:  # ties between judged and unjudged documents matter, too
+            ranked = ranked.detailed
         if ranked.tied is None:
             return self.values_in_order(measure, ranked)
         return ranked.mean_over_ties(lambda ordered: self.values_in_order(measure, ordered), SAMPLED_ORDERS)
@@ -258,6 +261,24 @@ class Walked(Definition):
     def has_loss(self, measure: Measure) -> bool:
         """Every measure of the four structures has its losses unless it says otherwise."""
         return True
+
+
+class Discounted(Walked):
+    """A measure with a discount of the rank: the additive and the cascade measures."""
+
+    discount: Discount
+
+    def discount_parameter(self, measure: Measure) -> float:
+        """The parameter of the discount, such as the persistence of RBP."""
+        return 0.0
+
+    def discounts(self, measure: Measure, ranks: NDArray[Any]) -> NDArray[np.float64]:
+        """The discount at real ranks from 1 on; the cutoff is not applied."""
+        return self.discount.at(ranks, self.discount_parameter(measure))
+
+    def discount_slopes(self, measure: Measure, ranks: NDArray[Any]) -> NDArray[np.float64]:
+        """The derivative of `discounts`."""
+        return self.discount.slope_at(ranks, self.discount_parameter(measure))
 
 
 def orders_of(

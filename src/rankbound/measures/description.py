@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rankbound.measures.definition import Walked
+from rankbound.measures.definition import Definition, Walked
 from rankbound.measures.registry import definitions
-
-if TYPE_CHECKING:
-    from rankbound.measures.definition import Definition
 
 __all__ = ["describe", "reference_page"]
 
@@ -38,9 +35,7 @@ def describe(definition: Definition) -> dict[str, Any]:
 
 
 def _has_closed_bounds(definition: Definition) -> bool:
-    from rankbound.measures.definition import Definition as General
-
-    return isinstance(definition, Walked) or type(definition).bounds_of_levels is not General.bounds_of_levels
+    return isinstance(definition, Walked) or type(definition).bounds_of_levels is not Definition.bounds_of_levels
 
 
 def _has_loss(definition: Definition) -> bool:

@@ -40,10 +40,6 @@ class InferredAP(Definition):
         """Always."""
         return True
 
-    def values(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
-        """As in `Definition`; ties also distinguish judged from unjudged documents."""
-        return super().values(measure, ranked.detailed)
-
     def values_in_order(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
         """The sum over the relevant documents that were returned."""
         relevant = ranked.labels >= measure.rel

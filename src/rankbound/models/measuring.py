@@ -24,7 +24,7 @@ _MAX_ITEMS = 1_000_000  # of one evaluation of candidates, which takes a few doz
 def score_measure(measure: Any) -> Measure:
     """Return the measure of a name; raise ArgumentError if higher values are not better."""
     parsed = parse_measure(measure)
-    if parsed.definition.lower_is_better and parsed.bounding in ("none", "expectation"):
+    if parsed.is_lower_better:
         raise ArgumentError(f"measure must be one for which higher is better, got {measure}")
     return parsed
 
