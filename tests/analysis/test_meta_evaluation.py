@@ -176,11 +176,11 @@ def test_query_sets_are_the_ends_of_the_gain_over_a_random_order(score_table):
     gains = np.linspace(-0.1, 0.2, 20)
     expected = bounds("nDCG", n=10, relevant=3).expected
     table = score_table({"a": expected + gains, "b": expected + gains})
-    types = type_queries(table, ["nDCG"], fraction=0.1)["type"]
+    types = type_queries(table, ["nDCG"], quota=0.1)["type"]
     assert np.flatnonzero(in_query_set(types, "uninformative")).tolist() == [0, 1]
     assert np.flatnonzero(in_query_set(types, "ideal")).tolist() == [18, 19]
     assert in_query_set(types, "all").all()
-    assert query_map(table, "nDCG")["type"].to_list() == types.to_list()
+    assert query_map(table, "nDCG", quota=0.1)["type"].to_list() == types.to_list()
 
 
 def test_types_need_the_plain_measure(score_table):

@@ -114,7 +114,7 @@ def test_distribution_bounding_needs_distributions():
         get_bounding("distribution").apply(np.array([0.5]), plain_difficulty(0.0, 0.5, 1.0))
 
 
-# ---- weights and query types -----------------------------------------------------------------------------------------
+# ---- weights ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bounding", ["min-max", "expectation", "expectation-max"])
@@ -142,17 +142,6 @@ def test_row_weights_when_the_rows_of_a_query_are_not_contiguous():
 def test_weights_check_their_arguments():
     with pytest.raises(ArgumentError, match="per must be 'query' or 'row', got 'list'"):
         rb.difficulty_weights([1], [1], per="list")
-
-
-def test_query_types_of_hard_easy_and_ideal_queries():
-    value = np.concatenate(([0.9], np.full(16, 0.6), [0.05], [0.9], [0.5]))
-    expected = np.concatenate(([0.1], np.full(16, 0.3), [0.05], [0.9], [0.5]))
-    types = rb.query_types(value, expected, fraction=0.15)
-    assert types[17:].tolist() == ["hard", "easy", "uninformative"]
-    assert types[0] == "ideal"
-    assert (types == "ideal").sum() == 3
-    with pytest.raises(ArgumentError, match=r"fraction must be greater than 0 and at most 0\.5, got 0\.9"):
-        rb.query_types(value, expected, fraction=0.9)
 
 
 def test_every_wrapper_gives_finite_values_for_every_measure_that_it_accepts():

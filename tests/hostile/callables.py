@@ -223,11 +223,13 @@ def _difficulty() -> Iterable[Entry]:
         weigh = functools.partial(rb.difficulty_weights, per=per)
         yield Entry(f"difficulty_weights, {per}", ("difficulty_weights",), weigh, rows)
     values = {"value": argument([0.5, 0.25, 0.75, 1.0]), "expected": argument([0.25, 0.25, 0.5, 0.125])}
-    values |= {"best": argument([1.0, 0.5, 1.0, 1.0], NUMBER_TOO, {"one entry": EITHER})}
+    values |= {"best": argument([1.0, 0.5, 1.0, 1.0]), "worst": argument([0.0, 0.125, 0.25, 0.0])}
     values = {
         name: Argument(each.clean, {**each.rule, **NUMBER_TOO, "one entry": EITHER}) for name, each in values.items()
     }
-    yield Entry("query_types", ("query_types",), functools.partial(rb.query_types, fraction=0.25), values)
+    for rule, quota in ("gain", None), ("quota", 0.25):
+        classify = functools.partial(rb.query_types, quota=quota)
+        yield Entry(f"query_types, {rule}", ("query_types",), classify, values)
     difficulty = difficulty_of(parse_measure("nDCG"), LabelCounts.binary([4, 6, 9], [1, 2, 3]))
     huge = dict.fromkeys(("1e308", "-1e308", "all 1e308"), "anything")  # beyond what any measure gives
     for name in ("min-max", "distribution", "UL1", "UL2"):

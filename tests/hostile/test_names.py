@@ -74,12 +74,13 @@ def test_what_is_no_count_is_refused(take: Callable[[Any], Any], count: Any) -> 
 @pytest.mark.parametrize(
     "take",
     [
-        lambda number: rb.query_types([0.5, 0.25], [0.25, 0.25], fraction=number),
+        lambda number: rb.query_types([0.5], [0.25], 1.0, 0.0, quota=0 if number is None else number),
+        lambda number: rb.query_types([0.5], [0.25], 1.0, 0.0, high=number),
         lambda number: rb.distribution("nDCG", n=3, relevant=1, ranker_strength=number),
         lambda number: losses.NRBPLoss(p=number) if number is not None else losses.NRBPLoss(p=0),
         lambda number: rb.Inference(confidence=number),
     ],
-    ids=["fraction", "ranker_strength", "p", "confidence"],
+    ids=["quota", "high", "ranker_strength", "p", "confidence"],
 )
 def test_a_number_outside_of_0_to_1_is_refused(take: Callable[[Any], Any], number: Any) -> None:
     refused(lambda: take(number))

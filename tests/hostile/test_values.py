@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -111,4 +112,6 @@ def test_bounds_and_distributions(labels: np.ndarray) -> None:
 def test_weights_and_types(both: tuple[np.ndarray, np.ndarray]) -> None:
     first, second = both
     outcome(lambda: rb.difficulty_weights(first, second, per="row"), "labels", "qid")
-    outcome(lambda: rb.query_types(first, second), "value", "expected")
+    for quota in (None, 0.25):
+        types = functools.partial(rb.query_types, best=1.0, worst=second, quota=quota)
+        outcome(lambda types=types: types(first, second), "value", "expected", "worst")

@@ -183,7 +183,7 @@ def meta_evaluation(
     families: Mapping[str, Sequence[str]] | None = None,
     *,
     base: str | None = None,
-    fraction: float | Mapping[str, float] = 0.1,
+    quota: float | Mapping[str, float] = 0.1,
     significance_level: float = 0.05,
     test: str = "t",
 ) -> pl.DataFrame:
@@ -192,9 +192,9 @@ def meta_evaluation(
     Quantities are ``Kendall tau`` and ``conflict cases`` (against ``base``, the first family; conflicts only where both
     have the same cutoffs), ``significant pairs``, ``PAD``, and ``swap rate``: between data sets (``data`` names both)
     and between uninformative and ideal queries. ``conflict fraction`` and ``significant fraction`` are the counts over
-    the number of pairs. ``fraction`` of the queries are uninformative and as many ideal, by the base family; it can be
-    given for each data set. Numbers that do not exist (a set without queries, measures that tell no systems apart) are
-    left out.
+    the number of pairs. Of the queries, the fraction ``quota`` is uninformative and as many are ideal, by the base
+    family and the quota rule of `rankbound.query_types`; ``quota`` can have a value for each data set. Numbers that do
+    not exist (a set without queries, measures that distinguish no systems) are left out.
     """
     families = dict(measure_families(table) if families is None else families)
     if not families:
@@ -210,9 +210,7 @@ def meta_evaluation(
     for data in names:
         here = table.filter(pl.col("data") == data)
         matrix = ScoreMatrix.from_table(here, every, by_fold=True, least=2)
-        types = type_queries(
-            here, families[base], fraction=fraction if isinstance(fraction, (int, float)) else fraction[data]
-        )
+        types = type_queries(here, families[base], quota=quota if isinstance(quota, (int, float)) else quota[data])
         marked = matrix.queries.join(types, on=list(QUERY), how="left", maintain_order="left")["type"]
         for kind in QUERY_SETS:
             among = in_query_set(marked, kind)

@@ -73,10 +73,10 @@ def expected_scores(table: pl.DataFrame, measure: str) -> pl.DataFrame:
     return queries.with_columns(pl.col(part).fill_null(pl.Series(values)) for part, values in binary)
 
 
-def query_map(table: pl.DataFrame, measure: str, *, fraction: float = 0.1) -> pl.DataFrame:
+def query_map(table: pl.DataFrame, measure: str, *, quota: float | None = None) -> pl.DataFrame:
     """`expected_scores` with the ``type`` of each query; queries of one data set and variant are typed together."""
     scores = expected_scores(table, measure)
-    return _typed(scores, parse_measure(measure), fraction)
+    return _typed(scores, parse_measure(measure), quota)
 
 
 def types_of(
@@ -86,17 +86,13 @@ def types_of(
     best: NDArray[np.float64],
     worst: NDArray[np.float64],
     *,
-    fraction: float = 0.1,
+    quota: float | None = None,
 ) -> NDArray[Any]:
-    """`query_types` by values of a plain measure, turned so that 0 is nothing and higher is better."""
-    if measure.definition.lower_is_better:
-        value, expected, best = worst - value, worst - expected, worst - best
-    else:
-        value, expected, best = (part - measure.definition.floor for part in (value, expected, best))
-    return query_types(value, expected, best, fraction=fraction)
+    """`query_types` by values of a plain measure."""
+    return query_types(value, expected, best, worst, quota=quota, floor=measure.definition.floor)
 
 
-def type_queries(table: pl.DataFrame, measures: Sequence[str], *, fraction: float = 0.1) -> pl.DataFrame:
+def type_queries(table: pl.DataFrame, measures: Sequence[str], *, quota: float | None = None) -> pl.DataFrame:
     """Each query with its ``type``, by the mean of several plain measures over the systems.
 
     Queries that do not count for any of the measures are left out.
@@ -107,7 +103,7 @@ def type_queries(table: pl.DataFrame, measures: Sequence[str], *, fraction: floa
         .group_by(*QUERY, maintain_order=True)
         .agg(pl.col("value", "expected", "best", "worst").mean())
     )
-    return _typed(scores, parse_measure(plain[0]), fraction).select(*QUERY, "type")
+    return _typed(scores, parse_measure(plain[0]), quota).select(*QUERY, "type")
 
 
 def in_query_set(types: pl.Series, query_set: str) -> NDArray[np.bool_]:
@@ -118,11 +114,11 @@ def in_query_set(types: pl.Series, query_set: str) -> NDArray[np.bool_]:
     return types.is_in(members).fill_null(value=False).to_numpy()
 
 
-def _typed(scores: pl.DataFrame, measure: Measure, fraction: float) -> pl.DataFrame:
+def _typed(scores: pl.DataFrame, measure: Measure, quota: float | None) -> pl.DataFrame:
     parts = []
     for _, part in scores.group_by("data", "variant", maintain_order=True):
         values = (part[name].to_numpy() for name in ("value", "expected", "best", "worst"))
-        parts.append(part.with_columns(pl.Series("type", types_of(measure, *values, fraction=fraction))))
+        parts.append(part.with_columns(pl.Series("type", types_of(measure, *values, quota=quota))))
     return pl.concat(parts)
 
 

@@ -177,6 +177,8 @@ def _few_letters(letters: str) -> str:
 
 
 def _print_two_runs(comparison: Comparison) -> None:
+    from rankbound.difficulty import query_type_rule
+
     first, second = comparison.runs
     output.print_table(
         "Mean over the shared queries",
@@ -223,7 +225,6 @@ def _print_two_runs(comparison: Comparison) -> None:
                 for row in comparison.by_type
             ],
             text_columns=2,
-            note="ideal: the runs gain most over a random ranking; uninformative: they gain least "
-            "(hard where both score low, easy where both score high)",
+            note=query_type_rule().replace("systems", "runs"),
         )
         output.print_note("")

@@ -2,7 +2,14 @@
 
 from rankbound.difficulty.bounding import BOUNDING_NAMES, Bounding, Bounds, Difficulty, get_bounding
 from rankbound.difficulty.bounds import bounds, bounds_of
-from rankbound.difficulty.queries import QUERY_TYPES, difficulty_of, difficulty_weights, query_types
+from rankbound.difficulty.queries import (
+    QUERY_TYPES,
+    describe_query_types,
+    difficulty_of,
+    difficulty_weights,
+    query_type_rule,
+    query_types,
+)
 
 __all__ = [
     "BOUNDING_NAMES",
@@ -12,8 +19,10 @@ __all__ = [
     "Difficulty",
     "bounds",
     "bounds_of",
+    "describe_query_types",
     "difficulty_of",
     "difficulty_weights",
     "get_bounding",
+    "query_type_rule",
     "query_types",
 ]

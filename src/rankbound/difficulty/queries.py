@@ -17,7 +17,14 @@ from rankbound.measures import LabelCounts, Measure
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["QUERY_TYPES", "difficulty_of", "difficulty_weights", "query_types"]
+__all__ = [
+    "QUERY_TYPES",
+    "describe_query_types",
+    "difficulty_of",
+    "difficulty_weights",
+    "query_type_rule",
+    "query_types",
+]
 
 
 def difficulty_of(measure: Measure, counts: LabelCounts, ranker_strength: float | None = None) -> Difficulty:
@@ -80,48 +87,203 @@ def difficulty_weights(
     return weights[order[np.searchsorted(names, qid, sorter=order)]]
 
 
-QUERY_TYPES = ("ideal", "informative", "uninformative", "hard", "easy")
+QUERY_TYPES = ("ideal", "informative", "uninformative", "hard", "easy", "below random", "no choice")
+MARGIN, IDEAL = 0.1, 0.5  # default thresholds of the gain, see `query_types`
+LOW, HIGH = 1 / 3, 2 / 3  # default thresholds of hard and easy queries
+_ROUNDING = 1e-9  # relative differences below this are rounding errors of floating-point sums
 
 
 def query_types(
     value: ArrayLike,
     expected: ArrayLike,
-    best: ArrayLike = 1.0,
+    best: ArrayLike,
+    worst: ArrayLike,
     *,
-    fraction: float = 0.1,
-    low: float = 1 / 3,
-    high: float = 2 / 3,
+    margin: float = MARGIN,
+    ideal: float = IDEAL,
+    quota: float | None = None,
+    low: float = LOW,
+    high: float = HIGH,
+    floor: float = 0.0,
 ) -> NDArray[Any]:
-    """Type of each query by how a reasonable ranker (``value``, the mean over systems) compares with a random one.
+    """Type of each query by what the systems gain over a random ranking of the same candidates.
 
-    Queries are sorted by the gap value - expected. The ``fraction`` with the largest gaps is *ideal* and the
-    ``fraction`` with the smallest is *uninformative*; of the latter, a query is *hard* if value and expected are both
-    below ``low`` times the best value, and *easy* if both are above ``high`` times it. All others are *informative*.
+    ``value`` is what reasonable rankers reach on a query, usually the mean over the systems; ``expected``, ``best`` and
+    ``worst`` are its E, B and W. A query with B = W is *no choice*: all rankings of its candidates have the same value.
+    The others are classified by the gain g = (value - E) / (B - E), which is 0 for a random ranking in the mean and 1
+    for the best ranking:
 
-    Source: Karmaker & Feng, Joint upper & lower bound normalization for IR evaluation. They take 1,000 of 10,000
-    queries and show hard and easy queries in a figure without numbers; the defaults of ``low`` and ``high`` are ours.
+    =============  =====================================================================
+    type           rule
+    =============  =====================================================================
+    ideal          g >= ``ideal``
+    informative    ``margin`` < g < ``ideal``
+    uninformative  -``margin`` <= g <= ``margin``, and neither hard nor easy
+    hard           the same, and value and E are both below ``low``
+    easy           the same, and value and E are both above ``high``
+    below random   g < -``margin``
+    no choice      B = W
+    =============  =====================================================================
 
-    >>> query_types([0.9, 0.5, 0.1, 0.95], [0.2, 0.3, 0.1, 0.9], fraction=0.25).tolist()
-    ['ideal', 'informative', 'hard', 'informative']
+    ``low`` and ``high`` are fractions of the way from ``floor``, the lowest value of the measure on any query, to B.
+    Where lower values are better (B < W), everything is reversed, and the way starts at W.
+
+    With a ``quota`` the types are those of the source, which ranks the queries: of the queries with a choice, the
+    fraction ``quota`` with the largest gaps value - E is ideal, the fraction with the smallest gaps uninformative (or
+    hard, or easy), and all others informative; none is below random. ``margin`` and ``ideal`` are not used then.
+    Queries with equal gaps have the same type. Where they do not all fit into a quota, the less favorable type wins:
+    uninformative before informative, informative before ideal.
+
+    The type of a query depends on nothing but the numbers, not on the order of the queries, and differences that can
+    be rounding errors count as equal.
+
+    Source: Karmaker & Feng, Joint upper & lower bound normalization for IR evaluation. They define ideal, informative,
+    uninformative, hard and easy queries in words and take 1,000 of 10,000 queries as ideal and as uninformative. The
+    thresholds are ours: systems that cover at most a tenth of the way from random to best are close to random, and
+    systems that cover at least half of it are closer to the best ranking than to a random one.
+
+    >>> value, expected = [0.9, 0.5, 0.1, 0.95, 0.2, 1.0], [0.2, 0.3, 0.1, 0.95, 0.4, 1.0]
+    >>> query_types(value, expected, best=1.0, worst=[0, 0, 0, 0.9, 0, 1]).tolist()
+    ['ideal', 'informative', 'hard', 'easy', 'below random', 'no choice']
+    >>> query_types(value, expected, best=1.0, worst=[0, 0, 0, 0.9, 0, 1], quota=0.2).tolist()
+    ['ideal', 'informative', 'informative', 'informative', 'uninformative', 'no choice']
     """
-    if not is_between(fraction, 0, 1) or fraction > 0.5:
-        raise ArgumentError(f"fraction must be greater than 0 and at most 0.5, got {fraction}")
-    inputs = {"value": value, "expected": expected, "best": best}
+    _check_thresholds(margin, ideal, quota, low, high)
+    value, expected, best, worst = _one_per_query(value=value, expected=expected, best=best, worst=worst)
+    if not is_between(floor, -np.inf, np.inf):
+        raise ArgumentError(f"floor must be a finite number, got {floor}")
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        return _types(value, expected, best, worst, margin, ideal, quota, low, high, floor)
+
+
+def _types(
+    value: NDArray[np.float64],
+    expected: NDArray[np.float64],
+    best: NDArray[np.float64],
+    worst: NDArray[np.float64],
+    margin: float,
+    ideal: float,
+    quota: float | None,
+    low: float,
+    high: float,
+    floor: float,
+) -> NDArray[Any]:
+    upward = np.where(best < worst, -1.0, 1.0)  # the sign that makes higher values better
+    size = np.maximum.reduce([np.abs(array) for array in (value, expected, best, worst)])
+    gap = upward * (value - expected)
+    choice = np.abs(best - worst) > _ROUNDING * size
+    types = np.full(len(gap), "informative", dtype="<U13")
+    if quota is None:
+        room = np.maximum(upward * (best - expected), _ROUNDING * size)
+        gain = np.round(np.where(choice, gap / room, 0.0), 9)  # so that rounding does not decide at the thresholds
+        near_random = np.abs(gain) <= margin
+        types[gain >= ideal] = "ideal"
+        types[gain < -margin] = "below random"
+    else:
+        smallest, largest = _ends(gap[choice], size[choice], quota)
+        near_random = np.zeros(len(gap), dtype=bool)
+        near_random[choice] = smallest
+        types[np.flatnonzero(choice)[largest]] = "ideal"
+    types[near_random] = "uninformative"
+    start = np.where(best < worst, worst, floor)
+    way = upward * (best - start)
+    reached = [upward * (array - start) for array in (value, expected)]
+    types[near_random & (np.maximum(*reached) < low * way)] = "hard"
+    types[near_random & (np.minimum(*reached) > high * way)] = "easy"
+    types[~choice] = "no choice"
+    return types
+
+
+def describe_query_types(quota: float | None = None) -> dict[str, str]:
+    """A sentence for each of `QUERY_TYPES`: what it means, and the default threshold that decides it.
+
+    ``quota`` selects the rule, as in `query_types`.
+
+    >>> describe_query_types()["no choice"]
+    'All rankings of the candidates have the same value, so the query cannot distinguish systems.'
+    >>> describe_query_types(quota=0.1)["ideal"]
+    'The gap between the mean of the systems and a random ranking is among the largest 10 %.'
+    """
+    both = "and both the systems and a random ranking score"
+    shared = {
+        "hard": f"Uninformative, {both} below {LOW:.0%} of the best value.",
+        "easy": f"Uninformative, {both} above {HIGH:.0%} of the best value.",
+        "no choice": "All rankings of the candidates have the same value, so the query cannot distinguish systems.",
+    }
+    if quota is None:
+        way = "of the way from a random ranking to the best one"
+        rules = {
+            "ideal": f"On average, the systems cover at least {IDEAL:.0%} {way}.",
+            "informative": f"On average, the systems cover more than {MARGIN:.0%} but less than {IDEAL:.0%} {way}.",
+            "uninformative": f"On average, the systems stay within {MARGIN:.0%} {way}: they are close to random.",
+            "below random": f"On average, the systems are below a random ranking by more than {MARGIN:.0%} {way}.",
+        }
+    else:
+        gap = "The gap between the mean of the systems and a random ranking is"
+        rules = {
+            "ideal": f"{gap} among the largest {quota:.0%}.",
+            "informative": f"{gap} neither among the largest nor among the smallest {quota:.0%}.",
+            "uninformative": f"{gap} among the smallest {quota:.0%}.",
+        }
+    texts = {kind: text.replace("%", " %") for kind, text in (rules | shared).items()}
+    return {kind: texts[kind] for kind in QUERY_TYPES if kind in texts}
+
+
+def query_type_rule(quota: float | None = None) -> str:
+    """The rule of `query_types` with its default thresholds in one sentence, for the notes of tables and figures.
+
+    >>> query_type_rule(quota=0.1).partition(":")[0]
+    'Types by the gap between the mean of the systems and a random ranking'
+    """
+    ends = f"hard below {LOW:.0%} and easy above {HIGH:.0%} of the best value".replace("%", " %")
+    if quota is None:
+        text = (
+            "Types by the gain (mean of the systems - E) / (B - E), where E is the expected value of a random ranking "
+            f"and B the best value: ideal from {IDEAL:g}, informative above {MARGIN:g}, below random under "
+            f"-{MARGIN:g}, uninformative in between ({ends})"
+        )
+    else:
+        text = (
+            "Types by the gap between the mean of the systems and a random ranking: ideal and uninformative are the "
+            f"{100 * quota:g} % with the largest and the smallest gaps ({ends}), informative all others"
+        )
+    return f"{text}; no choice where all rankings have the same value"
+
+
+def _ends(gap: NDArray[np.float64], size: NDArray[np.float64], quota: float) -> tuple[NDArray[np.bool_], ...]:
+    """Which queries have the smallest and which the largest gaps; equal ones are together, at the edges downward."""
+    order = np.lexsort((size, gap))
+    steps = np.diff(gap[order]) > _ROUNDING * np.maximum(size[order][1:], size[order][:-1])
+    group = np.concatenate(([0], np.cumsum(steps)))[: len(gap)]
+    count = round(quota * len(gap))
+    smaller = np.searchsorted(group, group, side="left")  # number of queries with smaller gaps, for each
+    at_least = len(gap) - smaller
+    smallest, largest = np.zeros((2, len(gap)), dtype=bool)
+    smallest[order] = smaller < count
+    largest[order] = (at_least <= count) & (smaller >= count)
+    return smallest, largest
+
+
+def _check_thresholds(margin: float, ideal: float, quota: float | None, low: float, high: float) -> None:
+    if not is_between(margin, -1e-300, 1):
+        raise ArgumentError(f"margin must be at least 0 and less than 1, got {margin}")
+    if not is_between(ideal, margin, 1) and ideal != 1:
+        raise ArgumentError(f"ideal must be greater than margin ({margin:g}) and at most 1, got {ideal}")
+    if quota is not None and (not is_between(quota, 0, 1) or quota > 0.5):
+        raise ArgumentError(f"quota must be None, or greater than 0 and at most 0.5, got {quota}")
+    if not is_between(low, 0, 1) or not is_between(high, 0, 1) or low > high:
+        raise ArgumentError(f"low and high must lie between 0 and 1, low first, got {low} and {high}")
+
+
+def _one_per_query(**inputs: ArrayLike) -> list[NDArray[np.float64]]:
+    """The inputs as arrays of one length; a single number counts for every query."""
+    names = " and ".join([", ".join([*inputs][:-1]), [*inputs][-1]])
     arrays = [floats(name, numbers, ndim=None) for name, numbers in inputs.items()]
     try:
-        value, expected, best = np.broadcast_arrays(*arrays)
+        arrays = list(np.broadcast_arrays(*arrays))
     except ValueError:
         shapes = [array.shape for array in arrays]
-        raise ArgumentError(f"value, expected and best must have one entry per query, got shapes {shapes}") from None
-    if value.ndim != 1:
-        raise ArgumentError(f"value, expected and best must have one number per query, got shape {value.shape}")
-    gap = value - expected
-    order = np.argsort(gap, kind="stable")
-    count = round(fraction * len(gap))
-    types = np.full(len(gap), "informative", dtype="<U13")
-    types[order[len(gap) - count :]] = "ideal"
-    smallest = order[:count]
-    types[smallest] = "uninformative"
-    types[smallest[np.maximum(value, expected)[smallest] < low * best[smallest]]] = "hard"
-    types[smallest[np.minimum(value, expected)[smallest] > high * best[smallest]]] = "easy"
-    return types
+        raise ArgumentError(f"{names} must have one entry per query, got shapes {shapes}") from None
+    if arrays[0].ndim != 1:
+        raise ArgumentError(f"{names} must have one number per query, got shape {arrays[0].shape}")
+    return arrays

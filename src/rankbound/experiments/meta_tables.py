@@ -22,8 +22,8 @@ _FAMILIES = (
     {"nDCG@k": f"{_NDCG}@{{}}", "UL1(nDCG@k)": f"UL1({_NDCG}@{{}})", "UL2(nDCG@k)": f"UL2({_NDCG}@{{}})"},
     {"AP@k": "AP(div='min')@{}", "UL1(SP@k)": "UL1(SP@{})", "UL2(SP@k)": "UL2(SP@{})"},
 )
-_FRACTION = {"mq2007-agg": 0.5}  # of the queries are uninformative, and as many ideal: 500 of 1,000 in the paper
-_DEFAULT_FRACTION = 0.25
+_QUOTA = {"mq2007-agg": 0.5}  # of the queries are uninformative, and as many ideal: 500 of 1,000 in the paper
+_DEFAULT_QUOTA = 0.25
 _NOT_PUBLISHED = ("conflict fraction", "significant fraction")
 _KEYS = ("quantity", "measure", "versus", "data", "set")
 _STANDS_IN = "published number is of MSLR-WEB30K or MQ2007, for which these data stand in"
@@ -46,8 +46,8 @@ def meta_tables(store: Store, slots: Sequence[TrialSlot], results: pl.DataFrame)
     tables = []
     for group in _FAMILIES if not scores.is_empty() else ():
         families = {family: [name.format(k) for k in _CUTOFFS] for family, name in group.items()}
-        fraction = {data: _FRACTION.get(data, _DEFAULT_FRACTION) for data in scores["data"].unique()}
-        tables.append(meta_evaluation(scores, families, fraction=fraction))
+        quota = {data: _QUOTA.get(data, _DEFAULT_QUOTA) for data in scores["data"].unique()}
+        tables.append(meta_evaluation(scores, families, quota=quota))
     if not tables:
         return published.clear()
     return (
