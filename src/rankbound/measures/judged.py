@@ -40,21 +40,17 @@ class Judged(Definition):
 
     def values(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
         """Judged documents within the cutoff; a tied block counts by its fraction."""
-        ranked = ranked.detailed
-        judged = ranked.judged.astype(float)
-        if ranked.tied is not None:
-            judged = ranked.tied.mean_over(judged)
-        return self._fraction(measure, ranked, judged)
+        cut = ranked.cut(measure.cutoff)
+        if ranked.judgments is None:
+            return (cut > 0).astype(float)
+        query, _, judged = ranked.judgments.weights(lambda labels: labels.astype(np.float64), measure.cutoff)
+        return ratio(ranked.sum(query, judged), cut)
 
     def values_in_order(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
         """Judged documents within the cutoff."""
-        return self._fraction(measure, ranked, ranked.judged.astype(float))
-
-    def _fraction(self, measure: Measure, ranked: Ranked, judged: NDArray[np.float64]) -> NDArray[np.float64]:
-        query, rank = ranked.locate(np.arange(len(judged)))
+        query, rank = ranked.locate(np.flatnonzero(ranked.judged))
         cut = ranked.cut(measure.cutoff)
-        seen = rank <= cut[query]
-        return ratio(ranked.sum(query[seen], judged[seen]), cut)
+        return ratio(ranked.sum(query, (rank <= cut[query]).astype(np.float64)), cut)
 
     def bounds_of_levels(self, measure: Measure, counts: LabelCounts, levels: NDArray[np.float64]) -> BoundsTuple:
         """Worst, expected and best are the same."""

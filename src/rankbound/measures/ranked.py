@@ -140,6 +140,14 @@ class Ranked:
         return Ranked(self._lists, self._ties, self._depth, detailed=True)
 
     @cached_property
+    def judgments(self) -> Ranked | None:
+        """The same ranking with label 1 for judged documents and 0 for the others; None if all are judged."""
+        judged = self._lists.judged
+        if judged is None:
+            return None
+        return Ranked(replace(self._lists, labels=judged.astype(np.int32)), self._ties, self._depth)
+
+    @cached_property
     def judged(self) -> NDArray[np.bool_]:
         """Whether each item is judged, in ranked order; all are where the lists do not say otherwise."""
         if self._lists.judged is None:
