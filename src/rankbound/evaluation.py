@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,7 +14,7 @@ import numpy as np
 from rankbound.data import table_chunks
 from rankbound.difficulty.bounding import Bounds, Difficulty, get_bounding
 from rankbound.difficulty.queries import difficulty_of
-from rankbound.errors import ArgumentError, DataError
+from rankbound.errors import ArgumentError, CoverageWarning, DataError
 from rankbound.lists import Coverage, Lists, check_dicts
 from rankbound.measures import Measure, Ranked, is_defined, parse_measure, parse_measures, values
 
@@ -21,9 +22,20 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-__all__ = ["EMPTY", "Evaluation", "evaluate", "evaluate_lists", "evaluate_runs", "to_frame", "to_lists"]
+__all__ = [
+    "EMPTY",
+    "Evaluation",
+    "evaluate",
+    "evaluate_lists",
+    "evaluate_runs",
+    "judged_coverage",
+    "to_frame",
+    "to_lists",
+    "warn_of_coverage",
+]
 
 EMPTY = ("skip", "zero", "one")
+_CUTOFF = 10  # k of Judged@k if no measure has a cutoff
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +45,8 @@ class Evaluation:
     ``values[name]`` has one number per query, NaN where the query is empty for that measure (nothing relevant, or a
     normalized measure of a query whose rankings all score the same) and empty queries are skipped. ``empty[name]``
     marks those queries whatever the policy was. ``bounds[name]`` has worst, expected and best where they were
-    requested. ``coverage`` counts the queries that only the judgments or only the run have, and ``policy`` says how
-    ties, empty and missing queries were treated.
+    requested. ``coverage`` says how far judgments and run cover each other, and ``policy`` how ties, empty and missing
+    queries were treated.
     """
 
     query_ids: Any
@@ -68,6 +80,11 @@ class Evaluation:
     def unjudged_queries(self) -> int:
         """Queries that are in the run but not judged."""
         return self.coverage.unjudged_queries
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences on what makes the values doubtful: a run without any judged document."""
+        return () if self.coverage.warning is None else (self.coverage.warning,)
 
     def counted_queries(self) -> dict[str, int]:
         """Queries that each mean is over."""
@@ -147,6 +164,8 @@ class Evaluation:
             "counted_queries": self.counted_queries(),
             "missing_queries": self.missing_queries,
             "unjudged_queries": self.unjudged_queries,
+            "coverage": self.coverage.to_dict(),
+            "warnings": list(self.warnings),
             **self.policy,
         }
         return summary | ({"bounds": self.mean_bounds()} if self.bounds else {})
@@ -215,11 +234,37 @@ def evaluate(
         of the query's candidates: the judged documents and those of the run. A run that returns only some of them can
         fall below the worst; one that returns nothing has a UL2 of -1.
 
+    Warns
+    -----
+    CoverageWarning
+        If judgments and run have no document in common in any shared query.
+
     >>> qrels = {"q1": {"a": 1, "b": 0, "c": 0}, "q2": {"a": 0, "b": 1}}
     >>> run = {"q1": {"a": 0.2, "b": 0.9, "c": 0.1}, "q2": {"a": 0.1, "b": 0.8}}
     >>> evaluate(qrels, run, ["RR", "MM(RR)"])
     Evaluation(RR=0.7500, MM(RR)=0.6250; queries=2, empty=0)
     """
+    result = _evaluate(
+        qrels, run, measures, ties=ties, empty=empty, missing=missing, judged_only=judged_only, depth=depth,
+        bounds=bounds,
+    )  # fmt: skip
+    warn_of_coverage(result.warnings)
+    return result
+
+
+def _evaluate(
+    qrels: Any,
+    run: Any,
+    measures: Any,
+    *,
+    ties: str = "average",
+    empty: str = "skip",
+    missing: str = "ignore",
+    judged_only: bool = False,
+    depth: int | None = None,
+    bounds: bool = False,
+) -> Evaluation:
+    """`evaluate` without its warnings."""
     scored = isinstance(qrels, Lists)
     if scored:
         if measures is None:
@@ -243,8 +288,9 @@ def evaluate(
     for lists in chunks:
         results.append(evaluate_lists(lists, requested, ties=ties, empty=empty, depth=depth, bounds=bounds))
         coverage += results[-1].coverage
-    if isinstance(chunks, table_chunks.RunChunks):
-        coverage = chunks.coverage
+    if isinstance(chunks, table_chunks.RunChunks):  # a chunk does not know the queries of the others
+        known = chunks.coverage
+        coverage = replace(coverage, missing_queries=known.missing_queries, unjudged_queries=known.unjudged_queries)
     policy = {"ties": ties, "empty": empty, "missing": missing}
     return replace(_concatenated(results), coverage=coverage, policy=policy)
 
@@ -262,11 +308,18 @@ def evaluate_runs(qrels: Any, runs: Mapping[str, Any], measures: Any, **options:
     results = {}
     for name, run in runs.items():
         try:
-            results[name] = evaluate(judgments, run, requested, **options)
+            results[name] = _evaluate(judgments, run, requested, **options)
         except DataError as error:
             files = (f"{name}:", f"{qrels}:" if isinstance(qrels, (str, PathLike)) else f"{name}:")
             raise error if str(error).startswith(files) else DataError(f"{name}: {error}") from error
+    warn_of_coverage([f"{name}: {text}" for name, result in results.items() for text in result.warnings])
     return results
+
+
+def warn_of_coverage(sentences: Iterable[str], stacklevel: int = 3) -> None:
+    """Issue a `CoverageWarning` for each sentence."""
+    for sentence in sentences:
+        warnings.warn(sentence, CoverageWarning, stacklevel=stacklevel)
 
 
 def _concatenated(results: list[Evaluation]) -> Evaluation:
@@ -323,7 +376,25 @@ def evaluate_lists(
                 bounds_by_name[name] = Bounds(difficulty.worst, difficulty.expected, difficulty.best)
         result[name] = np.where(undefined, {"skip": np.nan, "zero": 0.0, "one": 1.0}[empty], value)
         is_empty[name] = undefined
-    return Evaluation(lists.query_ids, result, is_empty, bounds_by_name, lists.coverage or Coverage())
+    coverage = judged_coverage(lists, ranked, requested.values())
+    return Evaluation(lists.query_ids, result, is_empty, bounds_by_name, coverage)
+
+
+def judged_coverage(lists: Lists, ranked: Ranked, measures: Iterable[Measure]) -> Coverage:
+    """The coverage of lists with Judged@k, where k is the smallest cutoff of the measures, or 10 if none has one.
+
+    Nothing is ranked for lists in which every document is judged: their Judged@k is 1.
+    """
+    coverage = lists.coverage
+    if coverage is None:  # not from judgments and a run: every query is shared
+        depths = judged_depths = lists.sizes if lists.depths is None else lists.depths
+        if lists.judged is not None:
+            unjudged = np.bincount(lists.query_of_item[~lists.judged], minlength=len(lists))
+            judged_depths = depths - unjudged
+        coverage = Coverage(shared_queries=len(lists)).with_documents(depths, judged_depths)
+    cutoff = min((measure.cutoff for measure in measures if measure.cutoff is not None), default=_CUTOFF)
+    fractions = values(ranked, parse_measure(f"Judged@{cutoff}"))
+    return replace(coverage, cutoff=cutoff, sum_at_cutoff=float(fractions.sum()))
 
 
 def _requested(measures: Any) -> Mapping[str, Measure]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from rankbound.arrays import array_of, floats, integers, labels_of, mask_of, names_of, offsets_of
-from rankbound.errors import DataError
+from rankbound.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -22,19 +22,135 @@ __all__ = ["Coverage", "Lists", "check_dicts", "sort_within_queries"]
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How many queries judgments and a run do not share.
+    """How far judgments and a run cover each other: queries, documents, and the fraction of documents judged.
 
-    >>> Coverage(missing_queries=2) + Coverage(missing_queries=1, unjudged_queries=4)
-    Coverage(missing_queries=3, unjudged_queries=4)
+    A *shared* query is judged and in the run. Documents are counted over the shared queries, as the run returned them,
+    that is, before ``judged_only`` removes those without a judgment. Coverages of different queries can be added.
+
+    >>> lists = Lists.from_dicts({"p": {"a": 1}, "q": {"a": 1}}, {"p": {"a": 2.0, "b": 1.0}, "r": {"a": 1.0}})
+    >>> lists.coverage
+    Coverage(missing_queries=1, unjudged_queries=1, shared_queries=1, returned_documents=2, judged_documents=1)
+    >>> lists.coverage.judged, (lists.coverage + lists.coverage).returned_documents
+    (0.5, 4)
     """
 
     missing_queries: int = 0
     """Queries that are judged but not in the run."""
     unjudged_queries: int = 0
     """Queries that are in the run but not judged."""
+    shared_queries: int = 0
+    """Queries that are judged and in the run."""
+    returned_documents: int = 0
+    """Documents that the run returned for the shared queries."""
+    judged_documents: int = 0
+    """Those of them that are judged for their query."""
+    ranked_queries: int = field(default=0, repr=False)
+    """Shared queries with at least one returned document, over which the fractions are averaged."""
+    queries_without_judged: int = field(default=0, repr=False)
+    """Those of them whose returned documents are all unjudged."""
+    cutoff: int | None = field(default=None, repr=False)
+    """k of Judged@k; None before a run is evaluated."""
+    sum_of_fractions: float = field(default=0.0, repr=False)
+    """Sum over queries of the fraction of the returned documents that are judged."""
+    sum_at_cutoff: float = field(default=0.0, repr=False)
+    """Sum over queries of Judged@k."""
+    first_ids: tuple[Any, Any] | None = field(default=None, repr=False, compare=False)
+    """A judged and a returned document of the first shared query, where no returned document is judged."""
+
+    @property
+    def judged_queries(self) -> int:
+        """Queries that are judged."""
+        return self.shared_queries + self.missing_queries
+
+    @property
+    def returned_queries(self) -> int:
+        """Queries that are in the run."""
+        return self.shared_queries + self.unjudged_queries
+
+    @property
+    def unjudged_documents(self) -> int:
+        """Returned documents of the shared queries that have no judgment."""
+        return self.returned_documents - self.judged_documents
+
+    @property
+    def judged(self) -> float:
+        """Mean over queries of the fraction of the returned documents that are judged; NaN without any."""
+        return self.sum_of_fractions / self.ranked_queries if self.ranked_queries else float("nan")
+
+    @property
+    def judged_at_cutoff(self) -> float:
+        """Mean over queries of Judged@k, with k = ``cutoff``; NaN before a run is evaluated.
+
+        It is that of the ranking that was evaluated, from which ``judged_only`` removes documents without a judgment.
+        """
+        if self.cutoff is None or not self.ranked_queries:
+            return float("nan")
+        return self.sum_at_cutoff / self.ranked_queries
+
+    @property
+    def has_no_common_document(self) -> bool:
+        """Whether no returned document is judged for its query, which is usually a mismatch of identifiers."""
+        return self.returned_documents > 0 and self.judged_documents == 0
+
+    @property
+    def warning(self) -> str | None:
+        """The sentence of `CoverageWarning`, or None where there is nothing to warn of."""
+        if not self.has_no_common_document:
+            return None
+        ids = ""
+        if self.first_ids is not None:
+            ids = f" (the first of qrels is {self.first_ids[0]!r}, the first of the run {self.first_ids[1]!r})"
+        return f"qrels and run have no document in common in any shared query{ids}: do their document ids match?"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Counts and fractions, ready for JSON."""
+        return {
+            "judged_queries": self.judged_queries,
+            "returned_queries": self.returned_queries,
+            "shared_queries": self.shared_queries,
+            "missing_queries": self.missing_queries,
+            "unjudged_queries": self.unjudged_queries,
+            "queries_without_judged": self.queries_without_judged,
+            "returned_documents": self.returned_documents,
+            "judged_documents": self.judged_documents,
+            "judged": self.judged,
+            "cutoff": self.cutoff,
+            "judged_at_cutoff": self.judged_at_cutoff,
+        }
 
     def __add__(self, other: Coverage) -> Coverage:
-        return Coverage(self.missing_queries + other.missing_queries, self.unjudged_queries + other.unjudged_queries)
+        cutoffs = {coverage.cutoff for coverage in (self, other) if coverage.ranked_queries}
+        if len(cutoffs) > 1:
+            raise ArgumentError(
+                f"coverages must have the same cutoff to be added, got {self.cutoff} and {other.cutoff}"
+            )
+        judged = self.judged_documents + other.judged_documents
+        return Coverage(
+            self.missing_queries + other.missing_queries,
+            self.unjudged_queries + other.unjudged_queries,
+            self.shared_queries + other.shared_queries,
+            self.returned_documents + other.returned_documents,
+            judged,
+            self.ranked_queries + other.ranked_queries,
+            self.queries_without_judged + other.queries_without_judged,
+            cutoffs.pop() if cutoffs else self.cutoff if other.cutoff is None else other.cutoff,
+            self.sum_of_fractions + other.sum_of_fractions,
+            self.sum_at_cutoff + other.sum_at_cutoff,
+            None if judged else self.first_ids or other.first_ids,
+        )
+
+    def with_documents(self, depths: NDArray[np.int64], judged_depths: NDArray[np.int64]) -> Coverage:
+        """The same queries, with the numbers of returned documents and of judged ones among them of each query."""
+        ranked = depths > 0
+        depths, judged_depths = depths[ranked], judged_depths[ranked]
+        return replace(
+            self,
+            returned_documents=int(depths.sum()),
+            judged_documents=int(judged_depths.sum()),
+            ranked_queries=len(depths),
+            queries_without_judged=int((judged_depths == 0).sum()),
+            sum_of_fractions=float((judged_depths / depths).sum()),
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -63,7 +179,7 @@ class Lists:
     judged:
         Whether each item has a judgment. Items without one have label 0. None means that every item is judged.
     coverage:
-        How many queries judgments and run do not share; None if the lists do not come from judgments and a run.
+        How far judgments and run cover each other; None if the lists do not come from judgments and a run.
 
     >>> lists = Lists([2, 0, 1, 0, 1], [0, 3, 5], scores=[0.3, 0.9, 0.1, 0.2, 0.7])
     >>> lists

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rankbound.cli import options, output
+from rankbound.errors import CoverageWarning
 
 if TYPE_CHECKING:
     from rankbound.evaluation import Evaluation
@@ -43,7 +45,8 @@ def evaluate(
 
     options.check_inputs(qrels, *runs)
     output.check_table_path(per_query)
-    with output.working("evaluating ..."):
+    with output.working("evaluating ..."), warnings.catch_warnings():
+        warnings.simplefilter("ignore", CoverageWarning)  # they are printed below
         results = evaluate_runs(
             qrels,
             {path: path for path in runs},
@@ -55,6 +58,7 @@ def evaluate(
             depth=depth,
             bounds=bounds,
         )
+    output.print_warnings(f"{name}: {text}" for name, result in results.items() for text in result.warnings)
     if per_query is not None:
         _write_per_query(results, per_query)
     if as_json:
@@ -126,7 +130,7 @@ def _shown(measure: str, mean: float) -> str:
 
 
 def _note(result: Evaluation) -> str:
-    """How many queries were counted, empty, missing and unjudged, and how they were treated."""
+    """How many queries were counted, empty, missing and unjudged, how they were treated, and unjudged documents."""
     empty = {"skip": "left out of its mean", "zero": "counted as 0", "one": "counted as 1"}[result.policy["empty"]]
     missing = "counted as 0" if result.policy["missing"] == "zero" else "ignored"
     parts = [f"{result.queries} queries"]
@@ -136,4 +140,5 @@ def _note(result: Evaluation) -> str:
         parts.append(f"{result.missing_queries} judged but not in the run ({missing})")
     if result.unjudged_queries:
         parts.append(f"{result.unjudged_queries} in the run but not judged (ignored)")
+    parts += output.describe_judged(result.coverage)
     return "; ".join(parts) + f"; ties: {result.policy['ties']}"

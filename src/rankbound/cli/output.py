@@ -6,7 +6,7 @@ import io
 import json
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,14 +21,17 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rankbound.analysis.inference import Inference
+    from rankbound.lists import Coverage
 
 __all__ = [
     "check_table_path",
+    "describe_judged",
     "describe_policy",
     "json_text",
     "print_json",
     "print_note",
     "print_table",
+    "print_warnings",
     "say_p",
     "show_interval",
     "show_number",
@@ -88,6 +91,12 @@ def print_note(text: str) -> None:
     _console(None if sys.stdout.isatty() else _WIDE).print(Text(text))
 
 
+def print_warnings(sentences: Iterable[str]) -> None:
+    """Print each sentence as one line on stderr."""
+    for sentence in sentences:
+        typer.echo(f"rankbound: warning: {' '.join(sentence.split())}", err=True)
+
+
 @contextmanager
 def working(what: str) -> Iterator[None]:
     """Show a spinner on stderr while the block runs, if stderr is a terminal."""
@@ -107,6 +116,21 @@ def describe_policy(inference: Inference) -> dict[str, str]:
         f"seed {inference.seed}",
         "Tests": show_policy(inference),
     }
+
+
+def describe_judged(coverage: Coverage) -> list[str]:
+    """The fraction of documents that are judged, where some are not.
+
+    >>> from rankbound import evaluate
+    >>> describe_judged(evaluate({"q": {"a": 1}}, {"q": {"a": 2.0, "b": 1.0}}, "P@2").coverage)
+    ['Judged@2: 0.5000 (1 of 2 returned documents has no judgment)']
+    """
+    unjudged = coverage.unjudged_documents
+    if not unjudged:
+        return []
+    counts = f"{unjudged:,} of {coverage.returned_documents:,} returned documents"
+    sentence = f"{counts} {'has' if unjudged == 1 else 'have'} no judgment"
+    return [f"Judged@{coverage.cutoff}: {show_number(coverage.judged_at_cutoff)} ({sentence})"]
 
 
 def check_table_path(path: str | None) -> None:

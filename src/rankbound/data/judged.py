@@ -2,8 +2,9 @@
 
 The items of a query are the documents that the run returned, followed by the judged documents that it did not return,
 which count towards what could have been found. Documents without a judgment have label 0 and are marked in
-``Lists.judged``; ``judged_only`` (trec_eval -J) removes them. Queries that only one side has are ignored and counted in
-``Lists.coverage``; with ``missing="zero"`` (trec_eval -c) judged queries that the run lacks become empty rankings.
+``Lists.judged``; ``judged_only`` (trec_eval -J) removes them. Queries that only one side has are ignored; with
+``missing="zero"`` (trec_eval -c) judged queries that the run lacks become empty rankings. ``Lists.coverage`` counts the
+queries and documents that both sides have and those that only one has.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain, compress, repeat
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +60,7 @@ def from_dicts(
     shared = [q for q in qrels if q in run]
     if not shared:
         raise _nothing_in_common(next(iter(qrels), None), next(iter(run), None))
-    coverage = Coverage(len(qrels) - len(shared), len(run) - len(shared))
+    coverage = Coverage(len(qrels) - len(shared), len(run) - len(shared), len(shared))
     names = shared if missing == "ignore" else list(qrels)
     judged = [qrels[q] for q in names]
     ranked: list[Mapping[Any, Any]] = [run.get(q, {}) for q in names]
@@ -82,6 +84,10 @@ def from_dicts(
         left_labels = np.fromiter(left, np.float64, int((known - judged_depths).sum()))
     except (TypeError, ValueError) as error:
         raise _not_a_number("label", zip(names, judged, strict=True)) from error
+    coverage = coverage.with_documents(depths, judged_depths)
+    if coverage.has_no_common_document:
+        first = next(q for q in shared if run[q])
+        coverage = replace(coverage, first_ids=(next(iter(qrels[first]), None), next(iter(run[first]))))
     ids = None
     if keep_ids:
         ids = _objects(chain.from_iterable(ranked), total)
@@ -161,9 +167,21 @@ def from_frames(
     label = _numbers(qrels["label"], "label")
     match = match[rows]
     unjudged = match < 0
+    depths = np.bincount(query_r[rows], minlength=len(names))
+    shared = judged & ranked
+    coverage = Coverage(int((judged & ~ranked).sum()), int((ranked & ~judged).sum()), int(shared.sum()))
+    coverage = coverage.with_documents(
+        (np.bincount(query_r, minlength=len(names)) if judged_only else depths)[shared],
+        depths[shared] if not unjudged.any() else np.bincount(query_r[rows][~unjudged], minlength=len(names))[shared],
+    )
+    if coverage.has_no_common_document:
+        first = int(np.flatnonzero(shared)[0])
+        sides = ((query_q, doc_q), (query_r, doc_r))
+        judged_id, returned_id = (documents[int(doc[np.argmax(query == first)])] for query, doc in sides)
+        coverage = replace(coverage, first_ids=(judged_id, returned_id))
     return _assemble(
         names=np.asarray(names)[wanted],
-        depths=np.bincount(query_r[rows], minlength=len(names))[wanted],
+        depths=depths[wanted],
         scores=_numbers(run["score"], "score")[rows],
         labels=np.where(unjudged, 0, label[match]),
         unjudged=unjudged,
@@ -171,7 +189,7 @@ def from_frames(
         left_labels=label[rows_left],
         ids=np.concatenate((doc_r[rows], doc_q[rows_left])),
         id_names=documents,
-        coverage=Coverage(int((judged & ~ranked).sum()), int((ranked & ~judged).sum())),
+        coverage=coverage,
     )
 
 

@@ -7,6 +7,7 @@ one chunk, and of the judgments where they are not part of the table, whatever t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,8 +51,8 @@ class RunChunks:
     Attributes
     ----------
     coverage:
-        How many queries judgments and run do not share; known when the iteration has ended. (The Lists of a chunk know
-        the coverage of that chunk only.)
+        How far judgments and run cover each other; known when the iteration has ended. (The Lists of a chunk know the
+        coverage of that chunk only.)
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class RunChunks:
     def __iter__(self) -> Iterator[Lists]:
         import polars as pl
 
-        unseen, returned, shared = self._qrels, 0, 0
+        unseen, returned, shared, coverage = self._qrels, 0, 0, Coverage()
         for run, is_last in _complete_queries(self._path, ("qid", "docid", "score"), self._rows):
             if run["qid"].dtype != unseen["qid"].dtype:
                 unseen, run = (frame.with_columns(pl.col("qid").cast(pl.String)) for frame in (unseen, run))
@@ -81,10 +82,14 @@ class RunChunks:
             if is_last and (self._missing == "zero" or not shared):  # without a shared query, from_frames raises
                 judged = pl.concat((judged, unseen))
             if len(judged):
-                yield from_frames(
+                lists = from_frames(
                     judged, run, missing=self._missing, judged_only=self._judged_only, disjoint=shared > 0
                 )
-        self.coverage = Coverage(self._qrels["qid"].n_unique() - shared, returned - shared)
+                assert lists.coverage is not None
+                coverage += lists.coverage
+                yield lists
+        missing = self._qrels["qid"].n_unique() - shared
+        self.coverage = replace(coverage, missing_queries=missing, unjudged_queries=returned - shared)
 
 
 def _complete_queries(

@@ -1,0 +1,250 @@
+"""How far judgments and a run cover each other: counted by brute force, whatever the input comes as."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import os
+import warnings
+from itertools import pairwise, permutations
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import rankbound as rb
+from rankbound.data import table_chunks
+from rankbound.lists import Coverage
+
+NO_COMMON_DOCUMENT = "qrels and run have no document in common"
+documents = st.sampled_from(["a", "b", "c", "d", "e", "f", "g"])
+qrels_dicts = st.dictionaries(
+    st.sampled_from(["1", "2", "3", "4"]), st.dictionaries(documents, st.integers(-1, 3), min_size=1), min_size=1
+)
+run_dicts = st.dictionaries(
+    st.sampled_from(["2", "1", "4", "9"]),
+    st.dictionaries(documents, st.integers(0, 3).map(float), min_size=1, max_size=5),
+    min_size=1,
+)
+
+
+def to_frame(nested, number):
+    rows = [(q, d, v) for q in nested for d, v in nested[q].items()]
+    return pl.DataFrame(rows, schema={"qid": pl.String, "docid": pl.String, number: None}, orient="row")
+
+
+def write_trec(folder, qrels, run):
+    lines = [f"{q} 0 {d} {v}\n" for q in qrels for d, v in qrels[q].items()]
+    (folder / "qrels").write_text("".join(lines))
+    (folder / "run").write_text("".join(f"{q} Q0 {d} 1 {v} t\n" for q in run for d, v in run[q].items()))
+    return folder / "qrels", folder / "run"
+
+
+def judged_at(judged, ranked, k):
+    """The mean over all orders that agree with the scores."""
+    orders = [
+        order
+        for order in permutations(ranked)
+        if all(ranked[first] >= ranked[second] for first, second in pairwise(order))
+    ]
+    return sum(sum(d in judged for d in order[:k]) / min(k, len(order)) for order in orders) / len(orders)
+
+
+def brute_force(qrels, run, k):
+    shared = [q for q in qrels if q in run]
+    return {
+        "judged_queries": len(qrels),
+        "returned_queries": len(run),
+        "shared_queries": len(shared),
+        "missing_queries": sum(q not in run for q in qrels),
+        "unjudged_queries": sum(q not in qrels for q in run),
+        "queries_without_judged": sum(not any(d in qrels[q] for d in run[q]) for q in shared),
+        "returned_documents": sum(len(run[q]) for q in shared),
+        "judged_documents": sum(d in qrels[q] for q in shared for d in run[q]),
+        "judged": sum(sum(d in qrels[q] for d in run[q]) / len(run[q]) for q in shared) / len(shared),
+        "cutoff": k,
+        "judged_at_cutoff": sum(judged_at(qrels[q], run[q], k) for q in shared) / len(shared),
+    }
+
+
+# ---- every way in ----------------------------------------------------------------------------------------------------
+
+
+@given(qrels_dicts, run_dicts, st.sampled_from(["ignore", "zero"]), st.integers(1, 4))
+@settings(max_examples=120, deadline=None)
+def test_counts_equal_brute_force_whatever_the_input(tmp_path_factory, qrels, run, missing, rows):
+    if not qrels.keys() & run.keys():
+        return
+    folder = tmp_path_factory.mktemp("coverage")
+    frames = to_frame(qrels, "label"), to_frame(run, "score")
+    frames[1].write_parquet(folder / "run.parquet")
+    expected = pytest.approx(brute_force(qrels, run, k=2), abs=1e-12)
+    inputs = [(qrels, run), frames, write_trec(folder, qrels, run), (frames[0], folder / "run.parquet")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table_chunks, "ROWS", rows)
+        for judgments, ranking in inputs:
+            result = rb.evaluate(judgments, ranking, ["nDCG@3", "AP", "P@2"], missing=missing)
+            assert result.coverage.to_dict() == expected
+            assert result.to_dict()["coverage"] == result.coverage.to_dict()
+            assert bool(result.warnings) == (result.coverage.judged_documents == 0)
+
+
+@given(qrels_dicts, run_dicts)
+@settings(max_examples=60, deadline=None)
+def test_judged_at_k_is_the_measure_of_this_name(qrels, run):
+    if not qrels.keys() & run.keys():
+        return
+    coverage = rb.evaluate(qrels, run, ["AP", "P@3"]).coverage
+    measured = rb.evaluate(qrels, run, ["Judged@3", "Judged@1000"]).mean()
+    assert coverage.cutoff == 3
+    assert coverage.judged_at_cutoff == pytest.approx(measured["Judged@3"])
+    assert coverage.judged == pytest.approx(measured["Judged@1000"])
+
+
+def test_the_cutoff_is_the_smallest_of_the_measures_and_10_without_any():
+    data = {"q": {"a": 1}}, {"q": {"a": 2.0, "b": 1.0}}
+    assert rb.evaluate(*data, ["AP", "nDCG@20", "EM(P@5)"]).coverage.cutoff == 5
+    assert rb.evaluate(*data, ["AP", "RR"]).coverage.cutoff == 10
+
+
+def test_documents_are_counted_before_unjudged_ones_are_removed():
+    qrels, run = {"q": {"a": 1}, "r": {"a": 1}}, {"q": {"b": 2.0, "a": 1.0}, "r": {"a": 1.0}}
+    for data in ((qrels, run), (to_frame(qrels, "label"), to_frame(run, "score"))):
+        coverage = rb.evaluate(*data, ["P@1"], judged_only=True).coverage
+        assert (coverage.returned_documents, coverage.unjudged_documents, coverage.judged) == (3, 1, 3 / 4)
+        assert coverage.judged_at_cutoff == 1.0
+
+
+def test_a_query_that_returns_nothing_has_no_fraction():
+    coverage = rb.evaluate({"q": {"a": 1}, "r": {"a": 1}}, {"q": {"a": 1.0, "b": 0.5}, "r": {}}, "P@2").coverage
+    assert (coverage.shared_queries, coverage.ranked_queries, coverage.queries_without_judged) == (2, 1, 0)
+    assert coverage.judged == coverage.judged_at_cutoff == 1 / 2
+    nothing = rb.evaluate({"q": {"a": 1}}, {"q": {}}, "P@2")
+    assert math.isnan(nothing.coverage.judged)
+    assert math.isnan(nothing.coverage.judged_at_cutoff)
+    assert nothing.warnings == ()  # nothing was returned, so that no identifier can be wrong
+
+
+def test_lists_without_judgments_of_their_own_are_fully_covered():
+    coverage = rb.evaluate(rb.Lists([1, 0, 1], [0, 2, 3], [0.1, 0.2, 0.3]), "AP").coverage
+    assert (coverage.shared_queries, coverage.returned_documents, coverage.judged) == (2, 3, 1.0)
+    assert coverage.judged_at_cutoff == 1.0
+    lists = rb.Lists([1, 0, 1], [0, 2, 3], [0.1, 0.2, 0.3], judged=[True, False, True])
+    coverage = rb.evaluate(lists, "P@1").coverage
+    assert (coverage.judged_documents, coverage.judged, coverage.judged_at_cutoff) == (2, 3 / 4, 1 / 2)
+
+
+def test_fully_judged_lists_are_not_ranked_again():
+    lists = rb.Lists.from_dicts({"q": {"a": 1, "b": 0}}, {"q": {"a": 1.0, "b": 2.0}})
+    ranked = rb.measures.Ranked(lists)
+    assert ranked.judgments is None
+    assert rb.measures.values(ranked, rb.parse_measure("Judged@1")).tolist() == [1.0]
+
+
+# ---- sums ------------------------------------------------------------------------------------------------------------
+
+
+@given(qrels_dicts, run_dicts, st.sets(st.sampled_from(["1", "2", "4"])))
+@settings(max_examples=60, deadline=None)
+def test_the_coverage_of_all_queries_is_the_sum_over_parts(qrels, run, part):
+    def coverage(names):
+        return rb.evaluate(*({q: side[q] for q in side if q in names} for side in (qrels, run)), "P@2").coverage
+
+    everything = qrels.keys() | run.keys()
+    parts = [everything & part, everything - part]
+    if not all(qrels.keys() & run.keys() & names for names in parts):
+        return
+    total = coverage(parts[0]) + coverage(parts[1])
+    assert total.to_dict() == pytest.approx(coverage(everything).to_dict())
+    assert (total.warning is None) == (coverage(everything).warning is None)
+
+
+def test_nothing_is_added_by_an_empty_coverage_and_cutoffs_must_agree():
+    first, second = (rb.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, f"P@{k}").coverage for k in (2, 3))
+    assert first + Coverage() == Coverage() + first == first
+    with pytest.raises(rb.ArgumentError, match="coverages must have the same cutoff to be added, got 2 and 3"):
+        first + second
+
+
+# ---- no document in common -------------------------------------------------------------------------------------------
+
+QRELS = {"q1": {"d1": 1, "d2": 0}, "q2": {"d1": 0, "d3": 2}}
+
+
+@pytest.mark.parametrize("kind", ["dicts", "frames", "files", "parquet", "lists"])
+def test_a_run_without_a_judged_document_raises_a_warning(tmp_path, kind):
+    run = {query: {f"doc-{name}": 1.0 for name in names} for query, names in QRELS.items()}
+    frames = to_frame(QRELS, "label"), to_frame(run, "score")
+    frames[1].write_parquet(tmp_path / "run.parquet")
+    data = {
+        "dicts": (QRELS, run),
+        "frames": frames,
+        "files": write_trec(tmp_path, QRELS, run),
+        "parquet": (frames[0], tmp_path / "run.parquet"),
+        "lists": (rb.Lists.from_dicts(QRELS, run), None),
+    }[kind]
+    with pytest.warns(rb.CoverageWarning, match=f"{NO_COMMON_DOCUMENT} .*'d1', the first of the run 'doc-d1'") as seen:
+        result = rb.evaluate(*data, measures=["AP", "nDCG@10"])
+    assert len(seen) == 1
+    assert Path(seen[0].filename) == Path(__file__)  # the warning points at the call
+    assert result.mean() == {"AP": 0.0, "nDCG@10": 0.0}
+    assert result.warnings == tuple(str(warning.message) for warning in seen)
+
+
+def test_numbers_and_text_as_identifiers_are_named_as_they_are():
+    with pytest.warns(rb.CoverageWarning, match="the first of qrels is '7', the first of the run 7"):
+        rb.evaluate({"q": {"7": 1}}, {"q": {7: 1.0}}, "AP")
+
+
+def test_one_common_document_is_enough_to_be_silent():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rb.evaluate(QRELS, {"q1": {"x": 1.0}, "q2": {"x": 2.0, "d3": 1.0}}, "AP")
+
+
+def test_among_several_runs_the_one_is_named():
+    from rankbound.evaluation import evaluate_runs
+
+    runs = {"good": {"q1": {"d1": 1.0}}, "other ids": {"q1": {"D1": 1.0}}}
+    with pytest.warns(rb.CoverageWarning, match=f"^other ids: {NO_COMMON_DOCUMENT}") as seen:
+        results = evaluate_runs(QRELS, runs, "AP")
+    assert len(seen) == 1
+    assert [len(result.warnings) for result in results.values()] == [0, 1]
+
+
+# ---- real runs -------------------------------------------------------------------------------------------------------
+
+
+def read_trec(path, number):
+    nested = {}
+    with gzip.open(path, "rt") as lines:
+        for line in lines:
+            fields = line.split()
+            nested.setdefault(fields[0], {})[fields[2]] = float(fields[number])
+    return nested
+
+
+@pytest.mark.real_data
+def test_real_runs_equal_brute_force(tmp_path):
+    folder = Path(os.environ["RANKBOUND_DATA"]) / "trec-eval-test"
+    paths = folder / "qrels.comment.test.gz", folder / "results.comment.test.gz"
+    qrels, run = read_trec(paths[0], 3), read_trec(paths[1], 4)
+    result = rb.evaluate(*paths, ["AP", "P@10"], ties="docid")
+    shared = [q for q in qrels if q in run]
+    assert len(shared) > 0
+    counts = result.coverage.to_dict()
+    assert counts["shared_queries"] == len(shared)
+    assert counts["returned_documents"] == sum(len(run[q]) for q in shared)
+    assert (
+        counts["judged_documents"] == sum(d in qrels[q] for q in shared for d in run[q]) < counts["returned_documents"]
+    )
+    top = {q: sorted(sorted(run[q], reverse=True), key=run[q].get, reverse=True)[:10] for q in shared}
+    fractions = [sum(d in qrels[q] for d in top[q]) / len(top[q]) for q in shared]
+    assert counts["judged_at_cutoff"] == pytest.approx(sum(fractions) / len(shared))
+    to_frame(run, "score").sort("qid", maintain_order=True).write_parquet(tmp_path / "run.parquet")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table_chunks, "ROWS", 5_000)
+        streamed = rb.evaluate(to_frame(qrels, "label"), tmp_path / "run.parquet", ["AP", "P@10"], ties="docid")
+    assert streamed.coverage.to_dict() == pytest.approx(counts)
