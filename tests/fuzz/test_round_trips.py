@@ -21,7 +21,7 @@ from rankbound.data.interactions import Interactions
 from rankbound.data.letor import LetorData, read_letor
 from rankbound.data.trec import read_run
 from rankbound.lists import Lists
-from rankbound.measures import BOUNDINGS, Definition, definitions, parse_measure
+from rankbound.measures import BOUNDINGS, STANDARDIZATIONS, Definition, definitions, parse_measure
 
 few = settings(max_examples=25, derandomize=True, deadline=None, database=None)
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -113,7 +113,12 @@ def test_letor_data_in_the_cache(features: np.ndarray, qid: int) -> None:
 
 
 @few
-@given(st.sampled_from([*definitions()]), st.sampled_from(["", *BOUNDINGS]), st.integers(1, 999_999_999), st.data())
+@given(
+    st.sampled_from([*definitions()]),
+    st.sampled_from(["", *BOUNDINGS, *STANDARDIZATIONS]),
+    st.integers(1, 999_999_999),
+    st.data(),
+)
 def test_a_measure_reads_as_it_prints(info: Definition, wrapper: str, k: int, data: st.DataObject) -> None:
     settings_: dict[str, object] = {}
     for name, parameter in info.parameters.items():

@@ -536,6 +536,7 @@ NO_ARRAYS = {
         smooth_distributions""".split()},
     **{f"analysis.comparison.{name}": _MADE for name in "Comparison Difference TypeDifference".split()},
     **{f"analysis.runs.{name}": _MADE for name in "align_evaluations align_lists align_runs".split()},
+    **{f"analysis.stability.{name}": _MADE for name in "disjoint_references stability with_standardized".split()},
     **{f"analysis.scores.{name}": _MADE for name in "ScoreMatrix difference is_lower_better".split()},
     **{f"analysis.learning.{name}": _TABLES for name in "coefficients_of_history training_paths".split()},
     **{f"analysis.image_pairs.{name}": _TABLES for name in "check_examples pictures_of".split()},

@@ -10,6 +10,7 @@ from rankbound.difficulty.queries import (
     query_type_rule,
     query_types,
 )
+from rankbound.difficulty.standardization import ReferenceScores, standardize
 
 __all__ = [
     "BOUNDING_NAMES",
@@ -17,6 +18,7 @@ __all__ = [
     "Bounding",
     "Bounds",
     "Difficulty",
+    "ReferenceScores",
     "bounds",
     "bounds_of",
     "describe_query_types",
@@ -25,4 +27,5 @@ __all__ = [
     "get_bounding",
     "query_type_rule",
     "query_types",
+    "standardize",
 ]

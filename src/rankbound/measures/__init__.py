@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rankbound.measures.definition import Definition, Parameter
 from rankbound.measures.label_counts import LabelCounts
-from rankbound.measures.measure import BOUNDINGS, Measure, parse_measure, parse_measures
+from rankbound.measures.measure import BOUNDINGS, STANDARDIZATIONS, Measure, parse_measure, parse_measures
 from rankbound.measures.own import additive, cascade, pairwise
 from rankbound.measures.ranked import TIES, Ranked
 from rankbound.measures.registry import definitions, get_definition, register, unregister
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BOUNDINGS",
+    "STANDARDIZATIONS",
     "TIES",
     "Definition",
     "LabelCounts",

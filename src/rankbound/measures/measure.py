@@ -1,8 +1,9 @@
 """Measures as values: a definition with its settings, which parses, prints and hashes.
 
 The syntax is that of ir_measures, ``Name(param=value, ...)@cutoff``, with one optional wrapper around it that
-normalizes the value by what the query allows: ``EM(nDCG@10)``. Names of trec_eval (``ndcg_cut_10``) and ranx
-(``mrr@10``) and the measure objects of ir_measures are understood.
+normalizes the value by what the query allows, ``EM(nDCG@10)``, or standardizes it by what reference runs score,
+``STD(nDCG@10)``. Names of trec_eval (``ndcg_cut_10``) and ranx (``mrr@10``) and the measure objects of ir_measures are
+understood.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from rankbound.errors import ArgumentError, MeasureError
 from rankbound.measures.definition import Definition, Value
 from rankbound.measures.registry import find
 
-__all__ = ["BOUNDINGS", "Measure", "parse_measure", "parse_measures"]
+__all__ = ["BOUNDINGS", "STANDARDIZATIONS", "Measure", "parse_measure", "parse_measures"]
 
 # wrapper in a measure's name -> name of the bounding
 BOUNDINGS: Mapping[str, str] = MappingProxyType(
@@ -31,12 +32,14 @@ BOUNDINGS: Mapping[str, str] = MappingProxyType(
         "UL2": "UL2",
     }
 )
-_WRAPPER = {bounding: wrapper for wrapper, bounding in BOUNDINGS.items()}
+# wrapper in a measure's name -> name of the standardization by reference runs
+STANDARDIZATIONS: Mapping[str, str] = MappingProxyType({"STD": "normal", "STDU": "uniform", "ECDF": "empirical"})
+_WRAPPER = {name: wrapper for wrapper, name in (*BOUNDINGS.items(), *STANDARDIZATIONS.items())}
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A measure: its definition, settings and cutoff, and the bounding that normalizes its value.
+    """A measure: its definition, settings and cutoff, and the bounding or standardization that normalizes its value.
 
     >>> m = parse_measure("UL2(nDCG(dcg='exp-log2')@10)")
     >>> m.name, m.cutoff, m["dcg"], m.bounding
@@ -68,6 +71,11 @@ class Measure:
         return replace(self, bounding="none")
 
     @property
+    def is_standardized(self) -> bool:
+        """Whether the value is standardized by reference runs, as that of ``STD(nDCG@10)`` is."""
+        return self.bounding in STANDARDIZATIONS.values()
+
+    @property
     def rel(self) -> float:
         """Smallest label that counts as relevant."""
         return self.number("rel") if "rel" in self.definition.parameters else 1
@@ -78,7 +86,7 @@ class Measure:
         return self.definition.lower_is_better and self.bounding in ("none", "expectation")
 
     def bounded(self, bounding: str) -> Measure:
-        """The same measure through a bounding: ``none``, ``min-max``, ..., ``UL2``."""
+        """The same measure through a bounding (``none``, ``min-max``, ...) or a standardization (``normal``, ...)."""
         if bounding != "none" and bounding not in _WRAPPER:
             raise MeasureError(f"bounding must be one of none, {', '.join(_WRAPPER)}, got {bounding!r}")
         if bounding == "UL1" and (self.definition.lower_is_better or self.definition.floor < 0):
@@ -101,7 +109,7 @@ class Measure:
 
 
 _LONGEST = 200  # characters of a name
-_WRAPPED = re.compile(r"(MM|EB|EM|DB|UL1|UL2)\s*\((.*)\)")
+_WRAPPED = re.compile(rf"({'|'.join(_WRAPPER.values())})\s*\((.*)\)")
 _NAME = re.compile(r"([A-Za-z][\w-]*?)\s*(?:\(([^()]*)\))?\s*(?:@\s*(\S+))?")
 _SETTING = re.compile(r"\s*(\w+)\s*=\s*(?:'([^']*)'|\"([^\"]*)\"|([^\s'\",]+))\s*")
 # trec_eval writes name_number or name.number; ranx writes rbp.95
@@ -164,7 +172,7 @@ def _parse(name: str) -> Measure:
         inner = _parse(wrapped[2])
         if inner.bounding != "none":
             raise MeasureError(f"a measure takes one bounding, got two in {name!r}")
-        return inner.bounded(BOUNDINGS[wrapped[1]])
+        return inner.bounded({**BOUNDINGS, **STANDARDIZATIONS}[wrapped[1]])
     if text == "rbp":  # trec_eval's own settings
         return _build(name, *find("RBP", name), {"p": 0.9, "gain": "graded"}, None)
     if match := _RANX_RBP.fullmatch(text):
