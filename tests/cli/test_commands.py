@@ -133,13 +133,15 @@ def test_weights_of_every_format(cli, labeled, name):
     answer = cli("weights", name, "--json").json
     assert answer["weights"] == pytest.approx(EXPECTED.tolist())
     assert [str(qid) for qid in answer["qid"]] == ["7", "9"]
-    assert (answer["queries"], answer["rows"]) == (2, 4)
-    lines = cli("weights", name).out.splitlines()
-    assert [line.split("\t")[0] for line in lines] == ["7", "9"]
+    assert (answer["queries"], answer["no_choice_queries"], answer["rows"]) == (2, 1, 4)
+    shown = cli("weights", name)
+    assert [line.split("\t")[0] for line in shown.out.splitlines()] == ["7", "9"]
+    assert shown.err == "1 of 2 queries without a choice (all rankings have the same nDCG): weight 0\n"
 
 
 def test_weights_per_row_as_text_and_table(cli, labeled):
-    assert cli("weights", "letor.txt", "--per", "row", "-o", "w.txt").code == 0
+    shown = cli("weights", "letor.txt", "--per", "row", "-o", "w.txt")
+    assert "4 weights written to w.txt; 1 of 2 queries without a choice" in shown.out
     assert np.loadtxt("w.txt") == pytest.approx(np.repeat(EXPECTED, 2))
     answer = cli("weights", "letor.txt", "--normalize", "-o", "w.csv", "--json").json
     assert "weights" not in answer

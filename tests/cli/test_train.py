@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rankbound.data.letor import read_letor
 from rankbound.data.synthetic import synthetic_letor
 from rankbound.models import RANKERS, MLPRanker, load_ranker
 
@@ -39,9 +40,14 @@ QUICK = ("--epochs", 5, "--param", "hidden=8", "--param", "learning_rate=0.02")
 
 
 def test_train_then_rank_then_evaluate(cli, letor):
+    with (letor / "train").open("a") as file:
+        file.write("1 qid:901 1:0.5 # a\n1 qid:901 1:0.25 # b\n0 qid:902 1:0.5 # c\n")  # two queries without a choice
     answer = cli("train", "train", "--valid", "vali", *QUICK, "-m", "nDCG@5", "-m", "AP", "-o", "model", "--json").json
     assert answer["model"] == "MLPRanker"
-    assert (answer["queries"], answer["features"], answer["epochs"]) == (40, 6, 5)
+    assert (answer["queries"], answer["features"], answer["epochs"]) == (42, 6, 5)
+    lists = read_letor(letor / "train").lists
+    equal = [len(set(query.tolist())) == 1 for query in np.split(lists.labels, lists.offsets[1:-1])]
+    assert answer["no_choice_queries"] == sum(equal) >= 2
     assert set(answer["mean"]) == {"train", "validation"}
     loaded = load_ranker("model")
     assert loaded.eval_score_ == pytest.approx(answer["mean"]["validation"]["nDCG@5"])

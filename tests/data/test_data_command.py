@@ -46,13 +46,13 @@ def test_describe_a_letor_file(capsys: pytest.CaptureFixture[str], letor: Path) 
     summary = run_json(capsys, "describe", str(letor))
     assert (summary["rows"], summary["queries"], summary["features"], summary["labels"]) == (4, 2, 2, {"0": 3, "2": 1})
     assert summary["list_sizes"]["histogram"] == [{"from": 2, "to": 3, "count": 2}]
-    assert summary["difficulty"]["uninformative_queries"] == 1
+    assert summary["difficulty"]["no_choice_queries"] == 1
     expected = (1 + 0.6309297535714575) / 2  # one relevant item of two: rank 1 or rank 2
     assert summary["difficulty"]["mean_expected"] == pytest.approx(expected)
     assert "not adjacent" in summary["notes"][0]
     assert run(["data", "describe", str(letor)]) == 0
     shown = capsys.readouterr().out
-    assert "uninformative queries 50.0%" in shown
+    assert "queries without a choice 50.0%" in shown
     assert "Note: the rows of 2 queries" in shown
 
 

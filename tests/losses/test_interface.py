@@ -77,6 +77,17 @@ def test_weights_multiply_queries():
         NDCGLoss()(scores(), LABELS, OFFSETS, weights=[1.0])
 
 
+def test_queries_without_a_choice_are_named_and_have_no_loss_and_no_gradient():
+    labels, offsets = [1, 0, 0, 1, 1, 0], [0, 2, 3, 5, 6]
+    for loss in (NDCGLoss(reduction="none", bounding="expectation-max"), APLoss(reduction="none"), LambdaLoss()):
+        assert loss.no_choice(labels, offsets).tolist() == [False, True, True, True]
+    flat = scores()
+    values = NDCGLoss(reduction="none")(flat, labels, offsets)
+    (gradient,) = torch.autograd.grad(values.sum(), flat)
+    assert values[1:].tolist() == [0, 0, 0]
+    assert gradient[2:].tolist() == [0, 0, 0, 0]
+
+
 def test_labels_that_change_in_place_are_seen():
     """The plan of the last labels is kept, by their content."""
     loss, labels = NDCGLoss(), np.array(LABELS)

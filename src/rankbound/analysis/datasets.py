@@ -22,8 +22,8 @@ def describe_data(source: str | PathLike[str]) -> dict[str, Any]:
     """Describe a data set of the catalog by its name, or a file or folder, as plain Python values.
 
     The difficulty is that of nDCG: a histogram of the expected value of a random ranking over the queries on which
-    rankings can differ, and the number and fraction of the other, uninformative queries. For interactions, which have
-    no lists, one negative item per interaction is assumed.
+    rankings can differ, and the number and fraction of the other queries, which have no choice. For interactions, which
+    have no lists, one negative item per interaction is assumed.
     """
     name = str(source)
     is_known = name in known_sets()
@@ -49,13 +49,13 @@ def _difficulty(data: Any) -> dict[str, Any] | None:
     else:
         return None
     bounds = bounds_of(parse_measure("nDCG"), counts)
-    informative = bounds.best - bounds.worst > _NO_CHOICE
-    expected = bounds.expected[informative]
+    has_choice = bounds.best - bounds.worst > _NO_CHOICE
+    expected = bounds.expected[has_choice]
     heights, edges = np.histogram(expected, bins=10, range=(0.0, 1.0))
     return {
         "measure": "nDCG",
-        "uninformative_queries": int((~informative).sum()),
-        "uninformative_share": float((~informative).mean()) if len(informative) else 0.0,
+        "no_choice_queries": int((~has_choice).sum()),
+        "no_choice_fraction": float((~has_choice).mean()) if len(has_choice) else 0.0,
         "mean_expected": float(expected.mean()) if len(expected) else None,
         "histogram": [
             {"from": round(float(low), 10), "to": round(float(high), 10), "count": int(height)}

@@ -158,9 +158,9 @@ def _print_description(target: str, summary: dict[str, Any]) -> None:
         names = [f"{bar['from']}-{bar['to']}" for bar in sizes["histogram"]]
         _print_bars(title, names, [bar["count"] for bar in sizes["histogram"]])
     if difficulty := summary.get("difficulty"):
-        fraction = difficulty["uninformative_share"]
+        fraction = difficulty["no_choice_fraction"]
         mean = output.show_number(difficulty["mean_expected"])
-        title = f"expected nDCG of a random ranking: mean {mean}; uninformative queries {fraction:.1%}"
+        title = f"expected nDCG of a random ranking: mean {mean}; queries without a choice {fraction:.1%}"
         names = [f"{bar['from']:.1f}-{bar['to']:.1f}" for bar in difficulty["histogram"]]
         _print_bars(title, names, [bar["count"] for bar in difficulty["histogram"]])
     for note in summary["notes"]:

@@ -118,7 +118,9 @@ def _fit(ranker: Ranker, parts: Fold[Any]) -> None:
 
 
 def _report(ranker: Ranker, parts: Fold[Any], chosen: dict[str, Any], target: Path, as_json: bool) -> None:
+    from rankbound.difficulty import difficulty_of
     from rankbound.evaluation import evaluate_lists
+    from rankbound.measures import LabelCounts, parse_measure
 
     names = [str(name) for name in chosen.get("measures") or [ranker.measure]]
     values = {}
@@ -128,17 +130,21 @@ def _report(ranker: Ranker, parts: Fold[Any], chosen: dict[str, Any], target: Pa
             scores = ranker.predict(fit_width(part, ranker.n_features_in_).features)
             values[role] = evaluate_lists(part.lists.with_scores(scores), names).mean()
     rows, width = parts.train.features.shape
+    target_measure = parse_measure(ranker.measure).plain
+    no_choice = int((~difficulty_of(target_measure, LabelCounts.from_lists(parts.train.lists)).informative).sum())
     steps = {"epochs": len(ranker.history_), "kept_epoch": ranker.kept_epoch_} if hasattr(ranker, "history_") else {}
     if as_json:
         shown = {name: value if isinstance(value, (int, float, str, bool)) or value is None else repr(value)
                  for name, value in ranker.get_params(deep=False).items()}  # fmt: skip
         output.print_json(
             {"model": type(ranker).__name__, "output": str(target), "data": chosen["data"], "params": shown,
-             "queries": len(parts.train.lists), "rows": rows, "features": width, **steps, "mean": values}
+             "queries": len(parts.train.lists), "no_choice_queries": no_choice, "rows": rows, "features": width,
+             **steps, "mean": values}
         )  # fmt: skip
         return
     table = [[name, *(output.show_number(values[role][name]) for role in values)] for name in names]
-    note = f"{len(parts.train.lists)} queries, {rows} rows, {width} features"
+    without = f" ({no_choice} of them without a choice: all rankings have the same {target_measure})"
+    note = f"{len(parts.train.lists)} queries{without if no_choice else ''}, {rows} rows, {width} features"
     if steps:
         note += f"; epoch {steps['kept_epoch']} of {steps['epochs']}"
     output.print_table(f"{type(ranker).__name__} in {target}", ["measure", *values], table, note=note)

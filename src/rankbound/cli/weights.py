@@ -61,8 +61,8 @@ def weights(
 ) -> None:
     """Compute weights that make a trainer difficulty-aware: 1/(B-W), 1/E or 1/(B-E) of each query.
 
-    Pass them to LightGBM, XGBoost, CatBoost or scikit-learn as query or sample weights. Queries on which all rankings
-    have the same value get 0.
+    Pass them to LightGBM, XGBoost, CatBoost or scikit-learn as query or sample weights. Queries without a choice,
+    on which all rankings have the same value, get 0; their number is reported.
 
     \b
     Example:
@@ -79,20 +79,26 @@ def weights(
     qid = rows.qid if per is Per.row else _first_appearances(rows.qid)
     if out is not None:
         _write(out, qid, result)
+    queries = len(_first_appearances(rows.qid))
+    no_choice = len(_first_appearances(qid[result == 0]))  # all other weights are greater than 0
     if as_json:
         summary = {
             "measure": measure,
             "bounding": bounding,
             "per": per.value,
-            "queries": len(_first_appearances(rows.qid)),
+            "queries": queries,
+            "no_choice_queries": no_choice,
             "rows": len(rows.qid),
         }
         values = {} if out is not None else {"qid": qid.tolist(), "weights": result.tolist()}
         output.print_json(summary | values, indent=None)
-    elif out is None:
+        return
+    text = f"{no_choice} of {queries} queries without a choice (all rankings have the same {measure}): weight 0"
+    if out is None:
         typer.echo("\n".join(f"{name}\t{weight:.9g}" for name, weight in zip(qid.tolist(), result, strict=True)))
+        typer.echo(text, err=True)
     else:
-        output.print_note(f"{len(result)} weights, {int((result == 0).sum())} of them 0, written to {out}")
+        output.print_note(f"{len(result)} weights written to {out}; {text}")
 
 
 class _Rows(NamedTuple):

@@ -118,7 +118,7 @@ class Bounding:
         return np.where(defined, value, 0.0), np.where(defined, slope, 0.0)
 
     def weight(self, difficulty: Difficulty) -> NDArray[np.float64]:
-        """The factor by which an affine bounding scales the loss of each query; 0 for uninformative queries."""
+        """The factor by which an affine bounding scales the loss of each query; 0 for queries without a choice."""
         if not self.affine:
             raise ArgumentError(
                 "bounding must be affine to have a weight per query, one of "

@@ -64,10 +64,11 @@ def difficulty_weights(
     """Weights that make any trainer difficulty-aware: 1/(B-W), 1/E or 1/(B-E) for each query.
 
     An affine bounding of a loss is the loss times this weight plus a constant. So the weights work in every trainer
-    that accepts query or sample weights (LightGBM, XGBoost, CatBoost, scikit-learn). Uninformative queries get 0.
+    that accepts query or sample weights (LightGBM, XGBoost, CatBoost, scikit-learn). Queries without a choice, on which
+    all rankings have the same value (W = B), get 0, and all others more than 0.
 
     ``per="query"`` returns one weight per query in order of first appearance, ``per="row"`` one per row. ``normalize``
-    scales the weights to mean 1 over the informative queries, which leaves the trainer's step size as it is.
+    scales the weights to mean 1 over the queries with a choice, which leaves the trainer's step size as it is.
 
     >>> difficulty_weights([1, 0, 1, 1, 1, 0, 0, 0], ["a"] * 2 + ["b"] * 2 + ["c"] * 4, measure="P@1").round(3).tolist()
     [2.0, 0.0, 1.333]

@@ -98,6 +98,13 @@ class RankingLoss(ABC):
         offsets = np.concatenate(([0], np.cumsum(mask.sum(axis=1))))
         return self(scores[torch.from_numpy(for_kernel(mask)).to(scores.device)], labels[mask], offsets, weights)
 
+    def no_choice(self, labels: Any, offsets: Any) -> NDArray[np.bool_]:
+        """Which queries have no choice: whatever the scores, their loss and gradient are 0, and no mean counts them.
+
+        ``no_choice(labels, offsets).sum()`` is their number.
+        """
+        return ~self.plan(labels, offsets).active
+
     # ---- plan, kernel, reference -------------------------------------------------------------------------------------
 
     def plan(self, labels: Any, offsets: Any, shape: tuple[int, ...] | None = None) -> Plan:
