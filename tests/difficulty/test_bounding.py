@@ -13,7 +13,7 @@ from rankbound.errors import ArgumentError, MeasureError
 from rankbound.measures import LabelCounts, Ranked, parse_measure, values
 from rankbound.testing.strategies import CATALOG, measures, scored_lists
 
-WITHOUT_DISTRIBUTION = [name for name in BOUNDING_NAMES if "distribution" not in name]
+WITHOUT_DISTRIBUTION = [name for name in BOUNDING_NAMES if not get_bounding(name).needs_distribution]
 
 
 def plain_difficulty(w, e, b, **kwargs):

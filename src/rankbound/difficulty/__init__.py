@@ -11,6 +11,7 @@ from rankbound.difficulty.queries import (
     query_types,
 )
 from rankbound.difficulty.standardization import ReferenceScores, standardize
+from rankbound.difficulty.ties import bounded_values
 
 __all__ = [
     "BOUNDING_NAMES",
@@ -19,6 +20,7 @@ __all__ = [
     "Bounds",
     "Difficulty",
     "ReferenceScores",
+    "bounded_values",
     "bounds",
     "bounds_of",
     "describe_query_types",

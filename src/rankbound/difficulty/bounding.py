@@ -14,19 +14,24 @@ expectation-max    (x - E) / (B - E)                                        yes,
 distribution       F(x), the fraction of random rankings that are no better  no
 log-distribution   -log(1 - F(x)), the surprise of doing that well          no
 UL1                (x / B) * x / (x + E)                                    no
-UL2                (x - E) / (B - E) from E on, (x - E) / |E - floor| below   piecewise
+UL2                (x - E) / (B - E) from E on, (x - E) / |E - floor| below   on each side of E
+UL2-centered       (u - m) / (1 - m), u = UL2 of x, m its mean over random   on each side of E
+                   rankings
 =================  =======================================================  ==============================
 
 Sources: equations 3.1, 3.6, 3.11 and 3.12 of Westerborg, User/query-wise metric bounding in learning to rank. UL1 and
 UL2 are equations 5 and 6 of Karmaker & Feng, Joint upper & lower bound normalization for IR evaluation, where the floor
-is 0. For a measure where lower is better (U), "no better" and "below E" are reversed, so that a good ranking always has
-a high F and a positive UL2.
+is 0. They say that a UL2 of 0 means a random ranking. That holds for the score E, but the mean m of UL2 over random
+rankings is not 0, because the slope of UL2 below E is not the one above; UL2-centered has the mean 0. For a measure
+where lower is better (U), "no better" and "below E" are reversed, so that a good ranking always has a high F and a
+positive UL2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -62,8 +67,16 @@ class NullDistributions(Protocol):
     def smooth_cdf(self, x: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Smooth approximation of P(score of a random ranking <= x) and its slope, one x per query."""
 
+    def take(self, queries: NDArray[np.int64]) -> NullDistributions:
+        """The distributions of some queries, which may repeat."""
 
-@dataclass(frozen=True, slots=True, eq=False)
+    def expectation(
+        self, function: Callable[[NDArray[np.float64], NDArray[np.int64]], NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
+        """Mean of ``function(scores, query)`` over random rankings, for each query."""
+
+
+@dataclass(frozen=True, eq=False)
 class Difficulty:
     """What any ranking of each query could score under one measure, as arrays with one entry per query.
 
@@ -88,6 +101,24 @@ class Difficulty:
             raise ArgumentError("difficulty must have distributions for distribution bounding, got None")
         return self.distributions()
 
+    def take(self, queries: NDArray[np.int64]) -> Difficulty:
+        """The difficulty of some queries, which may repeat."""
+        distributions = None if self.distributions is None else lambda: self.distribution().take(queries)
+        worst, expected, best = (bound[queries] for bound in (self.worst, self.expected, self.best))
+        taken = Difficulty(worst, expected, best, distributions, self.lower_is_better, self.floor)
+        if "distance_to_one" in self.__dict__:
+            taken.__dict__["distance_to_one"] = self.distance_to_one[queries]
+        return taken
+
+    @cached_property
+    def distance_to_one(self) -> NDArray[np.float64]:
+        """Mean of 1 - UL2 over random rankings, for each query; 0 for queries with best == worst."""
+
+        def distance(scores: NDArray[np.float64], query: NDArray[np.int64]) -> NDArray[np.float64]:
+            return 1 - get_bounding("UL2").apply(scores, self.take(query))[0]
+
+        return np.where(self.informative, self.distribution().expectation(distance), 0.0)
+
 
 @dataclass(frozen=True, slots=True)
 class Bounding:
@@ -95,13 +126,15 @@ class Bounding:
 
     ``apply(x, difficulty, smooth)`` returns the bounded value and its slope in x for each query.
     ``defined(difficulty)`` marks the queries for which they exist; elsewhere both are 0. An ``affine`` bounding
-    multiplies by a weight and adds a constant.
+    multiplies by a weight and adds a constant; an ``affine_on_each_side`` one does so above and below E.
     """
 
     name: str
     affine: bool
     _defined: Callable[[Difficulty], NDArray[np.bool_]]
     _apply: Callable[[NDArray[np.float64], Difficulty, bool], tuple[NDArray[np.float64], NDArray[np.float64]]]
+    affine_on_each_side: bool = False
+    needs_distribution: bool = False
 
     def defined(self, difficulty: Difficulty) -> NDArray[np.bool_]:
         """Queries for which the bounded value exists."""
@@ -197,6 +230,11 @@ def _ul2(x: Any, d: Difficulty, smooth: bool) -> Any:
     return (x - d.expected) / scale, 1 / scale
 
 
+def _ul2_centered(x: Any, d: Difficulty, smooth: bool) -> Any:
+    value, slope = _ul2(x, d, smooth)
+    return 1 - (1 - value) / d.distance_to_one, slope / d.distance_to_one
+
+
 def _always(d: Difficulty) -> NDArray[np.bool_]:
     return np.ones(len(d.best), dtype=bool)
 
@@ -213,10 +251,18 @@ _BOUNDINGS: Mapping[str, Bounding] = MappingProxyType(
             Bounding("min-max", True, _informative, _min_max),
             Bounding("expectation", True, lambda d: np.asarray(d.expected != 0), _expectation),
             Bounding("expectation-max", True, _informative, _expectation_max),
-            Bounding("distribution", False, _informative, _distribution),
-            Bounding("log-distribution", False, _informative, _log_distribution),
+            Bounding("distribution", False, _informative, _distribution, needs_distribution=True),
+            Bounding("log-distribution", False, _informative, _log_distribution, needs_distribution=True),
             Bounding("UL1", False, lambda d: np.asarray(d.best > 0), _ul1),
-            Bounding("UL2", False, _informative, _ul2),
+            Bounding("UL2", False, _informative, _ul2, affine_on_each_side=True),
+            Bounding(
+                "UL2-centered",
+                False,
+                _informative,
+                _ul2_centered,
+                affine_on_each_side=True,
+                needs_distribution=True,
+            ),
         )
     }
 )

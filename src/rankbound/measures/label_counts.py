@@ -83,6 +83,13 @@ class LabelCounts:
         counts = np.stack([hits, sizes - hits], axis=1).ravel()
         return cls(values, counts, np.arange(len(sizes) + 1) * 2, sizes, sizes)
 
+    def take(self, queries: NDArray[np.int64]) -> LabelCounts:
+        """Those of some queries, which may repeat."""
+        runs = np.diff(self.starts)[queries]
+        starts = np.concatenate(([0], np.cumsum(runs)))
+        at = np.repeat(self.starts[queries] - starts[:-1], runs) + np.arange(starts[-1])
+        return LabelCounts(self.values[at], self.counts[at], starts, self.sizes[queries], self.depths[queries])
+
     def __len__(self) -> int:
         return len(self.sizes)
 

@@ -30,6 +30,7 @@ BOUNDINGS: Mapping[str, str] = MappingProxyType(
         "DB": "distribution",
         "UL1": "UL1",
         "UL2": "UL2",
+        "UL2C": "UL2-centered",
     }
 )
 # wrapper in a measure's name -> name of the standardization by reference runs

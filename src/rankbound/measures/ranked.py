@@ -121,6 +121,20 @@ class Ranked:
         depths = np.full(rows, min(depth, n))
         return cls(Lists(orders.ravel(), np.arange(rows + 1) * n, scores, depths=depths), "input")
 
+    def rows(self, query: NDArray[np.int64], items: NDArray[np.int64], lengths: NDArray[np.int64]) -> Ranked:
+        """Orders of these queries' items: row r ranks ``lengths[r]`` items of query[r], at these flat positions.
+
+        A row can end where a measure's cutoff ends. Label counts are those of the whole query.
+        """
+        rows = Ranked.__new__(Ranked)
+        rows.offsets = np.concatenate(([0], np.cumsum(lengths)))
+        rows.sizes, rows.depths, rows.tied = lengths, np.minimum(self.depths[query], lengths), None
+        rows._take(None, self.raw_labels[items])
+        rows.__dict__["counts"] = self.counts.take(query)
+        if self._order is not None:
+            rows.__dict__["judged"] = self.judged[items]
+        return rows
+
     def __len__(self) -> int:
         return len(self.sizes)
 

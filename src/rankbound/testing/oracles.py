@@ -46,15 +46,61 @@ def all_orders(labels: Sequence[float]) -> Iterator[tuple[float, ...]]:
     return iter(sorted(set(itertools.permutations(labels))))
 
 
-def mean_over_tie_breaks(measure: str | Measure, labels: Sequence[float], scores: Sequence[float]) -> float:
-    """Mean of the measure over all permutations that sort the scores in descending order."""
-    items = range(len(labels))
+def mean_over_tie_breaks(
+    measure: str | Measure, labels: Sequence[float], scores: Sequence[float], depth: int | None = None
+) -> float:
+    """Mean of the measure over all permutations that sort the scores in descending order.
+
+    A wrapped measure is normalized in each of these orders, by the values of all orders of the labels.
+    """
+    measure = parse_measure(measure)
+    normalize = _normalization(measure, labels, len(labels) if depth is None else depth)
+    blocks = [
+        [label for label, other in zip(labels, scores, strict=True) if other == score]
+        for score in sorted(set(scores), reverse=True)
+    ]
     fitting = [
-        value(measure, [labels[i] for i in order])
-        for order in itertools.permutations(items)
-        if all(scores[a] >= scores[b] for a, b in itertools.pairwise(order))
+        normalize(value(measure.plain, [label for block in orders for label in block], depth))
+        for orders in itertools.product(*(all_orders(block) for block in blocks))
     ]
     return math.fsum(fitting) / len(fitting)
+
+
+def _normalization(measure: Measure, labels: Sequence[float], depth: int) -> Callable[[float], float]:
+    """What a wrapper does to a value of this query: NaN where it is not defined."""
+    if measure.bounding == "none":
+        return float
+    everything = [value(measure.plain, order, depth) for order in all_orders([max(label, 0) for label in labels])]
+    expected, least, greatest = math.fsum(everything) / len(everything), min(everything), max(everything)
+    lower_is_better = measure.definition.lower_is_better
+    worst, best = (greatest, least) if lower_is_better else (least, greatest)
+
+    def fraction_no_better(x: float) -> float:
+        no_better = [other >= x - 1e-9 if lower_is_better else other <= x + 1e-9 for other in everything]
+        return sum(no_better) / len(everything)
+
+    def ul2(x: float) -> float:
+        if lower_is_better:
+            return (expected - x) / (expected - best) if x <= expected else (expected - x) / (worst - expected)
+        if x >= expected:
+            return (x - expected) / (best - expected)
+        return (x - expected) / (expected - measure.definition.floor)
+
+    def ul2_centered(x: float) -> float:
+        mean = math.fsum(map(ul2, everything)) / len(everything)
+        return (ul2(x) - mean) / (1 - mean)
+
+    formulas: dict[str, Callable[[float], float]] = {
+        "min-max": lambda x: (x - worst) / (best - worst),
+        "expectation": lambda x: x / expected,
+        "expectation-max": lambda x: (x - expected) / (best - expected),
+        "distribution": fraction_no_better,
+        "UL1": lambda x: x / best * x / (x + expected) if x + expected else 0.0,
+        "UL2": ul2,
+        "UL2-centered": ul2_centered,
+    }
+    defined = {"expectation": expected != 0, "UL1": best > 0}.get(measure.bounding, greatest - least > 1e-12)
+    return formulas[measure.bounding] if defined else lambda _: math.nan
 
 
 def _seen(measure: Measure, labels: Sequence[float], depth: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -198,6 +199,28 @@ class Distributions:
         if not self.distributions:
             return np.zeros(0), np.zeros(0)
         return look_up(x, *self._smooth)
+
+    def take(self, queries: NDArray[np.int64]) -> Distributions:
+        """The distributions of some queries, which may repeat."""
+        taken = copy(self)
+        taken.__dict__.pop("_smooth", None)
+        for name in ("class_of", "_first", "_size", "_tolerance"):
+            setattr(taken, name, getattr(self, name)[queries])
+        return taken
+
+    def expectation(
+        self, function: Callable[[NDArray[np.float64], NDArray[np.int64]], NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
+        """Mean of ``function(scores, query)`` over random rankings, for each query.
+
+        It is computed once for the queries that share a distribution, with the first of them as ``query``.
+        """
+        classes, first, back = np.unique(self.class_of, return_index=True, return_inverse=True)
+        distinct = [self.distributions[index] for index in classes]
+        index = np.repeat(np.arange(len(classes)), [len(distribution[0]) for distribution in distinct])
+        values = function(_joined([distribution[0] for distribution in distinct]), first[index])
+        weighted = _joined([distribution[1] for distribution in distinct]) * values
+        return np.bincount(index, weighted, minlength=len(classes)).astype(np.float64)[back.ravel()]
 
     def _checked(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         x = np.asarray(x, dtype=np.float64)
