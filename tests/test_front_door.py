@@ -16,7 +16,8 @@ from rankbound import models
 
 PUBLIC = """ArgumentError Bounding Bounds Comparison CoverageWarning DataError Distribution Evaluation FileFormatError
 Inference InferenceWarning Lists Measure minimum_detectable_difference
-MeasureError RankboundError __version__ bounds compare data difficulty_weights distribution evaluate get_bounding losses
+MeasureError RankboundError ReferenceScores __version__ bounds compare data difficulty_weights distribution evaluate
+evaluate_references get_bounding losses
 measures models parse_measure query_types run_study set_threads threads""".split()
 STUBS = sorted(Path(rb.__file__).parent.rglob("__init__.pyi"))
 

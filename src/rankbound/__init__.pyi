@@ -14,6 +14,7 @@ from rankbound.difficulty.distribution import Distribution as Distribution
 from rankbound.difficulty.distribution import distribution as distribution
 from rankbound.difficulty.queries import difficulty_weights as difficulty_weights
 from rankbound.difficulty.queries import query_types as query_types
+from rankbound.difficulty.standardization import ReferenceScores as ReferenceScores
 from rankbound.errors import ArgumentError as ArgumentError
 from rankbound.errors import CoverageWarning as CoverageWarning
 from rankbound.errors import DataError as DataError
@@ -23,6 +24,7 @@ from rankbound.errors import MeasureError as MeasureError
 from rankbound.errors import RankboundError as RankboundError
 from rankbound.evaluation import Evaluation as Evaluation
 from rankbound.evaluation import evaluate as evaluate
+from rankbound.evaluation import evaluate_references as evaluate_references
 from rankbound.experiments.study import run_study as run_study
 from rankbound.lists import Lists as Lists
 from rankbound.measures.measure import Measure as Measure

@@ -536,7 +536,8 @@ NO_ARRAYS = {
         smooth_distributions""".split()},
     **{f"analysis.comparison.{name}": _MADE for name in "Comparison Difference TypeDifference".split()},
     **{f"analysis.runs.{name}": _MADE for name in "align_evaluations align_lists align_runs".split()},
-    **{f"analysis.stability.{name}": _MADE for name in "disjoint_references stability with_standardized".split()},
+    **{f"analysis.stability.{name}": _MADE for name in """compare_normalizations disjoint_references stability
+        with_standardized""".split()},
     **{f"analysis.scores.{name}": _MADE for name in "ScoreMatrix difference is_lower_better".split()},
     **{f"analysis.learning.{name}": _TABLES for name in "coefficients_of_history training_paths".split()},
     **{f"analysis.image_pairs.{name}": _TABLES for name in "check_examples pictures_of".split()},
@@ -552,6 +553,7 @@ NO_ARRAYS = {
     **{f"testing.strategies.{name}": "makes arrays and takes none" for name in """catalog labels measures
         scored_lists""".split()},
     **{f"testing.oracles.{name}": "keeps a function for tests" for name in ("add", "remove")},
+    **dict.fromkeys(("ReferenceScores", "evaluate_references"), "takes runs: see tests/test_references.py"),
     "run_study": "takes studies: see tests/experiments/test_study.py",
     "losses.loss_names": _NAMES,
 }  # fmt: skip

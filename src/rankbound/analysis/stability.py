@@ -20,7 +20,7 @@ for these systems. Measures are compared on the same splits and the same queries
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,15 +28,16 @@ import numpy as np
 import polars as pl
 
 from rankbound.analysis.inference import Inference
+from rankbound.analysis.runs import align_runs
 from rankbound.analysis.scores import ScoreMatrix
 from rankbound.difficulty.standardization import LEAST_REFERENCES, standardize
-from rankbound.errors import ArgumentError, DataError
-from rankbound.measures import Measure, parse_measure
+from rankbound.errors import ArgumentError, DataError, MeasureError
+from rankbound.measures import BOUNDINGS, STANDARDIZATIONS, Measure, parse_measure, parse_measures
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["QUANTITIES", "disjoint_references", "stability", "with_standardized"]
+__all__ = ["QUANTITIES", "compare_normalizations", "disjoint_references", "stability", "with_standardized"]
 
 QUANTITIES = ("Kendall tau", "swap rate", "significant fraction")
 LEAST_QUERIES = 4  # two in each half
@@ -84,7 +85,8 @@ def stability(
     if not matrices:
         raise ArgumentError("scores must be at least one matrix, got none")
     names = list(matrices[0].measures) if measures is None else list(measures)
-    _check(matrices, names, splits, seed)
+    _check_draws(splits, seed)
+    _check(matrices, names)
     policy = Inference() if inference is None else inference
     results = {name: _replicates(matrices, name, splits, seed, policy) for name in names}
     rows: list[dict[str, Any]] = []
@@ -105,11 +107,14 @@ def stability(
     return pl.DataFrame(rows, schema=schema).with_columns(pl.col(pl.Float64).fill_nan(None))
 
 
-def _check(matrices: Sequence[ScoreMatrix], names: Sequence[str], splits: int, seed: int) -> None:
+def _check_draws(splits: int, seed: int) -> None:
     if isinstance(splits, bool) or not isinstance(splits, (int, np.integer)) or not 1 <= splits <= _MOST_SPLITS:
         raise ArgumentError(f"splits must be an integer from 1 to {_MOST_SPLITS:,}, got {splits!r}")
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise ArgumentError(f"seed must be an integer of at least 0, got {seed!r}")
+
+
+def _check(matrices: Sequence[ScoreMatrix], names: Sequence[str]) -> None:
     for matrix in matrices:
         if len(matrix.systems) < 2:
             raise DataError(f"stability needs at least 2 systems, got {len(matrix.systems)}")
@@ -311,3 +316,83 @@ def disjoint_references(
 def _rows(scores: ScoreMatrix, chosen: NDArray[np.bool_]) -> ScoreMatrix:
     systems = tuple(name for name, kept in zip(scores.systems, chosen.tolist(), strict=True) if kept)
     return replace(scores, systems=systems, values={name: value[chosen] for name, value in scores.values.items()})
+
+
+# ---- runs ------------------------------------------------------------------------------------------------------------
+
+_PROTOCOLS = ("all runs", "disjoint halves")
+
+
+def compare_normalizations(
+    qrels: Any,
+    runs: Mapping[str, Any],
+    measures: Iterable[str | Measure],
+    *,
+    wrappers: Iterable[str] | None = None,
+    splits: int = 200,
+    partitions: int = 5,
+    groups: Sequence[Any] | None = None,
+    seed: int = 0,
+    inference: Inference | None = None,
+    **options: Any,
+) -> pl.DataFrame:
+    """Which normalization of a measure orders these runs most reliably? `stability` of each, by two protocols.
+
+    Parameters
+    ----------
+    qrels, runs:
+        Judgments, and runs by name, as `rankbound.evaluate` takes them. Queries that a run lacks are left out for all
+        of them, unless ``missing="zero"`` is among the options.
+    measures:
+        Plain measures, such as ``["nDCG@10", "AP"]``.
+    wrappers:
+        Wrappers to compare, such as ``["EM", "STD"]``; all by default. Those that a measure does not have, as UL1 of a
+        measure with negative values, are left out for it.
+    splits, seed, inference:
+        As in `stability`.
+    partitions, groups:
+        As in `disjoint_references`; with 0 partitions there is no such protocol. Each half of the runs is evaluated on
+        splits / partitions splits of the queries.
+    options:
+        Further options of `rankbound.evaluate`: ties, missing, judged_only, depth, candidates.
+
+    Returns
+    -------
+    The columns of `stability`, after the column ``references``. Its value ``"all runs"`` says that all runs are
+    evaluated and that they are also the reference runs of STD, STDU and ECDF; ``"disjoint halves"`` that the
+    reference runs are those that are not evaluated.
+    """
+    _check_draws(splits, seed)  # before files are read
+    known = {**BOUNDINGS, **STANDARDIZATIONS}
+    chosen = list(known if wrappers is None else wrappers)
+    for wrapper in chosen:
+        if wrapper not in known:
+            raise ArgumentError(f"wrappers must be among {', '.join(known)}, got {wrapper!r}")
+    exact: list[str] = []
+    standardized: list[str] = []
+    for name, measure in parse_measures(measures).items():
+        if measure.bounding != "none":
+            raise ArgumentError(f"measures must be plain, because wrappers are given apart; got {name}")
+        exact.append(str(measure))
+        for wrapper in chosen:
+            try:
+                wrapped = str(measure.bounded(known[wrapper]))
+            except MeasureError:
+                continue
+            (standardized if wrapper in STANDARDIZATIONS else exact).append(wrapped)
+    if len(runs) < 2:
+        raise ArgumentError(f"runs must be at least 2, got {len(runs)}")
+    scores = align_runs(qrels, [*runs.values()], exact, names=[*runs], **options)
+    protocols: dict[str, tuple[list[ScoreMatrix], int]] = {
+        _PROTOCOLS[0]: ([with_standardized(scores, standardized)], splits)
+    }
+    if partitions:
+        halves = disjoint_references(scores, standardized, partitions=partitions, groups=groups, seed=seed)
+        protocols[_PROTOCOLS[1]] = (halves, max(1, splits // partitions))
+    order = [str(measure) for measure in parse_measures(measures).values()]
+    tables = []
+    for protocol, (matrices, count) in protocols.items():
+        table = stability(matrices, splits=count, seed=seed, inference=inference)
+        rank = pl.col("plain").replace_strict({name: index for index, name in enumerate(order)}, return_dtype=pl.Int64)
+        tables.append(table.sort(rank, maintain_order=True).select(pl.lit(protocol).alias("references"), pl.all()))
+    return pl.concat(tables)

@@ -33,6 +33,12 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         "compare": Command(
             "rankbound.cli.compare", "compare", "Test whether runs differ, and show on which queries they do."
         ),
+        "references": Command(
+            "rankbound.cli.references", "references", "Save the scores of reference runs, for standardization."
+        ),
+        "stability": Command(
+            "rankbound.cli.stability", "stability", "Compare normalizations by how reliably they order systems."
+        ),
         "bounds": Command("rankbound.cli.bounds", "bounds", "Compute the worst, expected and best value of a measure."),
         "distribution": Command(
             "rankbound.cli.distribution", "distribution", "Compute the distribution of a measure under random ranking."

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -30,6 +32,7 @@ __all__ = [
     "MissingZero",
     "PerQuery",
     "Qrels",
+    "References",
     "Resamples",
     "Seed",
     "Test",
@@ -37,7 +40,9 @@ __all__ = [
     "Ties",
     "TiesPolicy",
     "check_inputs",
+    "files_in",
     "inference",
+    "read_references",
 ]
 
 DEFAULT_MEASURES = ("nDCG@10", "AP", "RR", "EM(nDCG@10)")
@@ -120,6 +125,15 @@ Depth = Annotated[int | None, typer.Option(metavar="N", help="Evaluate only the 
 PerQuery = Annotated[
     str | None, typer.Option(metavar="FILE", help="Write the values of each query to a .parquet, .csv or .json file.")
 ]
+References = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--reference",
+        metavar="PATH",
+        help="Reference run of STD(...), STDU(...) and ECDF(...); a folder of runs; or a .json file that `rankbound "
+        "references` wrote. Can be repeated.",
+    ),
+]
 Confidence = Annotated[
     float, typer.Option(metavar="C", help="Level of the confidence intervals; tests are at the level 1 - C.")
 ]
@@ -151,3 +165,32 @@ def check_inputs(*paths: str) -> None:
     twice = [path for path in paths if paths.count(path) > 1]
     if twice:
         raise ArgumentError(f"{twice[0]} is named twice")
+
+
+def files_in(paths: Sequence[str]) -> list[str]:
+    """The paths, with the files of a folder, in order of their names, in place of the folder."""
+    files = []
+    for path in paths:
+        if not Path(path).is_dir():
+            files.append(path)
+            continue
+        inside = sorted(str(file) for file in Path(path).iterdir() if file.is_file() and not file.name.startswith("."))
+        if not inside:
+            raise ArgumentError(f"{path}: is a folder without files, expected runs")
+        files += inside
+    return files
+
+
+def read_references(paths: Sequence[str] | None) -> Any:
+    """The value of ``references`` for `rankbound.evaluate`: None, the path of a file of scores, or runs by name."""
+    if not paths:
+        return None
+    if any(path.endswith(".json") for path in paths):
+        if len(paths) > 1:
+            raise ArgumentError(
+                f"--reference must be runs or one .json file, got {len(paths)} paths: {', '.join(paths)}"
+            )
+        return paths[0]
+    files = files_in(paths)
+    check_inputs(*files)
+    return {path: path for path in files}

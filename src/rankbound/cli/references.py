@@ -1,0 +1,93 @@
+"""rankbound references: the scores of reference runs, by which other runs are standardized."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rankbound.cli import options, output
+from rankbound.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from rankbound.difficulty import ReferenceScores
+
+__all__ = ["references"]
+
+_DEFAULT_MEASURES = ("nDCG@10", "AP", "RR")
+
+
+def references(
+    qrels: options.Qrels,
+    runs: Annotated[
+        list[str], typer.Argument(help="Two or more reference runs: files, or folders of files.", metavar="RUN")
+    ],
+    path: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="File to write, with the suffix .json.")],
+    measures: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-m",
+            "--measure",
+            metavar="MEASURE",
+            help=f"Plain measure; can be repeated.  [default: {', '.join(_DEFAULT_MEASURES)}]",
+        ),
+    ] = None,
+    ties: options.Ties = options.TiesPolicy.average,
+    missing: options.Missing = options.MissingPolicy.ignore,
+    missing_zero: options.MissingZero = False,
+    judged_only: options.JudgedOnly = False,
+    depth: options.Depth = None,
+    as_json: options.Json = False,
+) -> None:
+    """Write the scores of reference runs to a file, for STD(...), STDU(...) and ECDF(...).
+
+    The file has the scores of every reference run and query, and their mean and standard deviation by query (the
+    standardization factors). `rankbound evaluate --reference FILE` standardizes other runs by them.
+
+    \b
+    Example:
+      rankbound references qrels.txt runs/ -m nDCG@10 -o factors.json
+      rankbound evaluate qrels.txt new.txt -m "STD(nDCG@10)" --reference factors.json
+    """
+    from rankbound.evaluation import evaluate_references
+
+    if Path(path).suffix != ".json":
+        raise ArgumentError(f"{path}: the name of a file of reference scores must end with .json")
+    if Path(path).is_dir():
+        raise ArgumentError(f"{path}: is a folder, expected a file name")
+    paths = options.files_in(runs)
+    options.check_inputs(qrels, *paths)
+    with output.working("evaluating reference runs ..."):
+        scores = evaluate_references(
+            qrels,
+            {run: run for run in paths},
+            measures or list(_DEFAULT_MEASURES),
+            ties=ties.value,
+            missing="zero" if missing_zero else missing.value,
+            judged_only=judged_only,
+            depth=depth,
+        )
+    scores.save(path)
+    if as_json:
+        summary = {
+            "runs": list(scores.systems),
+            "measures": list(scores.measures),
+            "queries": len(scores.query_ids),
+            "incomplete_queries": scores.incomplete_queries,
+            "file": path,
+        }
+        output.print_json(summary)
+        return
+    output.print_note(describe_references(scores))
+    output.print_note(f"File: {path}")
+
+
+def describe_references(scores: ReferenceScores) -> str:
+    """The references in a sentence."""
+    incomplete = scores.incomplete_queries
+    return (
+        f"{len(scores.systems)} reference runs on {len(scores.query_ids)} queries"
+        + (f", {incomplete} of which some of them lack" if incomplete else "")
+        + f"; measures: {', '.join(scores.measures)}"
+    )
