@@ -63,6 +63,8 @@ OTHERS = [
     ("bounds nDCG", "one of --labels and --n with --relevant is required"),
     ("bounds nDCG --n 3 --relevant 4", "relevant must not exceed n"),
     ("bounds nDCG --n -3 --relevant 0", "n must be non-negative integers, got -3"),
+    ("bounds nDCG --n 3 --relevant 1 --depth 0", "depth must be a positive integer or None, got 0"),
+    ("distribution nDCG --n 3 --relevant 1 --depth 0", "depth must be a positive integer or None, got 0"),
     ("bounds nDCG --n three --relevant 0", "Invalid value for '--n'"),
     ("bounds nDCG --labels 1,x", "--labels must be numbers separated by commas, such as 2,0,1, got '1,x'"),
     ("bounds nDCG --labels 1,nan", "labels must be finite numbers, at least one"),

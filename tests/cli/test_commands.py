@@ -111,6 +111,11 @@ def test_bounds(cli):
     assert answer == pytest.approx({"worst": 7 / 12, "expected": 29 / 36, "best": 1.0})
     assert cli("bounds", "P@2", "--labels", "0,2,0,1", "--json").json == {"worst": 0.0, "expected": 0.5, "best": 1.0}
     assert "0.805556" in cli("bounds", "AP", "--n", 3, "--relevant", 2).out
+    half = cli("bounds", "AP", "--n", 3, "--relevant", 2, "--depth", 1)
+    assert "3 items, 2 relevant, depth 1" in half.out
+    answer = cli("distribution", "AP", "--n", 3, "--relevant", 2, "--depth", 1, "--json").json
+    assert (answer["worst"], answer["mean"], answer["best"]) == (0.0, pytest.approx(1 / 3), 0.5)
+    assert answer["scores"] == [0.0, 0.5]
 
 
 # ---- weights ---------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from rankbound.difficulty import bounds_of
 from rankbound.errors import ArgumentError, MeasureError
 from rankbound.measures import LabelCounts, Ranked, parse_measure, values
 from rankbound.testing import oracles
-from rankbound.testing.strategies import CATALOG, measures, scored_lists
+from rankbound.testing.strategies import CATALOG, catalog, measures, scored_lists
 
 MULTISETS = [c for n in range(1, 7) for c in itertools.combinations_with_replacement((2, 1, 0), n)]
 
@@ -47,7 +47,7 @@ def test_brute_force_where_only_some_items_are_ranked(size):
         orders = list(oracles.all_orders(labels))
         for depth in range(size):
             counts = LabelCounts.from_labels(labels, [0, size], np.array([depth]))
-            for measure in CATALOG[::5]:
+            for measure in CATALOG[(depth + len(labels)) % 5 :: 5]:
                 got = np.array([oracles.value(measure, order, depth) for order in orders])
                 low, high = (got.max(), got.min()) if measure.definition.lower_is_better else (got.min(), got.max())
                 bounds = bounds_of(measure, counts)
@@ -55,6 +55,35 @@ def test_brute_force_where_only_some_items_are_ranked(size):
                 np.testing.assert_allclose(
                     actual, [low, got.mean(), high], atol=1e-12, err_msg=f"{measure} {labels} {depth}"
                 )
+
+
+@pytest.mark.parametrize("measure", catalog(range(1, 5)), ids=str)
+def test_bounds_with_a_depth_are_those_of_all_orders_and_of_the_distribution(measure):
+    for labels in ([1, 0, 0], [1, 1, 0, 0], [2, 0, 1, 0, 0], [3, 1, 1, 0], [2, 2, 1]):
+        for depth in range(1, len(labels) + 2):
+            got = np.array([oracles.value(measure, order, depth) for order in oracles.all_orders(labels)])
+            bounds = rb.bounds(measure, labels=labels, depth=depth)
+            low, high = sorted((bounds.worst, bounds.best))
+            np.testing.assert_allclose([low, bounds.expected, high], [got.min(), got.mean(), got.max()], atol=1e-12)
+            null = rb.distribution(measure, labels=labels, depth=depth, cache=False)
+            np.testing.assert_allclose([null.scores[0], null.mean, null.scores[-1]], [low, bounds.expected, high],
+                                       atol=1e-12)  # fmt: skip
+
+
+def test_bounds_with_a_depth_of_many_queries_and_of_counts():
+    many = rb.bounds("nDCG@3", n=[4, 9], relevant=[2, 3], depth=2)
+    for query, (n, relevant) in enumerate([(4, 2), (9, 3)]):
+        single = rb.bounds("nDCG@3", labels=[1] * relevant + [0] * (n - relevant), depth=2)
+        for side in ("worst", "expected", "best"):
+            assert getattr(many, side)[query] == pytest.approx(getattr(single, side), abs=1e-15)
+    assert rb.bounds("AP", n=3, relevant=2, depth=3) == rb.bounds("AP", n=3, relevant=2)
+
+
+@pytest.mark.parametrize("depth", [0, -1, 1.5, True, "2"])
+@pytest.mark.parametrize("function", [rb.bounds, rb.distribution])
+def test_depth_must_be_a_positive_integer(function, depth):
+    with pytest.raises(ArgumentError, match=f"depth must be a positive integer or None, got {depth!r}"):
+        function("AP", n=3, relevant=2, depth=depth)
 
 
 @given(scored_lists(), measures())

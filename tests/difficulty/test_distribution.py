@@ -92,7 +92,7 @@ def test_graded_distributions_equal_brute_force(measure: str) -> None:
 @pytest.mark.parametrize("measure", ["nDCG", "AP", "AP(div='retrieved')", "U", "PairAcc", "Tau", "ERR", "RBP", "R@3"])
 def test_depth_fills_only_the_first_ranks(measure: str) -> None:
     for labels in ([1, 0, 0, 1, 0], [2, 1, 1, 0, 0]):
-        for depth in range(0, 7):
+        for depth in range(1, 7):
             null = distribution(measure, labels=labels, depth=depth, cache=False)
             check(null, brute_force(measure, labels, depth))
 
@@ -249,7 +249,7 @@ def test_graded_fallback_says_sampled() -> None:
         ({"n": 3, "relevant": 1, "method": "magic"}, "method must be one of auto, closed, .*, got 'magic'"),
         ({"n": 3, "relevant": 1, "samples": 0}, "samples must be an integer of at least 1, got 0"),
         ({"n": 3, "relevant": 1, "ranker_strength": 1.0}, "ranker_strength must lie between 0 and 1, got 1.0"),
-        ({"n": 3, "relevant": 1, "depth": -1}, "depth must be an integer of at least 0, got -1"),
+        ({"n": 3, "relevant": 1, "depth": -1}, "depth must be a positive integer or None, got -1"),
         ({"n": 3, "relevant": 1, "grid": 2}, "grid must be an integer of at least 16, got 2"),
         (
             {"n": 3, "relevant": 1, "method": "closed"},

@@ -54,7 +54,7 @@ def direct_smooth_cdf(null: Distribution, x: np.ndarray) -> np.ndarray:
 @given(
     measure=st.sampled_from(MEASURES),
     labels=st.lists(st.integers(0, 2), min_size=1, max_size=12),
-    depth=st.none() | st.integers(0, 12),
+    depth=st.none() | st.integers(1, 12),
     ranker_strength=st.sampled_from([0.5, 0.5, 0.7]),
 )
 def test_every_distribution_is_a_distribution(
@@ -148,7 +148,7 @@ def test_distributions_of_many_queries_equal_one_at_a_time(measure: str) -> None
     sizes = rng.integers(1, 9, 40)
     offsets = np.concatenate(([0], np.cumsum(sizes)))
     lists = Lists(
-        rng.integers(0, 3, offsets[-1]), offsets, scores=rng.random(offsets[-1]), depths=rng.integers(0, sizes + 1)
+        rng.integers(0, 3, offsets[-1]), offsets, scores=rng.random(offsets[-1]), depths=rng.integers(1, sizes + 1)
     )
     plain = parse_measure(measure)
     many = distributions_of(plain, LabelCounts.from_labels(lists.labels, lists.offsets, lists.depths))

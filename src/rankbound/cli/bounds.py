@@ -9,7 +9,7 @@ import typer
 from rankbound.cli import options, output
 from rankbound.errors import ArgumentError
 
-__all__ = ["bounds", "parse_labels"]
+__all__ = ["bounds", "describe_query", "parse_labels"]
 
 
 def bounds(
@@ -19,6 +19,7 @@ def bounds(
     labels: Annotated[
         str | None, typer.Option(metavar="L,L,...", help="Label of each item, instead of --n and --relevant.")
     ] = None,
+    depth: options.RanksFilled = None,
     as_json: options.Json = False,
 ) -> None:
     """Print the worst, expected (random ranking) and best value of a measure for one query.
@@ -27,22 +28,33 @@ def bounds(
     Examples:
       rankbound bounds nDCG@10 --n 9 --relevant 3
       rankbound bounds nDCG --labels 2,0,1,0
+      rankbound bounds AP --n 1000 --relevant 20 --depth 100
     """
     from rankbound.difficulty.bounds import bounds as bounds_of
 
     if labels is None and (n is None or relevant is None):
         raise ArgumentError("one of --labels and --n with --relevant is required")
-    bounds = bounds_of(measure, n=n, relevant=relevant, labels=None if labels is None else parse_labels(labels))
+    label_list = None if labels is None else parse_labels(labels)
+    bounds = bounds_of(measure, n=n, relevant=relevant, labels=label_list, depth=depth)
     values = {"worst": bounds.worst, "expected": bounds.expected, "best": bounds.best}
     if as_json:
         output.print_json(values, indent=None)
         return
-    query = f"labels {labels}" if labels is not None else f"{n} items, {relevant} relevant"
     output.print_table(
-        f"{measure} of {query}",
+        f"{measure} of {describe_query(labels, n, relevant, depth)}",
         ["", "value"],
         [[name, output.show_number(value, digits=6)] for name, value in values.items()],
     )
+
+
+def describe_query(labels: str | None, n: int | None, relevant: int | None, depth: int | None) -> str:
+    """The query of `bounds` and `distribution`, in words.
+
+    >>> describe_query(None, 9, 3, 5)
+    '9 items, 3 relevant, depth 5'
+    """
+    query = f"labels {labels}" if labels is not None else f"{n} items, {relevant} relevant"
+    return query if depth is None else f"{query}, depth {depth}"
 
 
 def parse_labels(text: str) -> list[float]:

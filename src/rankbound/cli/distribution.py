@@ -36,6 +36,7 @@ def distribution(
     labels: Annotated[
         str | None, typer.Option(metavar="L,L,...", help="Label of each item, instead of --n and --relevant.")
     ] = None,
+    depth: options.RanksFilled = None,
     method: Annotated[
         Method,
         typer.Option(help="How to compute the distribution; auto chooses the most exact method that is fast enough."),
@@ -65,7 +66,7 @@ def distribution(
       rankbound distribution nDCG --n 15 --relevant 5
       rankbound distribution AP --labels 2,0,1,0 --quantiles 0.5,0.99 --json
     """
-    from rankbound.cli.bounds import parse_labels
+    from rankbound.cli.bounds import describe_query, parse_labels
     from rankbound.difficulty.bounds import bounds as bounds_of
     from rankbound.difficulty.distribution import distribution as distribution_of
 
@@ -77,10 +78,10 @@ def distribution(
     label_list = None if labels is None else parse_labels(labels)
     with output.working("computing the distribution"):
         distribution = distribution_of(
-            measure, n=n, relevant=relevant, labels=label_list, method=method.value, samples=samples, seed=seed,
-            ranker_strength=ranker_strength,
+            measure, n=n, relevant=relevant, labels=label_list, depth=depth, method=method.value, samples=samples,
+            seed=seed, ranker_strength=ranker_strength,
         )  # fmt: skip
-    bounds = bounds_of(measure, n=n, relevant=relevant, labels=label_list)
+    bounds = bounds_of(measure, n=n, relevant=relevant, labels=label_list, depth=depth)
     at = {f"{q:g}": float(distribution.quantile(q)) for q in requested}
     if as_json:
         scores, probabilities = _binned(distribution, points)
@@ -98,7 +99,7 @@ def distribution(
             indent=None,
         )
         return
-    query = f"labels {labels}" if labels is not None else f"{n} items, {relevant} relevant"
+    query = describe_query(labels, n, relevant, depth)
     summary = {"mean": distribution.mean, "std": distribution.std, "worst": bounds.worst, "best": bounds.best}
     rows = [[name, output.show_number(value, digits=6)] for name, value in summary.items()]
     rows += [[f"quantile {q}", output.show_number(value, digits=6)] for q, value in at.items()]

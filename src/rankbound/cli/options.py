@@ -32,6 +32,7 @@ __all__ = [
     "MissingZero",
     "PerQuery",
     "Qrels",
+    "RanksFilled",
     "References",
     "Resamples",
     "Seed",
@@ -122,6 +123,10 @@ Missing = Annotated[MissingPolicy, typer.Option(help="Judged queries that a run 
 MissingZero = Annotated[bool, typer.Option("-c", help="Short for --missing zero, as in trec_eval.")]
 JudgedOnly = Annotated[bool, typer.Option("--judged-only", help="Remove documents without a judgment from the runs.")]
 Depth = Annotated[int | None, typer.Option(metavar="N", help="Evaluate only the first N documents of each query.")]
+RanksFilled = Annotated[
+    int | None,
+    typer.Option("--depth", metavar="D", help="Number of ranks that are filled, as by a run that returns D items."),
+]
 PerQuery = Annotated[
     str | None, typer.Option(metavar="FILE", help="Write the values of each query to a .parquet, .csv or .json file.")
 ]

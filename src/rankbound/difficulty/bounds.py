@@ -6,6 +6,7 @@ N! orders. It equals the value of a constant scorer when ties are averaged, and 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,11 +30,13 @@ def bounds(
     n: ArrayLike | None = None,
     relevant: ArrayLike | None = None,
     labels: ArrayLike | None = None,
+    depth: int | None = None,
 ) -> Bounds:
     """Worst, expected and best value of a measure over all rankings of a query.
 
     Describe the query by ``n`` items of which ``relevant`` are relevant (numbers, or arrays of the same shape for many
-    queries), or by the ``labels`` of its items.
+    queries), or by the ``labels`` of its items. With ``depth`` only the first ``depth`` ranks are filled, as by a run
+    that returns its first items; unlike a cutoff this does not change what the measure divides by.
 
     >>> b = bounds("AP", n=3, relevant=2)
     >>> print(f"{b.worst:.4f} {b.expected:.4f} {b.best:.4f}")  # 7/12, 29/36, 1
@@ -42,8 +45,11 @@ def bounds(
     Bounds(worst=0.0, expected=0.5, best=1.0)
     >>> bounds("RR", n=[2, 3], relevant=1).expected
     array([0.75      , 0.61111111])
+    >>> bounds("AP", n=3, relevant=2, depth=1)  # one of two relevant items can be found
+    Bounds(worst=0.0, expected=0.3333333333333333, best=0.5)
     """
     measure = plain_measure(measure)
+    depth = check_depth(depth)
     if labels is not None:
         if n is not None or relevant is not None:
             raise ArgumentError("pass either labels or n and relevant, got both")
@@ -60,6 +66,8 @@ def bounds(
         if (hits > sizes).any():
             raise ArgumentError(f"relevant must not exceed n, got up to {hits.max()} relevant of {sizes.max()} items")
         counts = LabelCounts.binary(sizes, hits, label=max(1, int(np.ceil(measure.rel))))
+    if depth is not None:
+        counts = replace(counts, depths=np.minimum(counts.sizes, depth))
     flat = bounds_of(measure, counts)
     arrays = [np.reshape(array, shape) for array in (flat.worst, flat.expected, flat.best)]
     return Bounds(*(float(array) if shape == () else array for array in arrays))
@@ -71,6 +79,15 @@ def plain_measure(measure: str | Measure) -> Measure:
     if measure.bounding != "none":
         raise MeasureError(f"measure must be a plain measure, such as {measure.plain}, got {measure}")
     return measure
+
+
+def check_depth(depth: object) -> int | None:
+    """Return the number of ranks that are filled, a positive integer or None, or raise ArgumentError."""
+    if depth is None:
+        return None
+    if isinstance(depth, (bool, np.bool_)) or not isinstance(depth, (int, np.integer)) or depth < 1:
+        raise ArgumentError(f"depth must be a positive integer or None, got {depth!r}")
+    return int(depth)
 
 
 def one_query(labels: ArrayLike) -> tuple[NDArray[Any], list[int]]:

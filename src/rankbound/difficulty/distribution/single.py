@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rankbound.arrays import floats
-from rankbound.difficulty.bounds import MOST_ITEMS, one_query, plain_measure
+from rankbound.difficulty.bounds import MOST_ITEMS, check_depth, one_query, plain_measure
 from rankbound.difficulty.distribution.arrangements import tolerance
 from rankbound.difficulty.distribution.case import case_of
 from rankbound.difficulty.distribution.many import METHODS, SAMPLES, distribution_of
@@ -167,8 +167,7 @@ def distribution(
     _whole("seed", seed, 0)
     if grid is not None:
         _whole("grid", grid, 16)
-    if depth is not None:
-        _whole("depth", depth, 0)
+    depth = check_depth(depth)
     if (
         isinstance(ranker_strength, bool)
         or not isinstance(ranker_strength, (int, float))
