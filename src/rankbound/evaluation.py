@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.data import table_chunks
-from rankbound.difficulty.bounding import Bounds, Difficulty, get_bounding
-from rankbound.difficulty.queries import difficulty_of
+from rankbound.data.candidates import CandidateSource, describe_candidates, read_candidates
+from rankbound.difficulty.bounding import Bounds
+from rankbound.difficulty.run_values import RunValues
 from rankbound.difficulty.standardization import LEAST_REFERENCES, ReferenceScores
 from rankbound.errors import ArgumentError, CoverageWarning, DataError
 from rankbound.lists import Coverage, Lists, check_dicts
-from rankbound.measures import Measure, Ranked, is_defined, parse_measure, parse_measures, values
+from rankbound.measures import Measure, Ranked, parse_measure, parse_measures, values
 
 if TYPE_CHECKING:
     import polars as pl
@@ -43,10 +44,12 @@ _CUTOFF = 10  # k of Judged@k if no measure has a cutoff
 class Evaluation:
     """Values of measures for each query; the measures keep the names that they were requested by.
 
-    ``values[name]`` has one number per query, NaN where the query is empty for that measure (nothing relevant, or a
-    normalized measure of a query whose rankings all score the same) and empty queries are skipped. ``empty[name]``
-    marks those queries whatever the policy was. ``bounds[name]`` has worst, expected and best where they were
-    requested. ``coverage`` says how far judgments and run cover each other, and ``policy`` how ties, empty and missing
+    ``values[name]`` has one number per query, NaN where the measure has no value and such queries are skipped.
+    ``empty[name]`` marks the queries with nothing relevant, whatever the policy was, and ``no_choice[name]`` those
+    whose candidates score the same in every order, which MM, EM, DB and UL2 are not defined for. ``bounds[name]`` has
+    worst, expected and best of the candidates' rankings where they were requested, and ``complete[name]`` the value of
+    the run read as a complete ranking of the candidates, which always lies between them. ``coverage`` says how
+    far judgments and run cover each other, and ``policy`` which candidates were used and how ties, empty and missing
     queries were treated.
     """
 
@@ -56,6 +59,8 @@ class Evaluation:
     bounds: Mapping[str, Bounds] = field(default_factory=dict)
     coverage: Coverage = field(default_factory=Coverage)
     policy: Mapping[str, str] = field(default_factory=dict)
+    no_choice: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+    complete: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -71,6 +76,16 @@ class Evaluation:
     def empty_queries(self) -> int:
         """Queries that are empty for at least one of the measures."""
         return int(np.any([*self.empty.values()], axis=0).sum()) if self.empty else 0
+
+    @property
+    def no_choice_queries(self) -> int:
+        """Queries whose candidates score the same in every order for at least one measure whose bounds are known."""
+        return int(np.any([*self.no_choice.values()], axis=0).sum()) if self.no_choice else 0
+
+    @property
+    def candidates(self) -> str:
+        """Which documents bounds and normalized measures are about: "judged", "returned", a file, or "explicit"."""
+        return self.policy.get("candidates", "judged")
 
     @property
     def missing_queries(self) -> int:
@@ -100,13 +115,15 @@ class Evaluation:
         return {name: _aggregate(name, value[~np.isnan(value)]) for name, value in self.values.items()}
 
     def mean_bounds(self) -> dict[str, dict[str, float]]:
-        """Worst, expected and best of each measure, in the mean over the queries that count."""
+        """Worst, expected, best and the value as a complete ranking, in the mean over the queries that count."""
         means = {}
         for name, bounds in self.bounds.items():
             counted = ~np.isnan(self.values[name])
+            columns = {side: getattr(bounds, side) for side in _SIDES}
+            if name in self.complete:
+                columns["complete"] = self.complete[name]
             means[name] = {
-                side: float(getattr(bounds, side)[counted].mean()) if counted.any() else float("nan")
-                for side in ("worst", "expected", "best")
+                side: float(array[counted].mean()) if counted.any() else float("nan") for side, array in columns.items()
             }
         return means
 
@@ -139,15 +156,20 @@ class Evaluation:
 
     @cached_property
     def per_query(self) -> pl.DataFrame:
-        """One row per query: qid, a column per measure (null where skipped), and the bounds if there are any."""
+        """One row per query: qid, a column per measure (null where skipped), and the bounds if there are any.
+
+        With bounds there is also the value of the run read as a complete ranking of the candidates: "AP complete".
+        """
         import polars as pl
 
         columns = {"qid": pl.Series(self.query_ids)}
         for name, value in self.values.items():
             columns[name] = pl.Series(value, nan_to_null=True)
         for name, bounds in self.bounds.items():
-            for side in ("worst", "expected", "best"):
+            for side in _SIDES:
                 columns[f"{name} {side}"] = pl.Series(getattr(bounds, side))
+            if name in self.complete:
+                columns[f"{name} complete"] = pl.Series(self.complete[name])
         return pl.DataFrame(columns)
 
     def to_pandas(self) -> Any:
@@ -162,6 +184,7 @@ class Evaluation:
             "mean": self.mean(),
             "queries": self.queries,
             "empty_queries": self.empty_queries,
+            "no_choice_queries": self.no_choice_queries,
             "counted_queries": self.counted_queries(),
             "missing_queries": self.missing_queries,
             "unjudged_queries": self.unjudged_queries,
@@ -176,6 +199,7 @@ class Evaluation:
         return f"Evaluation({means}; queries={self.queries}, empty={self.empty_queries})"
 
 
+_SIDES = ("worst", "expected", "best")
 _LEAST = 0.00001  # trec_eval's floor under values of a geometric mean
 
 
@@ -206,6 +230,8 @@ def evaluate(
     judged_only: bool = False,
     depth: int | None = None,
     bounds: bool = False,
+    candidates: Any = "judged",
+    judged_outside: str = "error",
 ) -> Evaluation:
     """Evaluate a run against judgments, or `Lists` that carry scores.
 
@@ -229,11 +255,21 @@ def evaluate(
     judged_only:
         Leave documents without judgment out of the run (trec_eval -J).
     depth:
-        Look only at the first ``depth`` documents of each query (trec_eval -M).
+        Look only at the first ``depth`` documents of each query (trec_eval -M); bounds and normalized measures are
+        those of rankings of which only the first ``depth`` ranks count.
     bounds:
-        Add worst, expected and best of every measure. They, and all bounded measures, are those of complete rankings
-        of the query's candidates: the judged documents and those of the run. A run that returns only some of them can
-        fall below the worst; one that returns nothing has a UL2 of -1.
+        Add worst, expected and best of every measure over all rankings of the query's candidates.
+    candidates:
+        The documents whose rankings a query's bounds and normalized measures are about. For these, the run is read as a
+        complete ranking of the candidates: other documents are taken out, and candidates that it did not return are
+        tied below those that it did. Plain measures do not depend on them. ``"judged"``: the judged documents;
+        ``"returned"``: the judged documents that the run returned; a path (TREC run or qrels, lines "query document",
+        csv or parquet), a frame with ``qid, docid``, or ``{query: documents}``: those documents, where documents
+        without a judgment have label 0; ``"column:NAME"``: the rows of the judgments, or of a table with ``qid, label,
+        score``, that have true in this column.
+    judged_outside:
+        Judged documents that given candidates lack: an ``error``, or ``ignore`` them, because a re-ranker cannot return
+        what its first stage did not retrieve.
 
     Warns
     -----
@@ -247,7 +283,7 @@ def evaluate(
     """
     result = _evaluate(
         qrels, run, measures, ties=ties, empty=empty, missing=missing, judged_only=judged_only, depth=depth,
-        bounds=bounds,
+        bounds=bounds, candidates=candidates, judged_outside=judged_outside,
     )  # fmt: skip
     warn_of_coverage(result.warnings)
     return result
@@ -264,6 +300,8 @@ def _evaluate(
     judged_only: bool = False,
     depth: int | None = None,
     bounds: bool = False,
+    candidates: Any = "judged",
+    judged_outside: str = "error",
 ) -> Evaluation:
     """`evaluate` without its warnings."""
     scored = isinstance(qrels, Lists)
@@ -277,23 +315,29 @@ def _evaluate(
     if measures is None:
         raise ArgumentError("evaluate needs measures, such as ['nDCG@10', 'AP']")
     requested = _requested(measures)  # a wrong name is reported before large files are read
+    policy: dict[str, Any] = {"missing": missing, "judged_only": judged_only}
+    chosen = read_candidates(candidates, judged_outside) if not scored else candidates
     if scored:
         chunks: Iterable[Lists] = (qrels,)
     elif run is None:
-        chunks = table_chunks.scored_chunks(qrels)
+        chunks = table_chunks.scored_chunks(qrels, candidates=chosen)
     elif _is_parquet(run):
-        chunks = table_chunks.RunChunks(to_frame(qrels, "label"), run, missing=missing, judged_only=judged_only)
+        judgments = to_frame(qrels, "label", column=chosen.column)
+        chunks = table_chunks.RunChunks(judgments, run, candidates=chosen, **policy)
     else:
-        chunks = (to_lists(qrels, run, missing=missing, judged_only=judged_only, keep_ids=ties == "docid"),)
+        chunks = (to_lists(qrels, run, keep_ids=ties == "docid", candidates=chosen, **policy),)
     results, coverage = [], Coverage()
+    rule = candidates if scored else chosen.rule
     for lists in chunks:
-        results.append(evaluate_lists(lists, requested, ties=ties, empty=empty, depth=depth, bounds=bounds))
+        results.append(
+            evaluate_lists(lists, requested, ties=ties, empty=empty, depth=depth, bounds=bounds, candidates=rule)
+        )
         coverage += results[-1].coverage
     if isinstance(chunks, table_chunks.RunChunks):  # a chunk does not know the queries of the others
         known = chunks.coverage
         coverage = replace(coverage, missing_queries=known.missing_queries, unjudged_queries=known.unjudged_queries)
-    policy = {"ties": ties, "empty": empty, "missing": missing}
-    return replace(_concatenated(results), coverage=coverage, policy=policy)
+    described = {"candidates": describe_candidates(candidates), "ties": ties, "empty": empty, "missing": missing}
+    return replace(_concatenated(results), coverage=coverage, policy=described)
 
 
 def evaluate_runs(qrels: Any, runs: Mapping[str, Any], measures: Any, **options: Any) -> dict[str, Evaluation]:
@@ -407,9 +451,11 @@ def _concatenated(results: list[Evaluation]) -> Evaluation:
         {name: np.concatenate([result.empty[name] for result in results]) for name in first.empty},
         {
             name: Bounds(*(np.concatenate([getattr(result.bounds[name], side) for result in results])
-                           for side in ("worst", "expected", "best")))
+                           for side in _SIDES))
             for name in first.bounds
         },
+        no_choice={name: np.concatenate([result.no_choice[name] for result in results]) for name in first.no_choice},
+        complete={name: np.concatenate([result.complete[name] for result in results]) for name in first.complete},
     )  # fmt: skip
 
 
@@ -421,6 +467,7 @@ def evaluate_lists(
     empty: str = "skip",
     depth: int | None = None,
     bounds: bool = False,
+    candidates: str = "judged",
 ) -> Evaluation:
     """Evaluate scored lists; see `evaluate`. ``measures`` can be the result of `parse_measures` as well."""
     if empty not in EMPTY:
@@ -428,30 +475,31 @@ def evaluate_lists(
     requested = _requested(measures)
     if len(lists) == 0:
         raise DataError("there are no queries to evaluate")
-    ranked = Ranked(lists, ties, depth)
-    plain_values: dict[Measure, NDArray[np.float64]] = {}
-    difficulties: dict[Measure, Difficulty] = {}
+    run = RunValues(lists, ties=ties, depth=depth, candidates=candidates)
     result: dict[str, NDArray[np.float64]] = {}
-    is_empty: dict[str, NDArray[np.bool_]] = {}
-    bounds_by_name: dict[str, Bounds] = {}
+    is_empty, no_choice = {}, {}
+    bounds_by_name, complete = {}, {}
     for name, measure in requested.items():
-        plain = measure.plain
-        if plain not in plain_values:
-            plain_values[plain] = values(ranked, plain)
-        value, undefined = plain_values[plain], ~is_defined(ranked.counts, plain)
+        stand_in = {"skip": np.nan, "zero": 0.0, "one": 1.0}[empty]
+        result[name] = np.where(run.has_value(measure), run.value(measure), stand_in)
+        is_empty[name] = run.is_empty(measure)
         if measure.bounding != "none" or bounds:
-            if plain not in difficulties:
-                difficulties[plain] = difficulty_of(plain, ranked.counts)
-            difficulty = difficulties[plain]
-            if measure.bounding != "none":
-                bounding = get_bounding(measure.bounding)
-                value, undefined = bounding.apply(value, difficulty)[0], undefined | ~bounding.defined(difficulty)
-            elif bounds:
-                bounds_by_name[name] = Bounds(difficulty.worst, difficulty.expected, difficulty.best)
-        result[name] = np.where(undefined, {"skip": np.nan, "zero": 0.0, "one": 1.0}[empty], value)
-        is_empty[name] = undefined
-    coverage = judged_coverage(lists, ranked, requested.values())
-    return Evaluation(lists.query_ids, result, is_empty, bounds_by_name, coverage)
+            no_choice[name] = run.has_no_choice(measure)
+        if measure.bounding == "none" and bounds:
+            difficulty = run.difficulty(measure)
+            bounds_by_name[name] = Bounds(difficulty.worst, difficulty.expected, difficulty.best)
+            complete[name] = run.complete(measure)
+    policy = {"candidates": candidates if lists.candidates is None else "explicit", "ties": ties, "empty": empty}
+    return Evaluation(
+        lists.query_ids,
+        result,
+        is_empty,
+        bounds_by_name,
+        judged_coverage(lists, run.plain_ranking, requested.values()),
+        policy,
+        no_choice=no_choice,
+        complete=complete,
+    )
 
 
 def judged_coverage(lists: Lists, ranked: Ranked, measures: Iterable[Measure]) -> Coverage:
@@ -476,17 +524,26 @@ def _requested(measures: Any) -> Mapping[str, Measure]:
 
 
 def to_lists(
-    qrels: Any, run: Any, *, missing: str = "ignore", judged_only: bool = False, keep_ids: bool = True
+    qrels: Any,
+    run: Any,
+    *,
+    missing: str = "ignore",
+    judged_only: bool = False,
+    keep_ids: bool = True,
+    candidates: CandidateSource | None = None,
 ) -> Lists:
     """Bring judgments and a run together, whatever they come as."""
     from rankbound.data import judged, trec
 
-    if isinstance(qrels, Mapping) and isinstance(run, Mapping):
-        return Lists.from_dicts(qrels, run, missing=missing, judged_only=judged_only, keep_ids=keep_ids)
-    if _is_trec(qrels) and _is_trec(run):
-        return trec.lists_from_trec(qrels, run, missing=missing, judged_only=judged_only)
+    source = candidates or CandidateSource()
+    policy: dict[str, Any] = {"missing": missing, "judged_only": judged_only}
+    if source.is_rule and isinstance(qrels, Mapping) and isinstance(run, Mapping):
+        return Lists.from_dicts(qrels, run, keep_ids=keep_ids, **policy)
+    if source.column is None and _is_trec(qrels) and _is_trec(run):
+        return trec.lists_from_trec(qrels, run, candidates=source.table, judged_outside=source.judged_outside, **policy)
+    judgments, source = source.take_column(to_frame(qrels, "label", column=source.column))
     return judged.from_frames(
-        to_frame(qrels, "label"), to_frame(run, "score"), missing=missing, judged_only=judged_only
+        judgments, to_frame(run, "score"), candidates=source.table, judged_outside=source.judged_outside, **policy
     )
 
 
@@ -498,12 +555,17 @@ def _is_trec(source: Any) -> bool:
     return isinstance(source, (str, PathLike)) and not str(source).endswith((".parquet", ".csv", ".tsv"))
 
 
-def to_frame(source: Any, number: str) -> pl.DataFrame:
-    """A frame with qid, docid and ``number`` (label or score): from a dict, a TREC file, or any frame."""
+def to_frame(source: Any, number: str, column: str | None = None) -> pl.DataFrame:
+    """A frame with qid, docid and ``number`` (label or score): from a dict, a TREC file, or any frame.
+
+    ``column`` names a further column, which marks candidates; the result has it as ``candidate``.
+    """
     import polars as pl
 
     from rankbound.data import frames, trec
 
+    if column is not None and (isinstance(source, Mapping) or _is_trec(source)):
+        raise ArgumentError(f"candidates='column:{column}' needs judgments in a frame, a csv or a parquet file")
     if isinstance(source, Mapping):
         check_dicts(**{f"a dict of {number}s": source})
         rows = [(q, d, value) for q, documents in source.items() for d, value in documents.items()]
@@ -513,4 +575,9 @@ def to_frame(source: Any, number: str) -> pl.DataFrame:
             raise DataError(f"a dict of {number}s must have ids and numbers of one kind each, got: {error}") from error
     if _is_trec(source):
         return trec.read_qrels(source) if number == "label" else trec.read_run(source)
-    return frames.rename_columns(frames.as_polars(source), {}, required=("qid", "docid", number))
+    frame = frames.as_polars(source)
+    table = frames.rename_columns(frame, {}, required=("qid", "docid", number))
+    if column is None:
+        return table
+    frames.check_mark(column, frame.schema)
+    return table.with_columns(frame[column].fill_null(value=False).alias("candidate"))

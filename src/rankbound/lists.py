@@ -180,6 +180,9 @@ class Lists:
         Whether each item has a judgment. Items without one have label 0. None means that every item is judged.
     coverage:
         How far judgments and run cover each other; None if the lists do not come from judgments and a run.
+    candidates:
+        Whether each item is a candidate of its query, where candidates were given; see
+        `rankbound.difficulty.candidates`. Items that are neither returned nor judged are there as candidates only.
 
     >>> lists = Lists([2, 0, 1, 0, 1], [0, 3, 5], scores=[0.3, 0.9, 0.1, 0.2, 0.7])
     >>> lists
@@ -198,6 +201,7 @@ class Lists:
     depths: NDArray[np.int64] | None = None
     judged: NDArray[np.bool_] | None = None
     coverage: Coverage | None = None
+    candidates: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         labels, offsets = labels_of(self.labels), offsets_of(self.offsets)
@@ -216,6 +220,8 @@ class Lists:
         if self.judged is not None:
             judged = mask_of("judged", self.judged, ndim=1, length=len(labels))
             _set(self, "judged", None if judged.all() else _frozen(judged))
+        if self.candidates is not None:
+            _set(self, "candidates", _frozen(mask_of("candidates", self.candidates, ndim=1, length=len(labels))))
         if self.scores is not None:
             _set(self, "scores", _frozen(_scores(self.scores, len(labels), self)))
         for name, length in (("ids", len(labels)), ("qids", queries)):
@@ -250,10 +256,34 @@ class Lists:
         """Return the same lists with the scores of another ranker."""
         return replace(self, scores=scores)  # type: ignore[arg-type]
 
+    def without_added_candidates(self) -> Lists:
+        """Return the same lists without the items that are neither returned nor judged; candidates are forgotten."""
+        if self.candidates is None or self.depths is None or self.judged is None:
+            return replace(self, candidates=None)
+        query = self.query_of_item
+        kept = (np.arange(len(self.labels)) - self.offsets[query] < self.depths[query]) | self.judged
+        return Lists(
+            self.labels[kept],
+            np.concatenate(([0], np.cumsum(np.bincount(query[kept], minlength=len(self))))),
+            None if self.scores is None else self.scores[kept],
+            None if self.ids is None else self.ids[np.flatnonzero(kept)],
+            self.qids,
+            self.depths,
+            self.judged[kept],
+            self.coverage,
+        )
+
     # ---- constructors ------------------------------------------------------------------------------------------------
 
     @classmethod
-    def from_qid(cls, labels: ArrayLike, qid: ArrayLike, scores: ArrayLike | None = None, ids: Any = None) -> Self:
+    def from_qid(
+        cls,
+        labels: ArrayLike,
+        qid: ArrayLike,
+        scores: ArrayLike | None = None,
+        ids: Any = None,
+        candidates: ArrayLike | None = None,
+    ) -> Self:
         """Create Lists from one row per item and the query of each row; the rows of a query need not be adjacent.
 
         Queries are ordered by their first row, the items of a query by their rows.
@@ -268,7 +298,7 @@ class Lists:
         starts = np.concatenate(([0], new)) if len(qid) else np.zeros(0, np.int64)
         names = qid[starts]
         if len(np.unique(names)) == len(names):  # the rows of every query are adjacent already
-            return cls(labels, np.append(starts, len(qid)), scores, ids, names)  # type: ignore[arg-type]
+            return cls(labels, np.append(starts, len(qid)), scores, ids, names, candidates=candidates)  # type: ignore[arg-type]
         _, first, code = np.unique(qid, return_index=True, return_inverse=True)
         rank = np.argsort(np.argsort(first))  # of each query, by its first row
         order = np.argsort(rank[code], kind="stable")
@@ -279,6 +309,7 @@ class Lists:
             None if scores is None else floats("scores", scores, length=len(qid))[order],
             None if ids is None else _ids("ids", ids, len(qid))[order],
             qid[np.sort(first)],
+            candidates=None if candidates is None else mask_of("candidates", candidates, ndim=1)[order],
         )
 
     @classmethod

@@ -90,14 +90,14 @@ def test_only_shared_queries_are_compared_and_the_others_counted():
     assert values["run 1"].to_list() == [0.0]
 
 
-def test_all_runs_share_the_candidates_that_any_of_them_returned():
-    qrels = {"q": {"a": 1}}
-    shallow, deep = {"q": {"a": 1.0}}, {"q": {"a": 1.0, "b": 0.5, "c": 0.2, "d": 0.1}}
-    alone = evaluate(qrels, shallow, "EB(AP)").mean()["EB(AP)"]
-    assert alone == 1.0  # one candidate: every ranking is perfect
-    means = compare(shallow, deep, qrels=qrels, measures="EB(AP)").mean()
-    expected = 1 / bounds("AP", n=4, relevant=1).expected
-    assert means == {"run 1": {"EB(AP)": pytest.approx(expected)}, "run 2": {"EB(AP)": pytest.approx(expected)}}
+def test_what_is_compared_does_not_change_a_value():
+    qrels = {"q": {"a": 1, "z": 0}}
+    shallow, deep = {"q": {"a": 1.0}}, {"q": {"z": 2.0, "a": 1.0, "b": 0.5, "c": 0.2, "d": 0.1}}
+    alone = [evaluate(qrels, run, "EB(AP)").mean() for run in (shallow, deep)]
+    together = compare(shallow, deep, qrels=qrels, measures="EB(AP)").mean()
+    assert together == {"run 1": alone[0], "run 2": alone[1]}
+    expected = bounds("AP", n=2, relevant=1).expected
+    assert alone == [{"EB(AP)": pytest.approx(1 / expected)}, {"EB(AP)": pytest.approx(1 / 2 / expected)}]
 
 
 def test_with_judged_only_unjudged_documents_are_no_candidates():
@@ -107,11 +107,11 @@ def test_with_judged_only_unjudged_documents_are_no_candidates():
     assert means["run 1"]["EB(AP)"] == pytest.approx(1 / bounds("AP", n=2, relevant=1).expected)
 
 
-def test_returning_nothing_is_worse_than_random_not_left_out():
+def test_returning_nothing_is_a_random_ranking_and_is_not_left_out():
     qrels = {"q": {"a": 1, "b": 0}, "p": {"a": 1, "b": 0}}
     full, half = ({q: {"a": 1.0, "b": 0.5} for q in names} for names in ("qp", "q"))
-    row = compare(full, half, qrels=qrels, measures="UL2(AP)", missing="zero").rows[0]
-    assert (row.queries, row.mean_baseline, row.mean_run) == (2, 1.0, 0.0)  # 1 and -1
+    row = compare(full, half, qrels=qrels, measures="EM(AP)", missing="zero").rows[0]
+    assert (row.queries, row.mean_baseline, row.mean_run) == (2, 1.0, 0.5)  # 1 and 0
 
 
 def test_where_lower_is_better_a_lower_value_wins():

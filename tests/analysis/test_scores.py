@@ -148,12 +148,12 @@ RUNS = ({"p": {"a": 3.0, "b": 2.0}, "q": {"a": 2.0, "b": 1.0}}, {"q": {"b": 2.0,
 def test_runs_share_queries_and_candidates():
     matrix = align_runs(QRELS, RUNS, ["AP", "EM(AP)"], names=["first", "second"], data="mine")
     assert (matrix.systems, matrix.query_ids, matrix.data_sets) == (("first", "second"), ("p", "q"), ("mine",))
-    assert (matrix.items.tolist(), matrix.relevant.tolist()) == ([3, 3], [2, 1])  # x is a candidate of q
-    expected = [bounds("AP", n=3, relevant=2).expected, bounds("AP", n=3, relevant=1).expected]
+    assert (matrix.items.tolist(), matrix.relevant.tolist()) == ([3, 2], [2, 1])  # x is no candidate of q
+    expected = [bounds("AP", n=3, relevant=2).expected, bounds("AP", n=2, relevant=1).expected]
     assert matrix.expected_values("EM(AP)") == pytest.approx(expected)
     assert matrix.values["AP"] == pytest.approx(np.array([[1 / 2, 1 / 2], [1, 1]]))
-    normalized = (matrix.values["AP"] - expected) / (1 - np.array(expected))
-    assert matrix.values["EM(AP)"] == pytest.approx(normalized)
+    complete = np.array([[(1 + 2 / 3) / 2, 1 / 2], [1, 1]])  # the run did not return c, which follows below
+    assert matrix.values["EM(AP)"] == pytest.approx((complete - expected) / (1 - np.array(expected)))
 
 
 def test_lists_and_evaluations_give_the_values_of_runs():

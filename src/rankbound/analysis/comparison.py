@@ -262,6 +262,7 @@ class Comparison:
             "queries": self.queries,
             "empty_queries": self.empty_queries,
             "left_out_queries": self.left_out,
+            "candidates": self.scores.candidates,
             "confidence": self.inference.confidence,
             "resamples": self.inference.resamples,
             "seed": self.inference.seed,
@@ -287,6 +288,8 @@ def compare(
     missing: str = "ignore",
     judged_only: bool = False,
     depth: int | None = None,
+    candidates: Any = "judged",
+    judged_outside: str = "error",
     inference: Inference | None = None,
     confidence: float | None = None,
     resamples: int | None = None,
@@ -298,17 +301,16 @@ def compare(
     ----------
     runs, qrels:
         Runs as paths, dicts or frames with the judgments in ``qrels``; or, without qrels, `Lists` that carry scores,
-        or results of `evaluate`. With qrels all runs share one set of candidates per query (everything judged or
-        returned by any of them), so bounded values can differ slightly from those of `evaluate`, which sees one run at
-        a time.
+        or results of `evaluate`. The values are those of `evaluate`.
     measures:
         Names such as ``"nDCG@10"``, ``"UL2(nDCG@10)"``; for evaluations, by default those that they have in common.
     names:
         Names of the runs; by default the names of their files, or "run 1", "run 2", ...
     baseline:
         Index of the run that the others are compared with; None compares all pairs.
-    ties, empty, missing, judged_only, depth:
-        As in `evaluate`; not for evaluations, which have their values already.
+    ties, empty, missing, judged_only, depth, candidates, judged_outside:
+        As in `evaluate`; not for evaluations, which have their values already. With ``candidates="returned"`` the runs
+        are compared with rankings of different documents.
     inference:
         How intervals and p-values are computed, see `Inference`.
     confidence, resamples, seed:
@@ -339,13 +341,13 @@ def compare(
     elif requested is None:
         raise ArgumentError("compare needs measures, such as ['nDCG@10', 'AP']")
     elif all(isinstance(run, Lists) for run in runs):
-        scores = align_lists(runs, requested, names=titles, ties=ties, empty=empty, depth=depth)
+        scores = align_lists(runs, requested, names=titles, ties=ties, empty=empty, depth=depth, candidates=candidates)
     elif qrels is None:
         raise ArgumentError("compare needs qrels, or runs that are all Lists with scores or all results of evaluate")
     else:
         scores = align_runs(
             qrels, runs, requested, names=titles, data=_data_name(qrels), ties=ties, empty=empty, missing=missing,
-            judged_only=judged_only, depth=depth,
+            judged_only=judged_only, depth=depth, candidates=candidates, judged_outside=judged_outside,
         )  # fmt: skip
     comparison = compare_scores(scores, None if baseline is None else titles[baseline], policy)
     warn(comparison.notes)

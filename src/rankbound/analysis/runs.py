@@ -1,23 +1,27 @@
 """Runs, scored lists and evaluations, aligned on the same queries: every function here returns a `ScoreMatrix`.
 
-What a random ranker scores depends on the candidates of a query. Runs that are compared are therefore measured against
-the same worst, expected and best values: the candidates are all documents that were judged or that any run returned.
+What a random ranking scores depends on the candidates of a query. They are a property of the query (see
+`rankbound.difficulty.candidates`), so that a run has the same values here as in `rankbound.evaluate`, whatever it is
+compared with.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rankbound.analysis.query_sets import types_of
 from rankbound.analysis.scores import ScoreMatrix
-from rankbound.difficulty import Difficulty, difficulty_of, get_bounding
+from rankbound.data.candidates import describe_candidates, read_candidates
+from rankbound.difficulty import Difficulty
+from rankbound.difficulty.run_values import RunValues
 from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation import EMPTY, Evaluation, to_frame
 from rankbound.lists import Lists
-from rankbound.measures import LabelCounts, Measure, Ranked, is_defined, parse_measure, values
+from rankbound.measures import LabelCounts, Measure, parse_measure
 
 if TYPE_CHECKING:
     import polars as pl
@@ -38,15 +42,19 @@ def align_runs(
     missing: str = "ignore",
     judged_only: bool = False,
     depth: int | None = None,
+    candidates: Any = "judged",
+    judged_outside: str = "error",
 ) -> ScoreMatrix:
     """Evaluate runs (paths, dicts, frames) on the queries that all of them have.
 
     The policies are those of `rankbound.evaluate`. The runs are evaluated one after the other, so that memory holds the
-    candidates of one run at a time.
+    documents of one run at a time.
     """
     from rankbound.data.judged import from_frames
 
-    judged, *returned = _alike([to_frame(qrels, "label"), *(to_frame(run, "score") for run in runs)])
+    source = read_candidates(candidates, judged_outside)
+    judgments, source = source.take_column(to_frame(qrels, "label", column=source.column))
+    judged, *returned = _alike([judgments, *(to_frame(run, "score") for run in runs)])
     have = [set(frame["qid"].unique()) for frame in returned]
     known = set(judged["qid"].unique())
     common = known.intersection(*have) if missing == "ignore" else known
@@ -54,16 +62,22 @@ def align_runs(
         raise DataError("the judgments and the runs have no query in common")
     left_out = len(known.intersection(set().union(*have)) - common)
     judged, *returned = (frame.filter(frame["qid"].is_in(list(common))) for frame in (judged, *returned))
-    if not judged_only:  # with judged_only, the candidates are the judged documents
-        judged = _with_returned_documents(judged, returned)
+    source = source.of_queries(judged["qid"].unique())
 
     def lists() -> Iterable[Lists]:
-        return (from_frames(judged, run, missing=missing, judged_only=judged_only) for run in returned)
+        return (
+            from_frames(
+                judged, run, missing=missing, judged_only=judged_only,
+                candidates=source.table, judged_outside=source.judged_outside,
+            )
+            for run in returned
+        )  # fmt: skip
 
-    return _align_rankings(
+    matrix = _align_rankings(
         lists(), measures, _names(names, len(runs)), ties=ties, empty=empty, depth=depth, data=data,
-        same_candidates=True, left_out=left_out,
+        candidates=source.rule, same_candidates=source.rule != "returned", left_out=left_out,
     )  # fmt: skip
+    return replace(matrix, candidates=describe_candidates(candidates))
 
 
 def align_lists(
@@ -75,16 +89,17 @@ def align_lists(
     ties: str = "average",
     empty: str = "skip",
     depth: int | None = None,
+    candidates: str = "judged",
 ) -> ScoreMatrix:
     """Evaluate scored lists, one for each run, on the queries that all of them have.
 
-    The lists of a query are taken as they are. Where the runs have different candidates, the values of each run are
-    normalized by its own bounds, types and expected values come from the mean over the runs, and the numbers of items
-    and relevant items are those of the first run.
+    Where the runs have different candidates, the values of each run are normalized by its own bounds, types and
+    expected values come from the mean over the runs, and the numbers of items and relevant items are those of the
+    first run.
     """
     return _align_rankings(
         runs, measures, _names(names, len(runs)), ties=ties, empty=empty, depth=depth, data=data,
-        same_candidates=False, left_out=None,
+        candidates=candidates, same_candidates=False, left_out=None,
     )  # fmt: skip
 
 
@@ -118,8 +133,16 @@ def align_evaluations(
             counted = np.asarray(np.isfinite(result[name]).all(axis=0) & np.isfinite(known[0]))
             types[name] = _types(parse_measure(name), counted, *known)
             expected[name] = known[1]
+    used = {run.candidates for run in runs}
     return ScoreMatrix(
-        _names(names, len(runs)), tuple(query_ids), result, types, expected, sources=((data, ""),), left_out=left_out
+        _names(names, len(runs)),
+        tuple(query_ids),
+        result,
+        types,
+        expected,
+        sources=((data, ""),),
+        left_out=left_out,
+        candidates=used.pop() if len(used) == 1 else "different",
     )
 
 
@@ -136,7 +159,8 @@ def _plain_values_and_bounds(
         if key is None:
             return None
         bounds = run.bounds[key]
-        known.append([array[index] for array in (run.values[key], bounds.expected, bounds.best, bounds.worst)])
+        value = run.complete.get(key, run.values[key])
+        known.append([array[index] for array in (value, bounds.expected, bounds.best, bounds.worst)])
     return np.asarray(np.mean(known, axis=0))
 
 
@@ -149,6 +173,7 @@ def _align_rankings(
     empty: str,
     depth: int | None,
     data: str,
+    candidates: str,
     same_candidates: bool,
     left_out: int | None,
 ) -> ScoreMatrix:
@@ -160,7 +185,7 @@ def _align_rankings(
     evaluated: list[_Run] = []
     for lists in runs:
         known = evaluated[0] if same_candidates and evaluated else None
-        evaluated.append(_Run(lists, plain, ties, depth, known))
+        evaluated.append(_Run(lists, requested.values(), plain, empty, known, ties, depth, candidates))
     query_ids, indices, unshared = _common_queries([run.query_ids for run in evaluated])
     result, types, expected = {}, {}, {}
     means: dict[Measure, NDArray[np.float64]] = {
@@ -170,7 +195,7 @@ def _align_rankings(
         for base in plain
     }
     for name, measure in requested.items():
-        rows = [run.bounded(measure, empty)[index] for run, index in zip(evaluated, indices, strict=True)]
+        rows = [run.values[measure][index] for run, index in zip(evaluated, indices, strict=True)]
         result[name] = np.stack(rows)
         counted = np.asarray(np.isfinite(result[name]).all(axis=0))
         types[name] = _types(measure.plain, counted, *means[measure.plain])
@@ -186,41 +211,41 @@ def _align_rankings(
         counts.relevant(1)[first],
         sources=((data, ""),),
         left_out=unshared if left_out is None else left_out,
+        candidates=candidates,
     )
 
 
 class _Run:
-    """The plain measures of one run, with what its boundings need; the ranking itself is not kept."""
+    """The values of one run, with the difficulty of its queries; the ranking itself is not kept."""
 
     def __init__(
-        self, lists: Lists, measures: Sequence[Measure], ties: str, depth: int | None, same: _Run | None
+        self,
+        lists: Lists,
+        measures: Iterable[Measure],
+        plain: Sequence[Measure],
+        empty: str,
+        same: _Run | None,
+        ties: str,
+        depth: int | None,
+        candidates: str,
     ) -> None:
-        ranking = Ranked(lists, ties, depth)
         self.query_ids = lists.query_ids
-        self.values = {measure: values(ranking, measure) for measure in measures}
         # queries may come in another order in another run, and then its difficulty does not fit
-        if same is not None and np.array_equal(np.asarray(same.query_ids), np.asarray(self.query_ids)):
-            counts, difficulty, undefined = same.counts, same.difficulty, same.undefined
-        else:
-            counts = ranking.counts
-            difficulty = {measure: difficulty_of(measure, counts) for measure in measures}
-            undefined = {measure: ~is_defined(counts, measure) for measure in measures}
-        self.counts: LabelCounts = counts
-        self.difficulty: dict[Measure, Difficulty] = difficulty
-        self.undefined: dict[Measure, NDArray[np.bool_]] = undefined
-
-    def bounded(self, measure: Measure, empty: str) -> NDArray[np.float64]:
-        """One value per query of a plain measure or of a bounding of it."""
-        base = measure.plain
-        bounding, difficulty = get_bounding(measure.bounding), self.difficulty[base]
-        value = bounding.apply(self.values[base], difficulty)[0]
+        if same is not None and not np.array_equal(np.asarray(same.query_ids), np.asarray(self.query_ids)):
+            same = None
+        self.difficulties: dict[Measure, Difficulty] = {} if same is None else same.difficulties
+        run = RunValues(lists, ties=ties, depth=depth, candidates=candidates, difficulties=self.difficulties)
         stand_in = {"skip": np.nan, "zero": 0.0, "one": 1.0}[empty]
-        return np.where(self.undefined[base] | ~bounding.defined(difficulty), stand_in, value)
+        self.values = {measure: np.where(run.has_value(measure), run.value(measure), stand_in) for measure in measures}
+        self.complete = {measure: run.complete(measure) for measure in plain}
+        for measure in plain:
+            run.difficulty(measure)
+        self.counts: LabelCounts = run.counts if same is None else same.counts
 
     def value_and_bounds(self, measure: Measure, index: NDArray[np.int64]) -> NDArray[np.float64]:
         """Value, expected, best and worst of a plain measure on some queries."""
-        difficulty = self.difficulty[measure]
-        arrays = (self.values[measure], difficulty.expected, difficulty.best, difficulty.worst)
+        difficulty = self.difficulties[measure]
+        arrays = (self.complete[measure], difficulty.expected, difficulty.best, difficulty.worst)
         return np.stack([array[index] for array in arrays])
 
 
@@ -276,13 +301,3 @@ def _alike(frames: list[pl.DataFrame]) -> list[pl.DataFrame]:
         if len({frame[name].dtype for frame in frames}) > 1:
             frames = [frame.with_columns(pl.col(name).cast(pl.String)) for frame in frames]
     return frames
-
-
-def _with_returned_documents(judged: pl.DataFrame, returned: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """The judgments, with every document that a run returned and nobody judged as label 0."""
-    import polars as pl
-
-    documents = pl.concat([run.select("qid", "docid") for run in returned]).unique(maintain_order=True)
-    unjudged = documents.join(judged, on=["qid", "docid"], how="anti")
-    zero = pl.lit(0).cast(judged["label"].dtype).alias("label")
-    return pl.concat([judged.select("qid", "docid", "label"), unjudged.select("qid", "docid", zero)])

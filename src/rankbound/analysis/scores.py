@@ -72,6 +72,9 @@ class ScoreMatrix:
         The fold of every query where folds are kept apart; else None.
     left_out:
         How many queries were left out because some systems lack them.
+    candidates:
+        Which documents normalized measures and difficulty are about (see `rankbound.difficulty.candidates`); "" where
+        that is not known.
 
     >>> matrix = ScoreMatrix(("a", "b"), ("q1", "q2"), {"AP": np.array([[0.5, 1.0], [0.25, np.nan]])})
     >>> matrix.counted("AP").tolist(), matrix.differences("AP", [0], [1]).tolist()
@@ -89,6 +92,7 @@ class ScoreMatrix:
     source_index: NDArray[np.int64] | None = None
     folds: NDArray[Any] | None = None
     left_out: int = 0
+    candidates: str = ""
 
     def __post_init__(self) -> None:
         shape = (len(self.systems), len(self.query_ids))

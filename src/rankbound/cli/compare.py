@@ -34,6 +34,8 @@ def compare(
     missing_zero: options.MissingZero = False,
     judged_only: options.JudgedOnly = False,
     depth: options.Depth = None,
+    candidates: options.Candidates = "judged",
+    judged_outside: options.JudgedOutside = options.JudgedOutsidePolicy.error,
     confidence: options.Confidence = 0.95,
     interval: options.Interval = options.IntervalMethod.bca,
     test: options.Test = options.TestName.t,
@@ -53,12 +55,11 @@ def compare(
     Two runs: mean difference with its confidence interval, paired t, Wilcoxon and randomization test with Holm's
     correction over all rows, the minimum detectable difference, wins and losses, and the same by type of query. More
     runs: a summary, the best run first; runs that share a letter do not differ significantly. --json and --rows have
-    every pair. All runs are measured against the same candidates: the documents that were judged or that any of them
-    returned.
+    every pair. Normalized measures are those of evaluate: they do not depend on which runs are compared.
 
     \b
     Example:
-      rankbound compare qrels.txt baseline.txt new.txt -m nDCG@10 -m "UL2(nDCG@10)"
+      rankbound compare qrels.txt baseline.txt new.txt -m nDCG@10 -m "EM(nDCG@10)"
     """
     from rankbound.analysis.comparison import compare as compare_runs
     from rankbound.evaluation import to_frame
@@ -74,10 +75,9 @@ def compare(
         parse_measure(name)  # an unknown measure is reported before large files are read
     with output.working("comparing ..."), warnings.catch_warnings():
         warnings.simplefilter("ignore", InferenceWarning)  # they are printed as notes
-        judged, returned = to_frame(qrels, "label"), [to_frame(run, "score") for run in runs]
         comparison = compare_runs(
-            *returned,
-            qrels=judged,
+            *(to_frame(run, "score") for run in runs),
+            qrels=qrels,
             measures=names,
             names=runs,
             baseline=None if all_pairs else 0,
@@ -86,6 +86,8 @@ def compare(
             missing="zero" if missing_zero else missing.value,
             judged_only=judged_only,
             depth=depth,
+            candidates=candidates,
+            judged_outside=judged_outside.value,
             inference=policy,
         )
     if per_query is not None:
@@ -103,7 +105,8 @@ def compare(
                 page,
                 scores=scores.to_table(),
                 title="Comparison of runs",
-                about={"Judgments": qrels, "Runs": ", ".join(runs)} | output.describe_policy(policy),
+                about={"Judgments": qrels, "Runs": ", ".join(runs), "Candidates": scores.candidates}
+                | output.describe_policy(policy),
                 baseline=None if all_pairs else titles[0],
                 inference=policy,
             )

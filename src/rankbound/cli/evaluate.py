@@ -26,6 +26,8 @@ def evaluate(
     missing_zero: options.MissingZero = False,
     judged_only: options.JudgedOnly = False,
     depth: options.Depth = None,
+    candidates: options.Candidates = "judged",
+    judged_outside: options.JudgedOutside = options.JudgedOutsidePolicy.error,
     bounds: Annotated[
         bool, typer.Option("--bounds", help="Add the worst, expected and best value of each measure.")
     ] = False,
@@ -57,6 +59,8 @@ def evaluate(
             judged_only=judged_only,
             depth=depth,
             bounds=bounds,
+            candidates=candidates,
+            judged_outside=judged_outside.value,
         )
     output.print_warnings(f"{name}: {text}" for name, result in results.items() for text in result.warnings)
     if per_query is not None:
@@ -69,6 +73,9 @@ def evaluate(
             _print_one(name, result)
     else:
         _print_many(results)
+
+
+_BOUNDS = ("complete", "worst", "expected", "best")
 
 
 def _write_per_query(results: dict[str, Evaluation], path: str) -> None:
@@ -90,13 +97,13 @@ def _print_one(name: str, result: Evaluation) -> None:
         if intervals:
             row.append(output.show_interval(*intervals.get(measure, (None, None))))
         if bounds:
-            row += [output.show_number(bounds.get(measure, {}).get(side)) for side in ("worst", "expected", "best")]
+            row += [output.show_number(bounds.get(measure, {}).get(side)) for side in _BOUNDS]
         rows.append([*row, str(counted[measure])])
     columns = [
         "measure",
         "mean",
         *(["95 % interval"] if intervals else []),
-        *(["worst", "expected", "best"] if bounds else []),
+        *(_BOUNDS if bounds else []),
         "queries",
     ]
     output.print_table(name, columns, rows, note=_note(result))
@@ -131,14 +138,29 @@ def _shown(measure: str, mean: float) -> str:
 
 def _note(result: Evaluation) -> str:
     """How many queries were counted, empty, missing and unjudged, how they were treated, and unjudged documents."""
+    from rankbound.measures import parse_measure
+
     empty = {"skip": "left out of its mean", "zero": "counted as 0", "one": "counted as 1"}[result.policy["empty"]]
     missing = "counted as 0" if result.policy["missing"] == "zero" else "ignored"
     parts = [f"{result.queries} queries"]
     if result.empty_queries:
         parts.append(f"{result.empty_queries} empty for some measure ({empty})")
+    if result.no_choice_queries:
+        parts.append(f"{result.no_choice_queries} without a choice for some measure: every order scores the same")
     if result.missing_queries:
         parts.append(f"{result.missing_queries} judged but not in the run ({missing})")
     if result.unjudged_queries:
         parts.append(f"{result.unjudged_queries} in the run but not judged (ignored)")
     parts += output.describe_judged(result.coverage)
-    return "; ".join(parts) + f"; ties: {result.policy['ties']}"
+    parts.append(f"ties: {result.policy['ties']}")
+    if result.bounds or any(parse_measure(name).bounding != "none" for name in result.measures):
+        parts.append(f"candidates: {describe_rule(result.candidates)}")
+    if result.bounds:
+        parts.append("complete: the run read as a complete ranking of the candidates")
+    return "; ".join(parts)
+
+
+def describe_rule(candidates: str) -> str:
+    """The candidates in words."""
+    words = {"judged": "judged documents", "returned": "judged documents that the run returned"}
+    return words.get(candidates, candidates)

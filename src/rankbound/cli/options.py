@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_MEASURES",
+    "Candidates",
     "Confidence",
     "Correction",
     "CorrectionName",
@@ -26,6 +27,8 @@ __all__ = [
     "IntervalMethod",
     "Json",
     "JudgedOnly",
+    "JudgedOutside",
+    "JudgedOutsidePolicy",
     "Measures",
     "Missing",
     "MissingPolicy",
@@ -99,6 +102,13 @@ class MissingPolicy(StrEnum):
     zero = "zero"
 
 
+class JudgedOutsidePolicy(StrEnum):
+    """How judged documents count that a list of candidates lacks."""
+
+    error = "error"
+    ignore = "ignore"
+
+
 Qrels = Annotated[
     str, typer.Argument(help="Judgments: TREC qrels (plain, .gz, .zst, - for stdin), or csv/parquet.", metavar="QRELS")
 ]
@@ -122,6 +132,17 @@ Empty = Annotated[
 Missing = Annotated[MissingPolicy, typer.Option(help="Judged queries that a run lacks: left out, or counted as 0.")]
 MissingZero = Annotated[bool, typer.Option("-c", help="Short for --missing zero, as in trec_eval.")]
 JudgedOnly = Annotated[bool, typer.Option("--judged-only", help="Remove documents without a judgment from the runs.")]
+Candidates = Annotated[
+    str,
+    typer.Option(
+        metavar="judged|returned|FILE|column:NAME",
+        help="Documents whose rankings bounds and normalized measures are about: the judged ones, those of them that "
+        "the run returned, those in a file, or those that a column of the judgments marks.",
+    ),
+]
+JudgedOutside = Annotated[
+    JudgedOutsidePolicy, typer.Option(help="Judged documents that the file of candidates lacks: an error, or left out.")
+]
 Depth = Annotated[int | None, typer.Option(metavar="N", help="Evaluate only the first N documents of each query.")]
 RanksFilled = Annotated[
     int | None,

@@ -44,6 +44,8 @@ def report(
     missing: options.Missing = options.MissingPolicy.ignore,
     judged_only: options.JudgedOnly = False,
     depth: options.Depth = None,
+    candidates: options.Candidates = "judged",
+    judged_outside: options.JudgedOutside = options.JudgedOutsidePolicy.error,
     confidence: options.Confidence = 0.95,
     interval: options.Interval = options.IntervalMethod.bca,
     test: options.Test = options.TestName.t,
@@ -72,7 +74,8 @@ def report(
         else:
             found = _from_runs(
                 inputs, measures or list(options.DEFAULT_MEASURES), ties=ties.value, empty=empty.value,
-                missing=missing.value, judged_only=judged_only, depth=depth,
+                missing=missing.value, judged_only=judged_only, depth=depth, candidates=candidates,
+                judged_outside=judged_outside.value,
             )  # fmt: skip
     with output.working("writing the page ..."):
         written = _write(found, page, title or found.title, baseline, policy, figures, tables)
@@ -181,9 +184,9 @@ def _from_runs(paths: list[str], measures: list[str], **policy: Any) -> _Found:
     options.check_inputs(*paths)
     for name in measures:
         parse_measure(name)  # a slip in a name is told before large files are read
-    qrels, *runs = (to_frame(path, "label" if index == 0 else "score") for index, path in enumerate(paths))
+    runs = [to_frame(path, "score") for path in paths[1:]]
     names = run_names(paths[1:])
-    scores = align_runs(qrels, runs, measures, names=names, data=Path(paths[0]).name, **policy)
+    scores = align_runs(paths[0], runs, measures, names=names, data=Path(paths[0]).name, **policy)
     about = {"Judgments": paths[0], "Runs": ", ".join(paths[1:])}
     about |= {
         name.capitalize().replace("_", " "): str(value) for name, value in policy.items() if value not in (None, False)

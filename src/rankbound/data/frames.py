@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COLUMN_NAMES",
     "as_polars",
+    "check_mark",
     "find_columns",
     "lists_from_frame",
     "plain_type",
@@ -90,6 +91,16 @@ def rename_columns(frame: pl.DataFrame, names: dict[str, str | None], required: 
     )
 
 
+def check_mark(column: str, schema: Mapping[str, Any]) -> None:
+    """Raise DataError unless the schema has this column and it holds true and false."""
+    import polars as pl
+
+    if column not in schema:
+        raise DataError(f"no column {column!r} for candidates; the columns are {', '.join(schema)}")
+    if schema[column] != pl.Boolean:
+        raise DataError(f"column {column!r} must hold true or false to mark candidates, got {schema[column]}")
+
+
 def plain_type(name: str, kind: pl.DataType) -> pl.DataType | type[pl.DataType]:
     """Return the type that a column is cast to: a type of NumPy or text, and numbers for labels and scores."""
     import polars as pl
@@ -125,15 +136,22 @@ def lists_from_frame(
     qid: str | None = None,
     score: str | None = None,
     docid: str | None = None,
+    candidate: str | None = None,
 ) -> Lists:
     """Create Lists from a frame with one row per item: query, label and, if present, score and document id.
+
+    ``candidate`` names a column that holds true for the candidates; see `rankbound.difficulty.candidates`.
 
     >>> import polars as pl
     >>> lists_from_frame(pl.DataFrame({"qid": ["a", "a", "b"], "label": [1, 0, 2], "score": [0.3, 0.1, 0.2]}))
     Lists(queries=2, items=3, scored)
     """
     names = {"label": label, "qid": qid, "score": score, "docid": docid}
-    columns = rename_columns(as_polars(frame), names, required=("qid", "label"))
+    table = as_polars(frame)
+    columns = rename_columns(table, names, required=("qid", "label"))
+    if candidate is not None:
+        check_mark(candidate, table.schema)
+        columns = columns.with_columns(table[candidate].alias("candidate"))
     for name in ("label", "score"):
         if name in columns.columns:
             column = columns[name]
@@ -147,4 +165,5 @@ def lists_from_frame(
         columns["qid"].to_numpy(),
         columns["score"].to_numpy() if "score" in columns.columns else None,
         columns["docid"].to_numpy() if "docid" in columns.columns else None,
+        candidates=None if candidate is None else columns["candidate"].to_numpy(),
     )

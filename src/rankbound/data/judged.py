@@ -135,15 +135,25 @@ def from_frames(
     missing: str = "ignore",
     judged_only: bool = False,
     disjoint: bool = False,
+    candidates: pl.DataFrame | None = None,
+    judged_outside: str = "error",
 ) -> Lists:
     """Combine frames with the columns ``qid, docid, label`` and ``qid, docid, score``; rows may have any order.
 
-    Frames without a shared query raise DataError, unless ``disjoint`` is True.
+    Frames without a shared query raise DataError, unless ``disjoint`` is True. ``candidates`` with the columns ``qid,
+    docid`` are marked in ``Lists.candidates``; those that are neither judged nor returned become items, too. Judged
+    documents that they lack raise DataError unless ``judged_outside`` is "ignore".
     """
     _check_policy(missing)
+    is_judged = is_candidate = None
+    if candidates is not None:
+        if judged_only:
+            raise ArgumentError("judged_only removes documents that candidates may list; pass one of the two")
+        qrels, is_judged, is_candidate = _with_candidates(qrels, candidates)
     query_q, query_r, names = _codes(qrels["qid"], run["qid"])
     doc_q, doc_r, documents = _codes(qrels["docid"], run["docid"])
-    judged, ranked = (np.bincount(query, minlength=len(names)) > 0 for query in (query_q, query_r))
+    known = query_q if is_judged is None else query_q[is_judged]
+    judged, ranked = (np.bincount(query, minlength=len(names)) > 0 for query in (known, query_r))
     if not disjoint and not (judged & ranked).any():
         raise _nothing_in_common(*(frame["qid"][0] if len(frame) else None for frame in (qrels, run)))
     span = len(names) * len(documents)
@@ -161,12 +171,24 @@ def from_frames(
     keep = wanted[query_r] if not wanted[ranked].all() else np.ones(len(query_r), dtype=bool)
     if judged_only:
         keep &= match >= 0
+    if is_judged is not None and is_candidate is not None and judged_outside == "error":
+        outside = np.flatnonzero(is_judged & ~is_candidate & wanted[query_q])
+        if len(outside):
+            document, name = documents[int(doc_q[outside[0]])], names[int(query_q[outside[0]])]
+            raise DataError(
+                f"candidates must hold every judged document, got none for {len(outside)} of them, the first is "
+                f"{document!r} of query {name!r}; judged_outside='ignore' leaves such documents out"
+            )
     left = wanted[query_q]
     left[match[match >= 0]] = False
     rows, rows_left = _by_query(query_r, keep, len(names)), _by_query(query_q, left, len(names))
     label = _numbers(qrels["label"], "label")
     match = match[rows]
     unjudged = match < 0
+    marked = None
+    if is_judged is not None and is_candidate is not None:
+        marked = np.concatenate((is_candidate[match] & ~unjudged, is_candidate[rows_left]))
+        unjudged = unjudged | ~is_judged[match]
     depths = np.bincount(query_r[rows], minlength=len(names))
     shared = judged & ranked
     coverage = Coverage(int((judged & ~ranked).sum()), int((ranked & ~judged).sum()), int(shared.sum()))
@@ -187,10 +209,40 @@ def from_frames(
         unjudged=unjudged,
         left_counts=np.bincount(query_q[rows_left], minlength=len(names))[wanted],
         left_labels=label[rows_left],
+        left_unjudged=None if is_judged is None else ~is_judged[rows_left],
+        candidates=marked,
         ids=np.concatenate((doc_r[rows], doc_q[rows_left])),
         id_names=documents,
         coverage=coverage,
     )
+
+
+def _with_candidates(
+    qrels: pl.DataFrame, candidates: pl.DataFrame
+) -> tuple[pl.DataFrame, NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return the judgments with the other candidates as label 0, and which rows are judged and which are candidates."""
+    import polars as pl
+
+    judgments = qrels.select("qid", "docid", "label")
+    for name in ("qid", "docid"):
+        if judgments[name].null_count():
+            raise DataError(f"column {name!r} must have no empty entries")
+        if judgments[name].dtype != candidates[name].dtype:
+            judgments, candidates = (
+                frame.with_columns(pl.col(name).cast(pl.String)) for frame in (judgments, candidates)
+            )
+    candidates = candidates.filter(candidates["qid"].is_in(judgments["qid"].unique().implode()))
+    marked = candidates.unique(maintain_order=True).with_columns(pl.lit(value=True).alias("candidate"))
+    is_candidate = (
+        judgments.join(marked, on=["qid", "docid"], how="left", maintain_order="left")["candidate"]
+        .fill_null(value=False)
+        .to_numpy()
+    )
+    added = marked.join(judgments, on=["qid", "docid"], how="anti", maintain_order="left")
+    zero = pl.lit(0).cast(judgments["label"].dtype).alias("label")
+    every = pl.concat([judgments, added.select("qid", "docid", zero)])
+    is_judged = np.arange(len(every)) < len(judgments)
+    return every, is_judged, np.concatenate((is_candidate, np.ones(len(added), dtype=bool)))
 
 
 def _match(
@@ -305,13 +357,15 @@ def _assemble(
     ids: Any,
     id_names: Any = None,
     coverage: Coverage,
+    left_unjudged: NDArray[np.bool_] | None = None,
+    candidates: NDArray[np.bool_] | None = None,
 ) -> Lists:
     """Create Lists in which the judged documents that were not returned follow the returned ones of their query."""
     if unjudged is not None and not unjudged.any():
         unjudged = None
     if len(left_labels) == 0:
         offsets, judged = np.concatenate(([0], np.cumsum(depths))), None if unjudged is None else ~unjudged
-        return Lists(labels, offsets, scores, _named(ids, id_names), names, None, judged, coverage)
+        return Lists(labels, offsets, scores, _named(ids, id_names), names, None, judged, coverage, candidates)
     offsets = np.concatenate(([0], np.cumsum(depths + left_counts)))
     index = np.concatenate((_ranges(offsets[:-1], depths), _ranges(offsets[:-1] + depths, left_counts)))
     returned = index[: len(scores)]
@@ -320,14 +374,20 @@ def _assemble(
     all_scores = np.full(len(index), -np.inf)
     all_scores[returned] = scores
     judged = None
-    if unjudged is not None:
+    if unjudged is not None or left_unjudged is not None:
         judged = np.ones(len(index), dtype=bool)
-        judged[returned[unjudged]] = False
+        judged[returned] = True if unjudged is None else ~unjudged
+        if left_unjudged is not None:
+            judged[index[len(scores) :]] = ~left_unjudged
+    if candidates is not None:
+        moved = np.empty_like(candidates)
+        moved[index] = candidates
+        candidates = moved
     if ids is not None:
         moved = np.empty_like(ids)
         moved[index] = ids
         ids = moved
-    return Lists(all_labels, offsets, all_scores, _named(ids, id_names), names, depths, judged, coverage)
+    return Lists(all_labels, offsets, all_scores, _named(ids, id_names), names, depths, judged, coverage, candidates)
 
 
 def _named(codes: Any, names: Any) -> Any:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from rankbound.data.frames import find_columns, lists_from_frame, plain_type, polars_explained
+from rankbound.data.candidates import CandidateSource
+from rankbound.data.frames import check_mark, find_columns, lists_from_frame, plain_type, polars_explained
 from rankbound.data.judged import from_frames
-from rankbound.errors import DataError
+from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Coverage, Lists
 
 if TYPE_CHECKING:
@@ -28,10 +29,18 @@ __all__ = ["ROWS", "RunChunks", "scored_chunks"]
 ROWS = 4_000_000  # read at once
 
 
-def scored_chunks(path: str | PathLike[str], rows: int | None = None) -> Iterator[Lists]:
-    """Yield scored lists from a table with one row per item and the columns qid, label and score."""
-    for frame, _ in _complete_queries(path, ("qid", "label", "score"), rows):
-        yield lists_from_frame(frame)
+def scored_chunks(
+    path: str | PathLike[str], rows: int | None = None, candidates: CandidateSource | None = None
+) -> Iterator[Lists]:
+    """Yield scored lists from a table with one row per item and the columns qid, label and score.
+
+    The source of candidates may name a further column, which says which rows are candidates.
+    """
+    column = None if candidates is None else candidates.column
+    if candidates is not None and candidates.table is not None:
+        raise ArgumentError("a table of labels and scores has no documents; candidates must be a rule or column:NAME")
+    for frame, _ in _complete_queries(path, ("qid", "label", "score"), rows, column):
+        yield lists_from_frame(frame, candidate=None if column is None else "candidate")
 
 
 class RunChunks:
@@ -43,7 +52,7 @@ class RunChunks:
         Judgments with the columns qid, docid and label.
     path:
         The parquet file of the run.
-    missing, judged_only:
+    missing, judged_only, candidates:
         See `rankbound.data.judged`.
     rows:
         Rows to read at once.
@@ -63,8 +72,10 @@ class RunChunks:
         missing: str = "ignore",
         judged_only: bool = False,
         rows: int | None = None,
+        candidates: CandidateSource | None = None,
     ) -> None:
-        self._qrels, self._path, self._rows = qrels, path, rows
+        self._qrels, self._candidates = (candidates or CandidateSource()).take_column(qrels)
+        self._path, self._rows = path, rows
         self._missing, self._judged_only = missing, judged_only
         self.coverage = Coverage()
 
@@ -82,9 +93,11 @@ class RunChunks:
             if is_last and (self._missing == "zero" or not shared):  # without a shared query, from_frames raises
                 judged = pl.concat((judged, unseen))
             if len(judged):
+                source = self._candidates.of_queries(judged["qid"].unique())
                 lists = from_frames(
-                    judged, run, missing=self._missing, judged_only=self._judged_only, disjoint=shared > 0
-                )
+                    judged, run, missing=self._missing, judged_only=self._judged_only, disjoint=shared > 0,
+                    candidates=source.table, judged_outside=source.judged_outside,
+                )  # fmt: skip
                 assert lists.coverage is not None
                 coverage += lists.coverage
                 yield lists
@@ -93,14 +106,14 @@ class RunChunks:
 
 
 def _complete_queries(
-    path: str | PathLike[str], columns: tuple[str, ...], rows: int | None
+    path: str | PathLike[str], columns: tuple[str, ...], rows: int | None, candidate: str | None = None
 ) -> Iterator[tuple[pl.DataFrame, bool]]:
     """Yield frames that divide the table between queries, and whether each is the last."""
     import polars as pl
 
     rows = rows or ROWS
     with polars_explained(path):
-        table = _columns(path, columns)
+        table = _columns(path, columns, candidate)
         total = int(table.select(pl.len()).collect().item())
         left, seen = None, list[NDArray[np.uint64]]()
         for start in range(0, max(total, 1), rows):
@@ -118,7 +131,7 @@ def _complete_queries(
                 yield frame, is_last
 
 
-def _columns(path: str | PathLike[str], columns: tuple[str, ...]) -> pl.LazyFrame:
+def _columns(path: str | PathLike[str], columns: tuple[str, ...], candidate: str | None) -> pl.LazyFrame:
     """Return the columns of a file under rankbound's names, not yet read."""
     import polars as pl
 
@@ -127,9 +140,11 @@ def _columns(path: str | PathLike[str], columns: tuple[str, ...]) -> pl.LazyFram
     table = pl.scan_parquet(Path(path))
     schema = table.collect_schema()
     theirs = find_columns(schema.names(), {}, required=columns)
-    return table.select(
-        [pl.col(theirs[name]).cast(plain_type(name, schema[theirs[name]])).alias(name) for name in columns]
-    )
+    chosen = [pl.col(theirs[name]).cast(plain_type(name, schema[theirs[name]])).alias(name) for name in columns]
+    if candidate is not None:
+        check_mark(candidate, schema)
+        chosen.append(pl.col(candidate).alias("candidate"))
+    return table.select(chosen)
 
 
 def _last_start(qid: pl.Series) -> int:

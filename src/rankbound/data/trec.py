@@ -1,10 +1,13 @@
-"""Read TREC files: qrels (query, iteration, document, label) and runs (query, Q0, document, rank, score, tag)."""
+"""Read TREC files: qrels (query, iteration, document, label) and runs (query, Q0, document, rank, score, tag).
+
+Candidates may come in either form or as pairs (query, document).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rankbound.data.frames import polars_failures
 from rankbound.data.judged import DuplicateError, from_frames
@@ -15,7 +18,7 @@ from rankbound.lists import Lists
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["lists_from_trec", "read_qrels", "read_run"]
+__all__ = ["lists_from_trec", "read_pairs", "read_qrels", "read_run"]
 
 _QRELS = ("qid", "iteration", "docid", "label")
 _RUN = ("qid", "q0", "docid", "rank", "score", "tag")
@@ -31,13 +34,30 @@ def read_run(path: str | PathLike[str]) -> pl.DataFrame:
     return _File(path, _RUN, "score", float).checked()
 
 
-def lists_from_trec(
-    qrels: str | PathLike[str], run: str | PathLike[str], *, missing: str = "ignore", judged_only: bool = False
-) -> Lists:
+def read_pairs(path: str | PathLike[str]) -> pl.DataFrame:
+    """Read lines of a query and a document into a frame with the columns qid and docid; lines may occur twice."""
+    import polars as pl
+
+    try:
+        text = read_bytes(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(path, None, "text must be UTF-8", f"got byte {error.object[error.start]:#04x}") from None
+    rows = []
+    for line_number, line in enumerate(text.split("\n"), start=1):
+        pair = line.split()
+        if not pair or line.startswith("#"):
+            continue
+        if len(pair) != 2:
+            raise FileFormatError(path, line_number, "expected 2 fields (qid docid)", f"got {len(pair)}: {line!r:.100}")
+        rows.append(pair)
+    return pl.DataFrame(rows, schema={"qid": pl.String, "docid": pl.String}, orient="row")
+
+
+def lists_from_trec(qrels: str | PathLike[str], run: str | PathLike[str], **policy: Any) -> Lists:
     """Combine a qrels file and a run file into Lists; see `rankbound.data.judged` for the policies."""
     judged, ranked = _File(qrels, _QRELS, "label", int), _File(run, _RUN, "score", float)
     try:
-        return from_frames(judged.frame, ranked.frame, missing=missing, judged_only=judged_only)
+        return from_frames(judged.frame, ranked.frame, **policy)
     except DuplicateError as error:  # found while combining the frames; now find the line
         (judged if error.side == "qrels" else ranked).read_line_by_line()
         raise

@@ -71,9 +71,19 @@ class Ranked:
 
     ``labels`` are those of 0 and more, in ranked order (negative ones count as 0). With ``detailed`` a tie also counts
     where labels agree but one document is judged and the other is not, and ``raw_labels`` and ``judged`` are there.
+    ``keep_order`` is needed for `complete`.
     """
 
-    def __init__(self, lists: Lists, ties: str = "average", depth: int | None = None, detailed: bool = False) -> None:
+    def __init__(
+        self,
+        lists: Lists,
+        ties: str = "average",
+        depth: int | None = None,
+        *,
+        detailed: bool = False,
+        keep_order: bool = False,
+        is_complete: bool = False,
+    ) -> None:
         if ties not in TIES:
             raise ArgumentError(f"ties must be one of {', '.join(TIES)}, got {ties!r}")
         if depth is not None and (not isinstance(depth, (int, np.integer)) or depth < 1):
@@ -82,9 +92,9 @@ class Ranked:
             raise DataError("these lists carry no scores; give them with Lists(..., scores=) or lists.with_scores()")
         self.offsets = lists.offsets
         self.sizes = lists.sizes
-        ranked = self.sizes if lists.depths is None else lists.depths
+        ranked = self.sizes if lists.depths is None or is_complete else lists.depths
         self.depths = ranked if depth is None else np.minimum(ranked, depth)
-        self._lists, self._ties, self._depth = lists, ties, depth
+        self._lists, self._ties, self._depth, self._is_complete = lists, ties, depth, is_complete
 
         scores = lists.scores
         if ties == "docid":
@@ -92,18 +102,61 @@ class Ranked:
             scores = np.clip(scores, -largest, largest).astype(np.float32)
         if lists.depths is not None:  # items that were not returned come last, whatever their score says
             scores = np.where(self._index_in_query() < np.repeat(lists.depths, self.sizes), scores, -np.inf)
-        order = sort_within_queries(-scores, lists.offsets, stable=ties != "average")
+        if is_complete:  # the items come in ranked order
+            order = np.arange(len(scores))
+        else:
+            order = sort_within_queries(-scores, lists.offsets, stable=ties != "average")
         self.tied = None
         labels = lists.labels[order]
-        if ties != "input":
+        if ties != "input" or is_complete:
             kinds = _kinds(lists)[order] if detailed else np.maximum(labels, 0) if labels.min(initial=0) < 0 else labels
-            blocks = _tied_blocks(scores[order], kinds, self.offsets, self._query_of_item)
-            if ties == "average":
+            compared = scores[order]
+            if is_complete and ties != "average":  # the policy has ordered what the run returned
+                compared = np.where(compared == -np.inf, compared, np.nan)
+            blocks = _tied_blocks(compared, kinds, self.offsets, self._query_of_item, unreturned=is_complete)
+            if ties == "average" or is_complete:
                 self.tied = blocks
             elif blocks is not None:
                 order = _by_descending_id(order, blocks, lists)
                 labels = lists.labels[order]
-        self._take(order if detailed else None, labels)  # an order that nobody needs would only hold memory
+        # an order that nobody needs would only hold memory
+        self._take(order if detailed or keep_order or is_complete else None, labels)
+
+    def complete(self, candidates: NDArray[np.bool_] | None = None) -> Ranked:
+        """The same run read as a complete ranking of the candidates of each query.
+
+        ``candidates`` says for every item of the lists whether it is a candidate; None means that all are. Other items
+        are taken out. Candidates that the run did not return are tied below those that it did, and measures are
+        averaged over their orders, whatever the policy for ties is. So the value lies between the worst and the best
+        value of the candidates' rankings, which is not true of a run that lacks some of them.
+
+        >>> from rankbound.lists import Lists
+        >>> run = Ranked(Lists([0, 1, 0, 1], [0, 4], [0.9, 0.7, 0, 0], depths=[2]), keep_order=True)
+        >>> run.depths.tolist(), run.complete().depths.tolist()
+        ([2], [4])
+        """
+        from rankbound.lists import Lists
+
+        lists = self._lists
+        if lists.depths is None and candidates is None:
+            return self
+        assert self._order is not None, "complete needs keep_order=True"
+        if candidates is None:
+            order, offsets, depths = self._order, lists.offsets, lists.depths
+        else:
+            kept = candidates[self._order]
+            order, query = self._order[kept], self._query_of_item[kept]
+            offsets = np.concatenate(([0], np.cumsum(np.bincount(query, minlength=len(self)))))
+            depths = lists.depths
+            if depths is not None:
+                returned = self._index_in_query()[kept] < depths[query]
+                depths = np.bincount(query[returned], minlength=len(self))
+        assert lists.scores is not None
+        judged = None if lists.judged is None else lists.judged[order]
+        ordered = Lists(
+            lists.labels[order], offsets, lists.scores[order], qids=lists.qids, depths=depths, judged=judged
+        )
+        return Ranked(ordered, self._ties, self._depth, is_complete=True)
 
     def _take(self, order: NDArray[np.int64] | None, labels: NDArray[Any]) -> None:
         self._order = order
@@ -151,7 +204,7 @@ class Ranked:
     @cached_property
     def detailed(self) -> Ranked:
         """The same lists, with ties that distinguish judged from unjudged documents, for measures of judgments."""
-        return Ranked(self._lists, self._ties, self._depth, detailed=True)
+        return Ranked(self._lists, self._ties, self._depth, detailed=True, is_complete=self._is_complete)
 
     @cached_property
     def judgments(self) -> Ranked | None:
@@ -340,15 +393,24 @@ class Ranked:
 
 
 def _tied_blocks(
-    scores: NDArray[Any], labels: NDArray[Any], offsets: NDArray[np.int64], query_of_item: NDArray[np.int64]
+    scores: NDArray[Any],
+    labels: NDArray[Any],
+    offsets: NDArray[np.int64],
+    query_of_item: NDArray[np.int64],
+    unreturned: bool = False,
 ) -> TiedBlocks | None:
-    """Blocks of neighbors with one score that hold different labels; equal labels in a tie change nothing."""
+    """Blocks of neighbors with one score that hold different labels; equal labels in a tie change nothing.
+
+    Items that the run did not return have the score -inf. They are tied with each other if ``unreturned`` is True;
+    else they have no rank.
+    """
     if len(scores) < 2:
         return None
     with np.errstate(invalid="ignore"):
         same = scores[1:] == scores[:-1]
     same[offsets[(offsets > 0) & (offsets < len(scores))] - 1] = False  # across queries
-    same &= scores[1:] != -np.inf  # items that were not returned have no rank
+    if not unreturned:
+        same &= scores[1:] != -np.inf
     if not same.any():
         return None
     mixed = same & (labels[1:] != labels[:-1])

@@ -1,0 +1,147 @@
+"""Read the candidates of queries: the documents whose rankings bounds and normalized measures are about.
+
+`rankbound.difficulty.candidates` explains the rules. Here candidates that are listed explicitly, in a file, a frame, a
+dict or a column, become a frame with the columns qid and docid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any
+
+from rankbound.data import frames, trec
+from rankbound.errors import ArgumentError, DataError, FileFormatError
+from rankbound.io import read_bytes
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["CANDIDATES", "JUDGED_OUTSIDE", "CandidateSource", "describe_candidates", "read_candidates"]
+
+CANDIDATES = ("judged", "returned")
+JUDGED_OUTSIDE = ("error", "ignore")
+_COLUMN = "column:"
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateSource:
+    """Candidates by a rule, as a table with qid and docid, or as a column of a table that is still to be read."""
+
+    rule: str = "judged"
+    table: pl.DataFrame | None = None
+    column: str | None = None
+    judged_outside: str = "error"
+
+    @property
+    def is_rule(self) -> bool:
+        """Whether the candidates follow from judgments and run alone."""
+        return self.table is None and self.column is None
+
+    def take_column(self, judgments: pl.DataFrame) -> tuple[pl.DataFrame, CandidateSource]:
+        """Separate judgments from candidates where a column of the judgments marks the candidates.
+
+        Rows without a label are candidates without a judgment.
+        """
+        if self.column is None or "candidate" not in judgments.columns:
+            return judgments, self
+        marked = judgments.filter("candidate").select("qid", "docid")
+        judged = judgments.drop_nulls("label").drop("candidate")
+        return judged, replace(self, table=marked, column=None, judged_outside="ignore")
+
+    def of_queries(self, queries: pl.Series) -> CandidateSource:
+        """The candidates of some queries."""
+        import polars as pl
+
+        if self.table is None:
+            return self
+        table = self.table
+        if table["qid"].dtype != queries.dtype:
+            table, queries = table.with_columns(pl.col("qid").cast(pl.String)), queries.cast(pl.String)
+        return replace(self, table=table.filter(pl.col("qid").is_in(queries.implode())))
+
+
+def describe_candidates(candidates: Any) -> str:
+    """Name the candidates that an output was computed with.
+
+    >>> describe_candidates("judged"), describe_candidates("top100.txt"), describe_candidates({})
+    ('judged', 'top100.txt', 'explicit')
+    """
+    return str(fspath(candidates)) if isinstance(candidates, (str, PathLike)) else "explicit"
+
+
+def read_candidates(candidates: Any, judged_outside: str = "error") -> CandidateSource:
+    """Read candidates: a rule, ``column:NAME``, a path, a frame, or ``{query: documents}``.
+
+    >>> read_candidates({"q": ["a", "b"]}).table.rows()
+    [('q', 'a'), ('q', 'b')]
+    >>> read_candidates("returned").rule
+    'returned'
+    """
+    import polars as pl
+
+    if judged_outside not in JUDGED_OUTSIDE:
+        raise ArgumentError(f"judged_outside must be 'error' or 'ignore', got {judged_outside!r}")
+    if isinstance(candidates, str):
+        if candidates in CANDIDATES:
+            return CandidateSource(candidates)
+        if candidates.startswith(_COLUMN):
+            return CandidateSource(column=candidates.removeprefix(_COLUMN))
+    if isinstance(candidates, Mapping):
+        table = _from_dict(candidates)
+    elif isinstance(candidates, (str, PathLike)):
+        if str(candidates).endswith((".parquet", ".csv", ".tsv")):
+            table = _columns(frames.read_frame(candidates), candidates)
+        else:
+            table = _read_text(candidates)
+    elif isinstance(candidates, (pl.DataFrame, pl.LazyFrame)) or hasattr(candidates, "columns"):
+        table = _columns(frames.as_polars(candidates), "candidates")
+    else:
+        raise ArgumentError(
+            "candidates must be 'judged', 'returned', 'column:NAME', a path, a frame with qid and docid, or "
+            f"{{query: documents}}, got {candidates!r:.60}"
+        )
+    return CandidateSource(table=table.unique(maintain_order=True), judged_outside=judged_outside)
+
+
+def _columns(table: pl.DataFrame, source: Any) -> pl.DataFrame:
+    try:
+        table = frames.rename_columns(table, {}, required=("qid", "docid")).select("qid", "docid")
+    except DataError as error:
+        raise DataError(f"{source}: {error}") from error
+    for column in table:
+        if column.null_count():
+            raise DataError(f"{source}: column {column.name!r} must have no empty entries, got {column.null_count()}")
+    return table
+
+
+def _from_dict(candidates: Mapping[Any, Any]) -> pl.DataFrame:
+    import polars as pl
+
+    for query, documents in candidates.items():
+        if isinstance(documents, (str, bytes)) or not hasattr(documents, "__iter__"):
+            raise DataError(f"query {query!r} of candidates must have a collection of documents, got {documents!r:.60}")
+    rows = [(query, document) for query, documents in candidates.items() for document in documents]
+    try:
+        return pl.DataFrame(rows, schema=["qid", "docid"], orient="row")
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+        raise DataError(f"candidates must have query and document ids of one kind each, got: {error}") from error
+
+
+def _read_text(path: str | PathLike[str]) -> pl.DataFrame:
+    """Read lines of text: a TREC run (6 fields), TREC qrels (4 fields), or "query document" (2 fields)."""
+    fields = _fields_of_first_line(path)
+    if fields == 2:
+        return trec.read_pairs(path)
+    if fields in (4, 6):
+        return (trec.read_qrels(path) if fields == 4 else trec.read_run(path)).select("qid", "docid")
+    raise FileFormatError(
+        path, 1, "expected lines of a TREC run (6 fields), of TREC qrels (4 fields) or of query and document",
+        f"got {fields} fields",
+    )  # fmt: skip
+
+
+def _fields_of_first_line(path: str | PathLike[str]) -> int:
+    lines = (line for line in read_bytes(path).split(b"\n") if line.strip() and not line.startswith(b"#"))
+    return len(next(lines, b"").split())

@@ -1,0 +1,122 @@
+"""RunValues: plain and normalized values of one run, with the difficulty of its queries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rankbound.difficulty.bounding import Difficulty, get_bounding
+from rankbound.difficulty.candidates import candidate_mask
+from rankbound.difficulty.queries import difficulty_of
+from rankbound.difficulty.ties import bounded_values
+from rankbound.measures import LabelCounts, Measure, Ranked, is_defined, values
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rankbound.lists import Lists
+
+__all__ = ["RunValues"]
+
+
+class RunValues:
+    """The values of measures for the queries of one run, computed when they are first used and then kept.
+
+    Plain measures are those of the run as it is, as trec_eval computes them. Normalized measures, and everything that
+    is compared with the worst, expected and best value, are those of the run read as a complete ranking of the
+    candidates: see `rankbound.difficulty.candidates`.
+
+    ``difficulties`` are those of another run on the same queries with the same candidates: they are used again, and
+    what is missing is added.
+
+    >>> from rankbound.lists import Lists
+    >>> from rankbound.measures import parse_measure
+    >>> run = RunValues(Lists.from_dicts({"q": {"a": 1, "b": 1, "c": 0}}, {"q": {"a": 2.0, "x": 1.0}}))
+    >>> ap = parse_measure("AP")
+    >>> run.plain(ap).tolist(), run.complete(ap).round(4).tolist(), run.difficulty(ap).worst.round(4).tolist()
+    ([0.5], [0.9167], [0.5833])
+    """
+
+    def __init__(
+        self,
+        lists: Lists,
+        *,
+        ties: str = "average",
+        depth: int | None = None,
+        candidates: str = "judged",
+        difficulties: dict[Measure, Difficulty] | None = None,
+    ) -> None:
+        self.query_ids = lists.query_ids
+        self._mask = candidate_mask(lists, candidates)
+        all_ranked = self._mask is None and lists.depths is None
+        if lists.candidates is None:
+            self._ranked = Ranked(lists, ties, depth, keep_order=not all_ranked)
+            self._every: Ranked = self._ranked
+        else:  # candidates that are neither returned nor judged are no part of the plain ranking
+            self._ranked = Ranked(lists.without_added_candidates(), ties, depth)
+            self._every = Ranked(lists, ties, depth, keep_order=True)
+        self._complete: Ranked | None = self._ranked if all_ranked else None
+        self._plain: dict[Measure, NDArray[np.float64]] = {}
+        self._complete_values: dict[Measure, NDArray[np.float64]] = {}
+        self.difficulties = {} if difficulties is None else difficulties
+
+    @property
+    def plain_ranking(self) -> Ranked:
+        """The run as it is."""
+        return self._ranked
+
+    @property
+    def ranking(self) -> Ranked:
+        """The run as a complete ranking of the candidates."""
+        if self._complete is None:
+            self._complete = self._every.complete(self._mask)
+        return self._complete
+
+    @property
+    def counts(self) -> LabelCounts:
+        """Labels of the candidates of each query."""
+        return self.ranking.counts
+
+    def plain(self, measure: Measure) -> NDArray[np.float64]:
+        """Values of a plain measure for the run as it is; 0 where the measure is not defined."""
+        if measure not in self._plain:
+            self._plain[measure] = values(self._ranked, measure)
+        return self._plain[measure]
+
+    def complete(self, measure: Measure) -> NDArray[np.float64]:
+        """Values of a plain measure for the run read as a complete ranking of the candidates."""
+        if self.ranking is self._ranked:
+            return self.plain(measure)
+        if measure not in self._complete_values:
+            self._complete_values[measure] = values(self.ranking, measure)
+        return self._complete_values[measure]
+
+    def difficulty(self, measure: Measure) -> Difficulty:
+        """What any complete ranking of the candidates could score under a plain measure."""
+        if measure not in self.difficulties:
+            self.difficulties[measure] = difficulty_of(measure, self.counts)
+        return self.difficulties[measure]
+
+    def value(self, measure: Measure) -> NDArray[np.float64]:
+        """Values of a measure with its bounding, averaged over the orders of ties."""
+        if measure.bounding == "none":
+            return self.plain(measure)
+        plain = measure.plain
+        bounding = get_bounding(measure.bounding)
+        return bounded_values(bounding, plain, self.ranking, self.complete(plain), self.difficulty(plain))
+
+    def is_empty(self, measure: Measure) -> NDArray[np.bool_]:
+        """Queries for which the measure is not defined because they have nothing relevant."""
+        return ~is_defined((self._ranked if measure.bounding == "none" else self.ranking).counts, measure.plain)
+
+    def has_no_choice(self, measure: Measure) -> NDArray[np.bool_]:
+        """Queries that are not empty but whose candidates have the same value in every order."""
+        return is_defined(self.counts, measure.plain) & ~self.difficulty(measure.plain).informative
+
+    def has_value(self, measure: Measure) -> NDArray[np.bool_]:
+        """Queries for which the measure, with its bounding, is defined."""
+        defined = ~self.is_empty(measure)
+        if measure.bounding == "none":
+            return defined
+        return defined & get_bounding(measure.bounding).defined(self.difficulty(measure.plain))
