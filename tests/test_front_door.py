@@ -14,7 +14,8 @@ import pytest
 import rankbound as rb
 from rankbound import models
 
-PUBLIC = """ArgumentError Bounding Bounds Comparison CoverageWarning DataError Distribution Evaluation FileFormatError
+PUBLIC = """AgainstRandom against_random ArgumentError Bounding Bounds Comparison CoverageWarning DataError Distribution Evaluation
+FileFormatError
 Inference InferenceWarning Lists Measure minimum_detectable_difference
 MeasureError RankboundError ReferenceScores __version__ bounds compare data difficulty_weights distribution evaluate
 evaluate_references get_bounding losses

@@ -2,6 +2,8 @@ from rankbound import data as data
 from rankbound import losses as losses
 from rankbound import measures as measures
 from rankbound import models as models
+from rankbound.analysis.against_random import AgainstRandom as AgainstRandom
+from rankbound.analysis.against_random import against_random as against_random
 from rankbound.analysis.comparison import Comparison as Comparison
 from rankbound.analysis.comparison import compare as compare
 from rankbound.analysis.inference import Inference as Inference

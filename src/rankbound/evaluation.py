@@ -14,6 +14,7 @@ import numpy as np
 from rankbound.data import table_chunks
 from rankbound.data.candidates import CandidateSource, describe_candidates, read_candidates
 from rankbound.difficulty.bounding import Bounds
+from rankbound.difficulty.p_values import PValues
 from rankbound.difficulty.run_values import RunValues
 from rankbound.difficulty.standardization import LEAST_REFERENCES, ReferenceScores
 from rankbound.errors import ArgumentError, CoverageWarning, DataError
@@ -50,7 +51,8 @@ class Evaluation:
     worst, expected and best of the candidates' rankings where they were requested, and ``complete[name]`` the value of
     the run read as a complete ranking of the candidates, which always lies between them. ``coverage`` says how
     far judgments and run cover each other, and ``policy`` which candidates were used and how ties, empty and missing
-    queries were treated.
+    queries were treated. ``p_values[name]`` has the p-values of each query against random rankings by the plain
+    measures, where they were requested; `rankbound.against_random` summarizes them.
     """
 
     query_ids: Any
@@ -61,6 +63,7 @@ class Evaluation:
     policy: Mapping[str, str] = field(default_factory=dict)
     no_choice: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
     complete: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    p_values: Mapping[str, PValues] = field(default_factory=dict)
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -170,6 +173,8 @@ class Evaluation:
                 columns[f"{name} {side}"] = pl.Series(getattr(bounds, side))
             if name in self.complete:
                 columns[f"{name} complete"] = pl.Series(self.complete[name])
+        for name, p in self.p_values.items():
+            columns[f"{name} p better"], columns[f"{name} p worse"] = pl.Series(p.better), pl.Series(p.worse)
         return pl.DataFrame(columns)
 
     def to_pandas(self) -> Any:
@@ -232,6 +237,7 @@ def evaluate(
     bounds: bool = False,
     candidates: Any = "judged",
     judged_outside: str = "error",
+    against_random: bool = False,
 ) -> Evaluation:
     """Evaluate a run against judgments, or `Lists` that carry scores.
 
@@ -270,6 +276,8 @@ def evaluate(
     judged_outside:
         Judged documents that given candidates lack: an ``error``, or ``ignore`` them, because a re-ranker cannot return
         what its first stage did not retrieve.
+    against_random:
+        Add the p-values of each query against random rankings of its candidates; see `rankbound.against_random`.
 
     Warns
     -----
@@ -283,7 +291,7 @@ def evaluate(
     """
     result = _evaluate(
         qrels, run, measures, ties=ties, empty=empty, missing=missing, judged_only=judged_only, depth=depth,
-        bounds=bounds, candidates=candidates, judged_outside=judged_outside,
+        bounds=bounds, candidates=candidates, judged_outside=judged_outside, against_random=against_random,
     )  # fmt: skip
     warn_of_coverage(result.warnings)
     return result
@@ -302,6 +310,7 @@ def _evaluate(
     bounds: bool = False,
     candidates: Any = "judged",
     judged_outside: str = "error",
+    against_random: bool = False,
 ) -> Evaluation:
     """`evaluate` without its warnings."""
     scored = isinstance(qrels, Lists)
@@ -329,9 +338,11 @@ def _evaluate(
     results, coverage = [], Coverage()
     rule = candidates if scored else chosen.rule
     for lists in chunks:
-        results.append(
-            evaluate_lists(lists, requested, ties=ties, empty=empty, depth=depth, bounds=bounds, candidates=rule)
-        )
+        result = evaluate_lists(
+            lists, requested, ties=ties, empty=empty, depth=depth, bounds=bounds, candidates=rule,
+            against_random=against_random,
+        )  # fmt: skip
+        results.append(result)
         coverage += results[-1].coverage
     if isinstance(chunks, table_chunks.RunChunks):  # a chunk does not know the queries of the others
         known = chunks.coverage
@@ -456,6 +467,7 @@ def _concatenated(results: list[Evaluation]) -> Evaluation:
         },
         no_choice={name: np.concatenate([result.no_choice[name] for result in results]) for name in first.no_choice},
         complete={name: np.concatenate([result.complete[name] for result in results]) for name in first.complete},
+        p_values={name: PValues.concatenated([result.p_values[name] for result in results]) for name in first.p_values},
     )  # fmt: skip
 
 
@@ -468,6 +480,7 @@ def evaluate_lists(
     depth: int | None = None,
     bounds: bool = False,
     candidates: str = "judged",
+    against_random: bool = False,
 ) -> Evaluation:
     """Evaluate scored lists; see `evaluate`. ``measures`` can be the result of `parse_measures` as well."""
     if empty not in EMPTY:
@@ -499,7 +512,15 @@ def evaluate_lists(
         policy,
         no_choice=no_choice,
         complete=complete,
+        p_values=_p_values(run, requested) if against_random else {},
     )
+
+
+def _p_values(run: RunValues, requested: Mapping[str, Measure]) -> dict[str, PValues]:
+    """p-values by each plain measure, under its requested name where it was requested without a bounding."""
+    names = {measure.plain: str(measure.plain) for measure in requested.values()}
+    names |= {measure: name for name, measure in requested.items() if measure.bounding == "none"}
+    return {name: run.p_values(measure) for measure, name in names.items()}
 
 
 def judged_coverage(lists: Lists, ranked: Ranked, measures: Iterable[Measure]) -> Coverage:

@@ -20,6 +20,7 @@ import rankbound as rb
 import rankbound.losses as losses
 from rankbound import analysis, models, testing
 from rankbound.analysis import (
+    combined_p_values,
     corrections,
     image_pairs,
     intervals,
@@ -443,6 +444,8 @@ def _analysis() -> Iterable[Entry]:
     p = {"p_values": argument([0.5, 0.25, 0.125], ANY_LENGTH)}
     for name in ("holm", "benjamini_hochberg", "bonferroni"):
         yield Entry(name, (f"analysis.corrections.{name}",), getattr(corrections, name), p)
+    for name in ("fisher", "harmonic_mean", "higher_criticism"):
+        yield Entry(name, (f"analysis.combined_p_values.{name}",), getattr(combined_p_values, name), p)
     means = np.array([0.5, 0.25, 0.75, 1.0])
     both = {
         "first": argument(means, called=["first", "means"]),
@@ -535,6 +538,9 @@ NO_ARRAYS = {
     lower_bounds
         smooth_distributions""".split()},
     **{f"analysis.comparison.{name}": _MADE for name in "Comparison Difference TypeDifference".split()},
+    **dict.fromkeys(("AgainstRandom", "analysis.against_random.AgainstRandom"), _MADE),
+    "against_random": "is evaluate with p-values: see tests/analysis/test_against_random.py",
+    "analysis.against_random.against_random": "is the against_random of the front door",
     **{f"analysis.runs.{name}": _MADE for name in "align_evaluations align_lists align_runs".split()},
     **{f"analysis.stability.{name}": _MADE for name in """compare_normalizations disjoint_references stability
         with_standardized""".split()},

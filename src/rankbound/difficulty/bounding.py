@@ -58,6 +58,10 @@ class Bounds:
 class NullDistributions(Protocol):
     """Distributions of one measure for many queries; `distribution.many.Distributions` implements it."""
 
+    @property
+    def resolution(self) -> NDArray[np.float64]:
+        """1 / the number of samples for each query whose distribution was sampled, 0 for all others."""
+
     def cdf(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Exact P(score of a random ranking <= x), one x per query."""
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from rankbound.difficulty.bounding import Difficulty, get_bounding
 from rankbound.difficulty.candidates import candidate_mask
+from rankbound.difficulty.p_values import PValues, p_values_of
 from rankbound.difficulty.queries import difficulty_of
 from rankbound.difficulty.ties import bounded_values
 from rankbound.measures import LabelCounts, Measure, Ranked, is_defined, values
@@ -105,6 +106,10 @@ class RunValues:
         plain = measure.plain
         bounding = get_bounding(measure.bounding)
         return bounded_values(bounding, plain, self.ranking, self.complete(plain), self.difficulty(plain))
+
+    def p_values(self, measure: Measure) -> PValues:
+        """p-values of the complete ranking against random rankings of the candidates by a plain measure."""
+        return p_values_of(self.ranking, measure, self.difficulty(measure), self.complete(measure))
 
     def is_empty(self, measure: Measure) -> NDArray[np.bool_]:
         """Queries for which the measure is not defined because they have nothing relevant."""

@@ -193,6 +193,12 @@ class Distributions:
         count = self._count(np.nextafter(x - self._tolerance, -np.inf))
         return np.where(np.isnan(x), np.nan, self._above[self._first + self.class_of + count])
 
+    @property
+    def resolution(self) -> NDArray[np.float64]:
+        """1 / the number of samples for each query whose distribution was sampled, 0 for all others."""
+        sampled = np.array([distribution[2] == "sampled" for distribution in self.distributions], dtype=bool)
+        return np.where(sampled, 1 / SAMPLES, 0.0)[self.class_of]
+
     def smooth_cdf(self, x: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Smooth P(score of a random ranking <= x) (algorithm 2 of Westerborg 2022) and its slope, one x per query."""
         x = self._checked(x)
