@@ -7,16 +7,19 @@ import itertools
 import json
 import re
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
 from scipy import stats
 
+import rankbound as rb
 from rankbound.analysis.corrections import holm
 from rankbound.analysis.inference import Inference
 from rankbound.analysis.scores import ScoreMatrix
 from rankbound.cli.report import check_page_path
+from rankbound.difficulty import describe_query_types
 from rankbound.errors import ArgumentError, DataError
 from rankbound.report.figures.drawing import FigureOutcome
 from rankbound.report.findings import Findings
@@ -93,6 +96,63 @@ def test_words_name_the_best_the_gap_and_the_verdict(scores):
     assert any("By type of query" in sentence for sentence in found.sentences)
     assert any("random ranking of the same items would have a mean nDCG@10 of" in said for said in found.sentences)
     assert "AP names the same best system." in found.sentences
+
+
+def gains(rows, gain, measures=("nDCG@10",), **columns):
+    """A system that covers these fractions of the way from random to best on queries of 10 items, 3 relevant."""
+    bounds = rb.bounds("nDCG@10", n=10, relevant=3)
+    value = bounds.expected + np.asarray(gain) * (bounds.best - bounds.expected)
+    return rows("a", {name: gain if name.startswith("EM") else value for name in measures}, **columns)
+
+
+def test_types_of_queries_are_counted_and_explained(rows, tmp_path):
+    table = gains(rows, [0.9, 0.7, 0.3, 0.0, -0.4, -0.4, -0.3])
+    no_choice = rows("a", {"nDCG@10": [1.0, 1.0]}).with_columns(qid=pl.Series(["x", "y"]), relevant=pl.lit(10))
+    table = pl.concat([table, no_choice.select(table.columns)], how="vertical_relaxed")
+    said = make_report(table).findings.sentences
+    assert (
+        "Types of 9 queries by nDCG@10: 2 ideal, 1 informative, 1 uninformative and 3 below random; 2 queries have no "
+        "choice, as all rankings have the same nDCG@10." in said
+    )
+    page = write(tmp_path / "page.html", table)
+    key = re.findall(r'<dt class="type"[^>]*>([^<]*)</dt>\s*<dd>([^<]*)</dd>', page)
+    assert dict(key) == {
+        f"{name}, {count}": describe_query_types()[name]
+        for name, count in [
+            ("ideal", 2),
+            ("informative", 1),
+            ("uninformative", 1),
+            ("below random", 3),
+            ("no choice", 2),
+        ]
+    }
+
+
+def test_queries_without_a_choice_alone(rows):
+    table = rows("a", {"AP": [1.0, 1.0]}).with_columns(relevant=pl.lit(10))
+    assert "2 queries have no choice, as all rankings have the same AP." in make_report(table).findings.sentences
+
+
+def test_the_scale_of_normalized_measures_is_explained(rows, tmp_path):
+    table = gains(rows, [0.5, 0.25], ("nDCG@10", "EM(nDCG@10)", "AP"))
+    said = " ".join(make_report(table).findings.sentences)
+    assert (
+        "EM(nDCG@10) is 0 for a random ranking of the candidates on average, and 1 for the best ranking. On this "
+        "scale, a has a mean of 0.3750." in said
+    )
+    page = json.loads(re.search(r'id="page">([^<]*)</script>', write(tmp_path / "page.html", table)).group(1))
+    assert [measure["scale"] for measure in page["measures"]] == [
+        "", "EM(nDCG@10) is 0 for a random ranking of the candidates on average, and 1 for the best ranking.", "",
+    ]  # fmt: skip
+    lead = make_report(table.drop("nDCG@10", "AP")).findings.sentences
+    assert not any("On this scale" in text for text in lead)
+
+
+def test_a_page_of_a_score_matrix_is_that_of_its_table(scores, tmp_path):
+    matrix = ScoreMatrix.from_table(scores)
+    assert write(tmp_path / "a.html", matrix) == write(tmp_path / "b.html", scores)
+    quota = replace(matrix, type_quota=0.1)
+    assert "among the largest 10 %" in write(tmp_path / "c.html", quota)
 
 
 def test_words_do_not_crown_what_probability_may_have_made(scores):

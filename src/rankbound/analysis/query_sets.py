@@ -74,8 +74,13 @@ def expected_scores(table: pl.DataFrame, measure: str) -> pl.DataFrame:
 
 
 def query_map(table: pl.DataFrame, measure: str, *, quota: float | None = None) -> pl.DataFrame:
-    """`expected_scores` with the ``type`` of each query; queries of one data set and variant are typed together."""
+    """`expected_scores` with the ``type`` of each query; queries of one data set and variant are typed together.
+
+    Without a ``quota``, types are those of the table's own column ``type``, if it has one.
+    """
     scores = expected_scores(table, measure)
+    if quota is None and "type" in table.columns:
+        return scores.join(_own_types(table), on=list(QUERY), how="left", nulls_equal=True, maintain_order="left")
     return _typed(scores, parse_measure(measure), quota)
 
 
@@ -95,8 +100,11 @@ def types_of(
 def type_queries(table: pl.DataFrame, measures: Sequence[str], *, quota: float | None = None) -> pl.DataFrame:
     """Each query with its ``type``, by the mean of several plain measures over the systems.
 
-    Queries that do not count for any of the measures are left out.
+    Queries that do not count for any of the measures are left out. Without a ``quota``, types are those of the table's
+    own column ``type``, if it has one.
     """
+    if quota is None and "type" in table.columns:
+        return _own_types(table)
     plain = [name for name in measures if parse_measure(name).bounding == "none"] or list(measures)
     scores = (
         pl.concat([expected_scores(table, name) for name in plain])
@@ -112,6 +120,10 @@ def in_query_set(types: pl.Series, query_set: str) -> NDArray[np.bool_]:
         return np.ones(len(types), dtype=bool)
     members = _DULL if query_set == "uninformative" else (query_set,)
     return types.is_in(members).fill_null(value=False).to_numpy()
+
+
+def _own_types(table: pl.DataFrame) -> pl.DataFrame:
+    return table.filter(pl.col("type").is_not_null()).select(*QUERY, "type").unique(QUERY, maintain_order=True)
 
 
 def _typed(scores: pl.DataFrame, measure: Measure, quota: float | None) -> pl.DataFrame:

@@ -61,6 +61,8 @@ class ScoreMatrix:
         the measure is not defined there.
     types:
         For each measure whose difficulty is known, the type of every query; "" where the query does not count.
+    type_quota:
+        The quota of the types, see `rankbound.query_types`; None where they follow from the gain.
     expected:
         For each measure whose difficulty is known, the mean value of the measure (without its bounding) over all
         orders of the candidates of a query.
@@ -89,6 +91,7 @@ class ScoreMatrix:
     items: NDArray[np.int64] | None = None
     relevant: NDArray[np.int64] | None = None
     sources: tuple[tuple[str, str], ...] = (("", ""),)
+    type_quota: float | None = None
     source_index: NDArray[np.int64] | None = None
     folds: NDArray[Any] | None = None
     left_out: int = 0

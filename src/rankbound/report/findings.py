@@ -13,6 +13,7 @@ from rankbound.analysis.scores import is_lower_better
 from rankbound.difficulty import QUERY_TYPES
 from rankbound.measures import parse_measure
 from rankbound.report.numbers import in_interval, say_p, show_interval, show_number, show_policy
+from rankbound.report.scales import describe_scale
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +62,14 @@ def find_words(scores: ScoreMatrix, verdicts: Sequence[Verdict], results: pl.Dat
         sentences = [_count_of_bests(lead)]
     return Findings(
         sentences[0],
-        (*sentences[1:], *_random_ranking(scores, lead), *_other_measures(verdicts, scores.lead), *published),
+        (
+            *sentences[1:],
+            *_random_ranking(scores, lead),
+            *_scale_of_lead(scores, verdicts),
+            *_types_of_queries(scores),
+            *_other_measures(verdicts, scores.lead),
+            *published,
+        ),
         tuple(_cautions(scores, lead)),
     )
 
@@ -157,7 +165,7 @@ def _on_others(verdict: Verdict) -> list[str]:
 
 def _where_gained(scores: ScoreMatrix, verdict: Verdict, best: SystemTest, other: SystemTest) -> list[str]:
     gains = gains_by_type(scores, verdict.data_set, verdict.measure, best.system, other.system)
-    gains = [gain for gain in gains if gain.queries >= _FEWEST_OF_A_TYPE]
+    gains = [gain for gain in gains if gain.queries >= _FEWEST_OF_A_TYPE and gain.type != "no choice"]
     if len(gains) < 2:
         return []
     gains.sort(key=lambda gain: -gain.difference if is_lower_better(verdict.measure) else gain.difference)
@@ -201,7 +209,46 @@ def _random_ranking(scores: ScoreMatrix, lead: Sequence[Verdict]) -> list[str]:
         return []
     plain = str(parse_measure(scores.lead).plain) if parse_measure(scores.lead).bounding != "none" else scores.lead
     mean = show_number(float(expected[known].mean()))
-    return [f"A random ranking of the same items would have a mean {plain} of {mean}."]
+    return [f"A random ranking of {_candidates(scores)} would have a mean {plain} of {mean}."]
+
+
+def _candidates(scores: ScoreMatrix) -> str:
+    """What the bounds and expected values are about."""
+    known = {"judged": "the judged documents", "returned": "the documents that are judged and returned"}
+    return known.get(scores.candidates, "the candidates" if scores.candidates else "the same items")
+
+
+def _scale_of_lead(scores: ScoreMatrix, verdicts: Sequence[Verdict]) -> list[str]:
+    """What the first normalized measure means, and its mean for the best system by the first measure."""
+    name = next((name for name in scores.measures if describe_scale(name)), None)
+    if name is None:
+        return []
+    sentences = [describe_scale(name)]
+    lead = [verdict for verdict in verdicts if verdict.measure == scores.lead]
+    if name != scores.lead and len(lead) == 1:
+        system = lead[0].best.system
+        verdict = next((verdict for verdict in verdicts if verdict.measure == name), None)
+        mean = None if verdict is None else next(test.mean for test in verdict.systems if test.system == system)
+        if mean is not None:
+            sentences.append(f"On this scale, {system} has a mean of {show_number(mean)}.")
+    return [" ".join(sentences)]
+
+
+def _types_of_queries(scores: ScoreMatrix) -> list[str]:
+    """How many queries there are of each type, by the first measure."""
+    types = scores.query_types(scores.lead)
+    counts = {kind: int((types == kind).sum()) for kind in QUERY_TYPES}
+    typed = sum(counts.values())
+    if not typed:
+        return []
+    no_choice = counts.pop("no choice")
+    plain = parse_measure(scores.lead).plain
+    parts = [f"{count:,} {kind}" for kind, count in counts.items() if count]
+    text = f"Types of {_count(typed, 'query', 'queries')} by {plain}: {_listed(parts)}" if parts else ""
+    if no_choice:
+        counted = _count(no_choice, "query has", "queries have")
+        text += f"{'; ' if parts else ''}{counted} no choice, as all rankings have the same {plain}"
+    return [f"{text}."]
 
 
 def _other_measures(verdicts: Sequence[Verdict], lead: str) -> list[str]:

@@ -17,11 +17,13 @@ from rankbound import __version__
 from rankbound.analysis.inference import Inference
 from rankbound.analysis.score_tables import measures_of, without_unmeasured
 from rankbound.analysis.scores import QUERY_TYPE_CODES, ScoreMatrix
+from rankbound.difficulty import describe_query_types
 from rankbound.errors import ArgumentError, DataError
 from rankbound.io import atomic_write
 from rankbound.measures import parse_measure
 from rankbound.report.findings import Findings, find_words, published_words, rival
 from rankbound.report.packing import deflate, json_for_script, pack_measures, pack_pairs, pack_queries
+from rankbound.report.scales import describe_scale
 from rankbound.report.system_tests import Verdict, judge_systems
 from rankbound.report.tables import MARK, OUTSIDE, Table, differences_table, means_table, published_table
 
@@ -56,18 +58,20 @@ class Report:
 
 
 def make_report(
-    scores: pl.DataFrame | None,
+    scores: pl.DataFrame | ScoreMatrix | None,
     results: pl.DataFrame | None = None,
     *,
     baseline: str | None = None,
     inference: Inference | None = None,
 ) -> Report:
-    """Describe a score table, results compared with published numbers, or both, in words and tables.
+    """Describe scores, results compared with published numbers, or both, in words and tables.
 
-    Systems are compared with ``baseline``, or with the best one of each data set. ``inference`` is the policy for
-    intervals and tests.
+    ``scores`` are a score matrix of runs, or a score table. Systems are compared with ``baseline``, or with the best
+    one of each data set. ``inference`` is the policy for intervals and tests.
     """
     published = (published_table(results, inference),) if results is not None and results.height else ()
+    if isinstance(scores, ScoreMatrix):
+        return _describe(scores, judge_systems(scores, baseline, inference), results, published, repeated=False)
     if scores is None or scores.height == 0 or (published and not measures_of(scores)):  # such as pairs of images only
         if not published:
             raise DataError("there is nothing to report: no score of any query, and no results")
@@ -76,6 +80,17 @@ def make_report(
     matrix = ScoreMatrix.from_table(_reported_first(scores, results))
     verdicts = judge_systems(matrix, baseline, inference)
     repeated = bool(published) and scores.select("fold", "seed").n_unique() > 1
+    return _describe(matrix, verdicts, results, published, repeated=repeated)
+
+
+def _describe(
+    matrix: ScoreMatrix,
+    verdicts: tuple[Verdict, ...],
+    results: pl.DataFrame | None,
+    published: tuple[Table, ...],
+    *,
+    repeated: bool,
+) -> Report:
     compared = (means_table(verdicts, repeated=repeated),) if verdicts else ()
     differences = differences_table(verdicts)
     tables = (*published, *compared, *((differences,) if differences.rows else ()))
@@ -94,7 +109,7 @@ def _reported_first(scores: pl.DataFrame, results: pl.DataFrame | None) -> pl.Da
 def write_page(
     path: str | PathLike[str],
     *,
-    scores: pl.DataFrame | None,
+    scores: pl.DataFrame | ScoreMatrix | None,
     results: pl.DataFrame | None = None,
     history: pl.DataFrame | None = None,
     examples: pl.DataFrame | None = None,
@@ -103,13 +118,14 @@ def write_page(
     baseline: str | None = None,
     inference: Inference | None = None,
 ) -> Path:
-    """Write the page of a score table (and results, history, examples) to one HTML file and return its path.
+    """Write the page of a score matrix or table (and results, history, examples) to one HTML file and return its path.
 
     ``about`` holds metadata for the end of the page, such as data, checksums, seed and protocol. The same input gives
     the same file, byte for byte.
     """
     report = make_report(scores, results, baseline=baseline, inference=inference)
-    figures = draw_figures(scores, results, history, examples)
+    table = scores.to_table() if isinstance(scores, ScoreMatrix) else scores
+    figures = draw_figures(table, results, history, examples)
     return write_report(path, report, figures=figures, title=title, about=about)
 
 
@@ -183,6 +199,7 @@ def _render_page(report: Report, figures: Mapping[str, FigureOutcome], title: st
             limits=_LIMITS,
             mark_titles=_MARK_TITLES,
             payload=payload,
+            types=_type_key(report),
             figures=cards,
             papers=_papers(cards),
             metadata=metadata,
@@ -230,6 +247,26 @@ def _scope(report: Report) -> str:
     return " · ".join([*parts, *(scores.data_sets if len(scores.data_sets) == 1 else ()), ", ".join(measures)])
 
 
+class _TypeEntry(NamedTuple):
+    """A type of query that occurs: its index among the codes, its name, a sentence about it, how many there are."""
+
+    code: int
+    name: str
+    text: str
+    queries: int
+
+
+def _type_key(report: Report) -> list[_TypeEntry]:
+    if report.scores is None:
+        return []
+    types = report.scores.query_types(report.scores.lead)
+    entries = [
+        _TypeEntry(QUERY_TYPE_CODES.index(name), name, text, int((types == name).sum()))
+        for name, text in describe_query_types(report.scores.type_quota).items()
+    ]
+    return [entry for entry in entries if entry.queries]
+
+
 # ---- data inside the page --------------------------------------------------------------------------------------------
 
 
@@ -262,7 +299,10 @@ def _payload(report: Report) -> tuple[_Payload, tuple[str, ...]]:
         "dataSets": scores.data_sets,
         "sources": [{"data": data, "variant": variant} for data, variant in scores.sources],
         "types": list(QUERY_TYPE_CODES),
-        "measures": [{key: measure[key] for key in ("name", "lower", "digits")} for measure in measures],
+        "measures": [
+            {key: measure[key] for key in ("name", "lower", "digits")} | {"scale": describe_scale(measure["name"])}
+            for measure in measures
+        ],
         "plainLead": str(parse_measure(scores.lead).plain),
         "confidence": policy.confidence,
         "alpha": policy.alpha,

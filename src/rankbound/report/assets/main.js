@@ -119,6 +119,7 @@ async function start() {
       }
     }
     element("shown").textContent = `${showCount(rows.length)} of ${showCount(queries.count)} queries`;
+    element("scale").textContent = page.measures[state.measure].scale;
     element("scatter-title").textContent = `${measure}: ${axisName(state.y)} against ${axisName(state.x)}`;
     element("scatter").setAttribute("aria-label", `Scatter of ${rows.length} queries: ${measure} of ${axisName(state.y)} against ${axisName(state.x)}`);
     scatter.update({

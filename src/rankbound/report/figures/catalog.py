@@ -104,8 +104,8 @@ _ALL = (
         "query-map",
         "Types of queries",
         "Mean score of the systems against the expected score of a random ranking; on the dashed line the systems do "
-        "no better than random. Ideal and uninformative are the tenths of the queries with the largest and the "
-        f"smallest gain. Shows at most {LIMIT:,} queries.",
+        "no better than random (after Karmaker and Feng, figure 1). The section on single queries "
+        f"explains the types. Shows at most {LIMIT:,} queries.",
         ("scores",),
         recipes.query_map,
     ),
