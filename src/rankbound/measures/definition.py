@@ -289,6 +289,8 @@ def orders_of(
     ``levels`` come in descending order and ``counts`` says how often each distinct one occurs.
     """
     n = len(levels)
+    if n == 0:
+        return np.zeros((1, 0))  # the one order of nothing
     number = math.factorial(n)
     for count in counts.tolist():
         number //= math.factorial(count)

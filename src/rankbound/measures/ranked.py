@@ -127,8 +127,9 @@ class Ranked:
 
         ``candidates`` says for every item of the lists whether it is a candidate; None means that all are. Other items
         are taken out. Candidates that the run did not return are tied below those that it did, and measures are
-        averaged over their orders, whatever the policy for ties is. So the value lies between the worst and the best
-        value of the candidates' rankings, which is not true of a run that lacks some of them.
+        averaged over their orders, whatever the policy for ties is. Candidates without a judgment and negative labels
+        count as not relevant. So the value lies between the worst and the best value of all rankings of the candidates,
+        which is not true of a run that lacks some of them.
 
         >>> from rankbound.lists import Lists
         >>> run = Ranked(Lists([0, 1, 0, 1], [0, 4], [0.9, 0.7, 0, 0], depths=[2]), keep_order=True)
@@ -152,10 +153,8 @@ class Ranked:
                 returned = self._index_in_query()[kept] < depths[query]
                 depths = np.bincount(query[returned], minlength=len(self))
         assert lists.scores is not None
-        judged = None if lists.judged is None else lists.judged[order]
-        ordered = Lists(
-            lists.labels[order], offsets, lists.scores[order], qids=lists.qids, depths=depths, judged=judged
-        )
+        labels = np.maximum(lists.labels[order], 0)
+        ordered = Lists(labels, offsets, lists.scores[order], qids=lists.qids, depths=depths)
         return Ranked(ordered, self._ties, self._depth, is_complete=True)
 
     def _take(self, order: NDArray[np.int64] | None, labels: NDArray[Any]) -> None:
