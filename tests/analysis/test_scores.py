@@ -6,12 +6,15 @@ import numpy as np
 import polars as pl
 import pytest
 
+from rankbound.analysis.query_sets import query_map
 from rankbound.analysis.runs import align_evaluations, align_lists, align_runs
+from rankbound.analysis.score_tables import measures_of
 from rankbound.analysis.scores import ScoreMatrix
 from rankbound.difficulty import bounds
 from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation import evaluate
 from rankbound.lists import Lists
+from rankbound.measures import parse_measure
 
 
 def paired(table, measure, systems=None):
@@ -169,3 +172,69 @@ def test_lists_and_evaluations_give_the_values_of_runs():
         np.testing.assert_allclose(other.values["AP"], matrix.values["AP"])
         np.testing.assert_allclose(other.expected_values("AP"), matrix.expected_values("AP"))
         assert other.query_types("AP").tolist() == matrix.query_types("AP").tolist()
+
+
+# ---- types of queries ------------------------------------------------------------------------------------------------
+
+EASY = {"n": {"a": 1, "b": 1}}  # a query without a choice
+GOOD = {q: {d: float(label) for d, label in documents.items()} for q, documents in (QRELS | EASY).items()}
+
+
+def every_matrix(qrels, runs, measures, **options):
+    """The same runs as paths of dicts, lists and evaluations."""
+    plain = [str(name) for name in dict.fromkeys(parse_measure(name).plain for name in measures)]
+    every = list(dict.fromkeys([*plain, *measures]))
+    yield align_runs(qrels, runs, measures, **options)
+    yield align_lists([Lists.from_dicts(qrels, run) for run in runs], measures, **options)
+    yield align_evaluations([evaluate(qrels, run, every, bounds=True) for run in runs], measures, **options)
+
+
+def test_queries_without_a_choice_have_their_type_even_where_a_normalized_measure_is_not_defined():
+    for matrix in every_matrix(QRELS | EASY, [GOOD, GOOD], ["AP", "EM(AP)"]):
+        for name in ("AP", "EM(AP)"):
+            types = dict(zip(matrix.query_ids, matrix.query_types(name).tolist(), strict=True))
+            assert types == {"p": "ideal", "q": "ideal", "n": "no choice"}
+        assert np.isnan(matrix.values["EM(AP)"]).sum() == 2
+
+
+def test_types_by_quota():
+    qrels = {f"q{i}": {"a": 1, **{f"d{j}": 0 for j in range(9)}} for i in range(10)}
+    run = {q: {"a": 9.5 - i, **{f"d{j}": 9.0 - j for j in range(9)}} for i, q in enumerate(qrels)}
+    for matrix in every_matrix(qrels, [run, run], ["AP"], type_quota=0.2):
+        types = dict(zip(matrix.query_ids, matrix.query_types("AP").tolist(), strict=True))
+        assert [q for q, kind in types.items() if kind == "ideal"] == ["q0", "q1"]
+        assert [q for q, kind in types.items() if kind == "hard"] == ["q8", "q9"]
+        assert matrix.type_quota == 0.2
+
+
+@pytest.mark.parametrize("type_quota", [None, 0.25])
+def test_types_are_those_of_complete_rankings_whatever_the_order_of_the_input(type_quota):
+    random = np.random.default_rng(3)
+    qrels = {f"q{i}": {f"d{j}": int(random.random() < 0.3) for j in range(12)} for i in range(40)}
+    runs = [{q: {d: random.random() for d in [*of, *"xyz"][:9]} for q, of in qrels.items()} for _ in range(3)]
+    first, *others = every_matrix(qrels, runs, ["nDCG@5"], type_quota=type_quota)
+    types = dict(zip(first.query_ids, first.query_types("nDCG@5").tolist(), strict=True))
+    shuffled = [
+        {q: {d: run[q][d] for d in random.permutation(list(run[q]))} for q in random.permutation(list(run))}
+        for run in runs
+    ]
+    judged = {q: {d: qrels[q][d] for d in random.permutation(list(qrels[q]))} for q in random.permutation(list(qrels))}
+    for matrix in (*others, *every_matrix(judged, shuffled[::-1], ["nDCG@5"], type_quota=type_quota)):
+        assert dict(zip(matrix.query_ids, matrix.query_types("nDCG@5").tolist(), strict=True)) == types
+    gain = first.difficulty["nDCG@5"]
+    assert (gain.worst <= gain.complete + 1e-12).all()
+    assert (gain.complete <= gain.best + 1e-12).all()
+
+
+def test_a_table_of_runs_has_bounds_and_complete_values_from_which_its_types_follow():
+    qrels = {f"q{i}": {"a": 2, "b": 1, "c": 0, "d": 0} for i in range(4)}
+    runs = [{q: {"c": 3.0, "a": 2.0, "x": 1.0} for q in qrels}, {q: {"a": 3.0} for q in qrels}]
+    matrix = align_runs(qrels, runs, ["nDCG@2", "AP"])
+    table = matrix.to_table().drop("type", "expected")
+    for name in ("nDCG@2", "AP"):
+        known = matrix.difficulty[name]
+        again = query_map(table, name)
+        assert again["type"].to_list() == known.types.tolist()
+        assert again["expected"].to_numpy() == pytest.approx(known.expected)
+        assert again["value"].to_numpy() == pytest.approx(known.complete.mean(axis=0))
+    assert measures_of(table) == ["nDCG@2", "AP"]

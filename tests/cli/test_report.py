@@ -58,7 +58,7 @@ def test_report_knows_what_a_random_order_scores(cli, files, no_figures):
     # q1: labels 2, 0, 1; q2: 0, 1; the expected AP of 2 of 3 and of 1 of 2 relevant
     answer = cli("report", "qrels", "run", "-m", "AP", "-o", "page.html", "--json").json
     expected = (29 / 36 + 3 / 4) / 2
-    assert f"A random ranking of the same items would have a mean AP of {expected:.4f}." in answer["findings"]
+    assert f"A random ranking of the judged documents would have a mean AP of {expected:.4f}." in answer["findings"]
 
 
 def test_figures_are_written_with_the_reasons_of_others(cli, files):

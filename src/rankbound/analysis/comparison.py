@@ -19,7 +19,7 @@ from rankbound.analysis.intervals import effect_size_interval_columns
 from rankbound.analysis.runs import align_evaluations, align_lists, align_runs
 from rankbound.analysis.scores import ScoreMatrix, is_lower_better
 from rankbound.analysis.significance import effect_size_columns, smallest_randomization_p
-from rankbound.difficulty import QUERY_TYPES
+from rankbound.difficulty import QUERY_TYPES, query_type_rule
 from rankbound.errors import ArgumentError
 from rankbound.evaluation import Evaluation
 from rankbound.lists import Lists
@@ -270,6 +270,7 @@ class Comparison:
             "notes": list(self.notes),
             "letters": self.letters,
             "differences": self.table.to_dicts(),
+            "type_rule": query_type_rule(self.scores.type_quota),
             "by_type": self.type_table.to_dicts(),
         }
 
@@ -290,6 +291,7 @@ def compare(
     depth: int | None = None,
     candidates: Any = "judged",
     judged_outside: str = "error",
+    type_quota: float | None = None,
     inference: Inference | None = None,
     confidence: float | None = None,
     resamples: int | None = None,
@@ -311,6 +313,8 @@ def compare(
     ties, empty, missing, judged_only, depth, candidates, judged_outside:
         As in `evaluate`; not for evaluations, which have their values already. With ``candidates="returned"`` the runs
         are compared with rankings of different documents.
+    type_quota:
+        Types of queries by this quota instead of by their gain, see `rankbound.query_types`.
     inference:
         How intervals and p-values are computed, see `Inference`.
     confidence, resamples, seed:
@@ -337,17 +341,21 @@ def compare(
         raise ArgumentError("qrels go with paths, dicts and frames; Lists and evaluations have their labels already")
     titles = run_names(runs) if names is None else _checked_names(names, len(runs))
     if all(isinstance(run, Evaluation) for run in runs):
-        scores = align_evaluations(runs, requested, names=titles)
+        scores = align_evaluations(runs, requested, names=titles, type_quota=type_quota)
     elif requested is None:
         raise ArgumentError("compare needs measures, such as ['nDCG@10', 'AP']")
     elif all(isinstance(run, Lists) for run in runs):
-        scores = align_lists(runs, requested, names=titles, ties=ties, empty=empty, depth=depth, candidates=candidates)
+        scores = align_lists(
+            runs, requested, names=titles, ties=ties, empty=empty, depth=depth, candidates=candidates,
+            type_quota=type_quota,
+        )  # fmt: skip
     elif qrels is None:
         raise ArgumentError("compare needs qrels, or runs that are all Lists with scores or all results of evaluate")
     else:
         scores = align_runs(
             qrels, runs, requested, names=titles, data=_data_name(qrels), ties=ties, empty=empty, missing=missing,
             judged_only=judged_only, depth=depth, candidates=candidates, judged_outside=judged_outside,
+            type_quota=type_quota,
         )  # fmt: skip
     comparison = compare_scores(scores, None if baseline is None else titles[baseline], policy)
     warn(comparison.notes)
@@ -449,9 +457,9 @@ def _note_on_sign_flips(scores: ScoreMatrix, pairs: Pairs, policy: Inference) ->
 def _rows_by_type(scores: ScoreMatrix, pairs: Pairs, policy: Inference) -> tuple[TypeDifference, ...]:
     baselines, systems = np.array(pairs).T
     rows = []
-    for name, types in scores.types.items():
+    for name, known in scores.difficulty.items():
         for kind in QUERY_TYPES:
-            chosen = (types == kind) & scores.counted(name)
+            chosen = (known.types == kind) & scores.counted(name)
             if not chosen.any():
                 continue
             d = scores.differences(name, systems, baselines)[chosen]

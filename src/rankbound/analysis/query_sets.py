@@ -26,7 +26,10 @@ _DULL = ("uninformative", "hard", "easy")
 
 
 def bound_column(bound: str, measure: str) -> str:
-    """Name of the column, next to that of a measure, that has its worst, expected or best value on each query."""
+    """Name of the column, next to that of a measure, that has its worst, expected or best value on each query.
+
+    A column ``complete ...`` has the value of each system read as a complete ranking of the candidates.
+    """
     return f"{bound} {measure}"
 
 
@@ -42,11 +45,11 @@ def is_bound_column(name: str) -> bool:
 def expected_scores(table: pl.DataFrame, measure: str) -> pl.DataFrame:
     """What a random order scores on each query: the query's columns, items, relevant, value, expected, best, worst.
 
-    ``value`` is the mean over the systems. Bounds are those of the table's own columns (`bound_column`), if it has
-    them. For binary labels they follow from the numbers of items and relevant items. With graded labels nDCG depends
-    on all labels, which a score table does not hold; there ``expected`` is recovered from a bounded column of the same
-    measure, if the table has one: EB gives x / E, UL1 and UL2 of a measure whose best is 1 can be solved for E too.
-    ``worst`` is then still that of binary labels.
+    ``value`` is the mean over the systems, of complete rankings of the candidates if the table has them. Bounds are
+    those of the table's own columns (`bound_column`), if it has them. For binary labels they follow from the numbers of
+    items and relevant items. With graded labels nDCG depends on all labels, which a score table does not hold; there
+    ``expected`` is recovered from a bounded column of the same measure, if the table has one: EB gives x / E, UL1 and
+    UL2 of a measure whose best is 1 can be solved for E too. ``worst`` is then still that of binary labels.
     """
     check_scores(table)
     plain = parse_measure(measure).plain
@@ -59,13 +62,14 @@ def expected_scores(table: pl.DataFrame, measure: str) -> pl.DataFrame:
     nothing = pl.lit(None, dtype=pl.Float64)
     stored = {part: pl.col(name) if (name := bound_column(part, own)) in table.columns else nothing for part in BOUNDS}
     stored["expected"] = pl.coalesce(stored["expected"], *solved, nothing)
-    rows = table.with_columns(**stored)
-    rows = rows.filter(pl.col(own).is_finite())
+    complete = bound_column("complete", own)
+    value = pl.col(complete if complete in table.columns else own).alias("value")
+    rows = table.filter(pl.col(own).is_finite()).with_columns(**stored).with_columns(value)
     if rows.is_empty():
         raise DataError(f"no query counts for {own}")
     queries = (
         rows.group_by(*QUERY, "system", maintain_order=True)
-        .agg(pl.col("items", "relevant").max(), pl.col(own).mean().alias("value"), pl.col(*BOUNDS).mean())
+        .agg(pl.col("items", "relevant").max(), pl.col("value", *BOUNDS).mean())
         .group_by(*QUERY, maintain_order=True)
         .agg(pl.col("items", "relevant").max(), pl.col("value", *BOUNDS).mean())
     )

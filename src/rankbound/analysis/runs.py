@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.analysis.query_sets import types_of
-from rankbound.analysis.scores import ScoreMatrix
+from rankbound.analysis.scores import QueryDifficulty, ScoreMatrix
 from rankbound.data.candidates import describe_candidates, read_candidates
 from rankbound.difficulty import Difficulty
 from rankbound.difficulty.run_values import RunValues
@@ -44,11 +44,12 @@ def align_runs(
     depth: int | None = None,
     candidates: Any = "judged",
     judged_outside: str = "error",
+    type_quota: float | None = None,
 ) -> ScoreMatrix:
     """Evaluate runs (paths, dicts, frames) on the queries that all of them have.
 
-    The policies are those of `rankbound.evaluate`. The runs are evaluated one after the other, so that memory holds the
-    documents of one run at a time.
+    The policies are those of `rankbound.evaluate`, and ``type_quota`` is the quota of `rankbound.query_types`. The runs
+    are evaluated one after the other, so that memory holds the documents of one run at a time.
     """
     from rankbound.data.judged import from_frames
 
@@ -75,7 +76,7 @@ def align_runs(
 
     matrix = _align_rankings(
         lists(), measures, _names(names, len(runs)), ties=ties, empty=empty, depth=depth, data=data,
-        candidates=source.rule, same_candidates=source.rule != "returned", left_out=left_out,
+        candidates=source.rule, same_candidates=source.rule != "returned", left_out=left_out, type_quota=type_quota,
     )  # fmt: skip
     return replace(matrix, candidates=describe_candidates(candidates))
 
@@ -90,6 +91,7 @@ def align_lists(
     empty: str = "skip",
     depth: int | None = None,
     candidates: str = "judged",
+    type_quota: float | None = None,
 ) -> ScoreMatrix:
     """Evaluate scored lists, one for each run, on the queries that all of them have.
 
@@ -99,7 +101,7 @@ def align_lists(
     """
     return _align_rankings(
         runs, measures, _names(names, len(runs)), ties=ties, empty=empty, depth=depth, data=data,
-        candidates=candidates, same_candidates=False, left_out=None,
+        candidates=candidates, same_candidates=False, left_out=None, type_quota=type_quota,
     )  # fmt: skip
 
 
@@ -109,6 +111,7 @@ def align_evaluations(
     *,
     names: Sequence[str] | None = None,
     data: str = "",
+    type_quota: float | None = None,
 ) -> ScoreMatrix:
     """Take the values of evaluations as they are, on the queries that all of them have.
 
@@ -124,23 +127,23 @@ def align_evaluations(
             raise ArgumentError(f"every evaluation must have {required}; one has {', '.join(run.values)}")
     query_ids, indices, left_out = _common_queries([run.query_ids for run in runs])
     result: dict[str, NDArray[np.float64]] = {}
-    types: dict[str, NDArray[np.str_]] = {}
-    expected: dict[str, NDArray[np.float64]] = {}
+    difficulty: dict[str, QueryDifficulty] = {}
     for name in chosen:
         result[name] = np.stack([run.values[name][index] for run, index in zip(runs, indices, strict=True)])
-        known = _plain_values_and_bounds(runs, parse_measure(name).plain, indices)
+        measure = parse_measure(name)
+        known = _complete_values_and_bounds(runs, measure.plain, indices)
         if known is not None:
-            counted = np.asarray(np.isfinite(result[name]).all(axis=0) & np.isfinite(known[0]))
-            types[name] = _types(parse_measure(name), counted, *known)
-            expected[name] = known[1]
+            counted = np.isfinite(result[name]).all(axis=0) | _have_no_choice(runs, name, indices)
+            counted &= np.isfinite(known).all(axis=(0, 1))
+            difficulty[name] = _difficulty(measure.plain, known, counted, type_quota)
     used = {run.candidates for run in runs}
     return ScoreMatrix(
         _names(names, len(runs)),
         tuple(query_ids),
         result,
-        types,
-        expected,
+        difficulty,
         sources=((data, ""),),
+        type_quota=type_quota,
         left_out=left_out,
         candidates=used.pop() if len(used) == 1 else "different",
     )
@@ -149,10 +152,18 @@ def align_evaluations(
 # ---- values and difficulty -------------------------------------------------------------------------------------------
 
 
-def _plain_values_and_bounds(
+def _have_no_choice(runs: Sequence[Evaluation], name: str, indices: Sequence[NDArray[np.int64]]) -> NDArray[np.bool_]:
+    """Queries that have no choice by a measure in every evaluation."""
+    result = np.ones(len(indices[0]), dtype=bool)
+    for run, index in zip(runs, indices, strict=True):
+        result &= run.no_choice[name][index] if name in run.no_choice else False
+    return result
+
+
+def _complete_values_and_bounds(
     runs: Sequence[Evaluation], measure: Measure, indices: Sequence[NDArray[np.int64]]
 ) -> NDArray[np.float64] | None:
-    """Value, expected, best and worst of each query, averaged over the runs; None where an evaluation lacks them."""
+    """Runs x (value, expected, best, worst) x queries; None where an evaluation lacks them."""
     known = []
     for run, index in zip(runs, indices, strict=True):
         key = next((name for name in run.bounds if parse_measure(name) == measure), None)
@@ -161,7 +172,7 @@ def _plain_values_and_bounds(
         bounds = run.bounds[key]
         value = run.complete.get(key, run.values[key])
         known.append([array[index] for array in (value, bounds.expected, bounds.best, bounds.worst)])
-    return np.asarray(np.mean(known, axis=0))
+    return np.asarray(known)
 
 
 def _align_rankings(
@@ -176,6 +187,7 @@ def _align_rankings(
     candidates: str,
     same_candidates: bool,
     left_out: int | None,
+    type_quota: float | None,
 ) -> ScoreMatrix:
     """The matrix of scored lists, which may be a generator; with ``same_candidates`` difficulty is computed once."""
     if empty not in EMPTY:
@@ -184,32 +196,30 @@ def _align_rankings(
     plain = list(dict.fromkeys(measure.plain for measure in requested.values()))
     evaluated: list[_Run] = []
     for lists in runs:
-        known = evaluated[0] if same_candidates and evaluated else None
-        evaluated.append(_Run(lists, requested.values(), plain, empty, known, ties, depth, candidates))
+        same = evaluated[0] if same_candidates and evaluated else None
+        evaluated.append(_Run(lists, requested.values(), plain, empty, same, ties, depth, candidates))
     query_ids, indices, unshared = _common_queries([run.query_ids for run in evaluated])
-    result, types, expected = {}, {}, {}
-    means: dict[Measure, NDArray[np.float64]] = {
-        base: np.asarray(
-            np.mean([run.value_and_bounds(base, index) for run, index in zip(evaluated, indices, strict=True)], axis=0)
-        )
+    result, difficulty = {}, {}
+    known = {
+        base: np.stack([run.value_and_bounds(base, index) for run, index in zip(evaluated, indices, strict=True)])
         for base in plain
     }
     for name, measure in requested.items():
         rows = [run.values[measure][index] for run, index in zip(evaluated, indices, strict=True)]
         result[name] = np.stack(rows)
-        counted = np.asarray(np.isfinite(result[name]).all(axis=0))
-        types[name] = _types(measure.plain, counted, *means[measure.plain])
-        expected[name] = means[measure.plain][1]
+        no_choice = [run.no_choice[measure.plain][index] for run, index in zip(evaluated, indices, strict=True)]
+        counted = np.isfinite(result[name]).all(axis=0) | np.all(no_choice, axis=0)
+        difficulty[name] = _difficulty(measure.plain, known[measure.plain], counted, type_quota)
     counts, first = evaluated[0].counts, indices[0]
     return ScoreMatrix(
         names,
         tuple(query_ids),
         result,
-        types,
-        expected,
+        difficulty,
         counts.sizes[first],
         counts.relevant(1)[first],
         sources=((data, ""),),
+        type_quota=type_quota,
         left_out=unshared if left_out is None else left_out,
         candidates=candidates,
     )
@@ -238,8 +248,7 @@ class _Run:
         stand_in = {"skip": np.nan, "zero": 0.0, "one": 1.0}[empty]
         self.values = {measure: np.where(run.has_value(measure), run.value(measure), stand_in) for measure in measures}
         self.complete = {measure: run.complete(measure) for measure in plain}
-        for measure in plain:
-            run.difficulty(measure)
+        self.no_choice = {measure: run.has_no_choice(measure) for measure in plain}
         self.counts: LabelCounts = run.counts if same is None else same.counts
 
     def value_and_bounds(self, measure: Measure, index: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -249,19 +258,16 @@ class _Run:
         return np.stack([array[index] for array in arrays])
 
 
-def _types(
-    measure: Measure,
-    counted: NDArray[np.bool_],
-    value: NDArray[np.float64],
-    expected: NDArray[np.float64],
-    best: NDArray[np.float64],
-    worst: NDArray[np.float64],
-) -> NDArray[np.str_]:
-    """Types of the counted queries, "" elsewhere."""
-    result = np.full(len(value), "", dtype="<U13")
+def _difficulty(
+    measure: Measure, known: NDArray[np.float64], counted: NDArray[np.bool_], type_quota: float | None
+) -> QueryDifficulty:
+    """Difficulty by a plain measure, from runs x (value, expected, best, worst) x queries; types of counted queries."""
+    value, expected, best, worst = known.mean(axis=0)
+    types = np.full(len(value), "", dtype="<U13")
     if counted.any():
-        result[counted] = types_of(measure, *(array[counted] for array in (value, expected, best, worst)))
-    return result
+        bounds = (array[counted] for array in (value, expected, best, worst))
+        types[counted] = types_of(measure, *bounds, quota=type_quota)
+    return QueryDifficulty(types, expected, worst, best, known[:, 0])
 
 
 # ---- the same queries and candidates ---------------------------------------------------------------------------------

@@ -8,13 +8,13 @@ Comparisons, reports, figures and studies all start from a `ScoreMatrix`. It is 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
-from rankbound.analysis.query_sets import query_map
+from rankbound.analysis.query_sets import bound_column, query_map
 from rankbound.analysis.score_tables import QUERY, measures_of, query_scores, systems_of
 from rankbound.difficulty import QUERY_TYPES
 from rankbound.errors import ArgumentError, DataError
@@ -23,7 +23,7 @@ from rankbound.measures import Measure, parse_measure
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["QUERY_TYPE_CODES", "ScoreMatrix", "difference", "is_lower_better"]
+__all__ = ["QUERY_TYPE_CODES", "QueryDifficulty", "ScoreMatrix", "difference", "is_lower_better"]
 
 QUERY_TYPE_CODES = ("", *QUERY_TYPES)  # the page stores the type of a query as its index in this tuple
 _ROUNDING = 1e-12  # smaller differences are rounding errors of floating-point sums and count as 0
@@ -49,6 +49,34 @@ def is_lower_better(measure: str | Measure) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
+class QueryDifficulty:
+    """What is known about the queries by one measure without its bounding.
+
+    Attributes
+    ----------
+    types:
+        The type of every query (`rankbound.query_types`); "" where the query does not count.
+    expected, worst, best:
+        The mean over all orders of the candidates, the lowest and the highest value; the last two where they are known.
+    complete:
+        Systems x queries: values of the systems as complete rankings of the candidates, from which the types follow;
+        None where they are the values of the measure itself.
+    """
+
+    types: NDArray[np.str_]
+    expected: NDArray[np.float64]
+    worst: NDArray[np.float64] | None = None
+    best: NDArray[np.float64] | None = None
+    complete: NDArray[np.float64] | None = None
+
+    def select(self, queries: NDArray[np.bool_]) -> QueryDifficulty:
+        """The same for some of the queries only."""
+        arrays = {part.name: getattr(self, part.name) for part in fields(self)}
+        chosen = {name: array[..., queries] for name, array in arrays.items() if array is not None}
+        return replace(self, **chosen)
+
+
+@dataclass(frozen=True, eq=False)
 class ScoreMatrix:
     """Values of measures for systems x queries.
 
@@ -59,13 +87,10 @@ class ScoreMatrix:
     values:
         For each measure an array of shape (systems, queries); NaN where a system has no value: it lacks the query, or
         the measure is not defined there.
-    types:
-        For each measure whose difficulty is known, the type of every query; "" where the query does not count.
+    difficulty:
+        Types and bounds of the queries, for each measure for which they are known.
     type_quota:
         The quota of the types, see `rankbound.query_types`; None where they follow from the gain.
-    expected:
-        For each measure whose difficulty is known, the mean value of the measure (without its bounding) over all
-        orders of the candidates of a query.
     items, relevant:
         Number of candidates and of relevant candidates of every query, where they are known.
     sources, source_index:
@@ -86,8 +111,7 @@ class ScoreMatrix:
     systems: tuple[str, ...]
     query_ids: tuple[Any, ...]
     values: Mapping[str, NDArray[np.float64]]
-    types: Mapping[str, NDArray[np.str_]] = field(default_factory=dict)
-    expected: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    difficulty: Mapping[str, QueryDifficulty] = field(default_factory=dict)
     items: NDArray[np.int64] | None = None
     relevant: NDArray[np.int64] | None = None
     sources: tuple[tuple[str, str], ...] = (("", ""),)
@@ -150,11 +174,13 @@ class ScoreMatrix:
 
     def query_types(self, measure: str) -> NDArray[np.str_]:
         """The types of the queries by a measure; "" where they are unknown."""
-        return self.types.get(measure, np.full(len(self), "", dtype="<U13"))
+        known = self.difficulty.get(measure)
+        return np.full(len(self), "", dtype="<U13") if known is None else known.types
 
     def expected_values(self, measure: str) -> NDArray[np.float64]:
         """The mean over all orders of the candidates by a measure without its bounding; NaN where it is unknown."""
-        return self.expected.get(measure, np.full(len(self), np.nan))
+        known = self.difficulty.get(measure)
+        return np.full(len(self), np.nan) if known is None else known.expected
 
     def means(self, measure: str) -> NDArray[np.float64]:
         """Mean of each system over the queries that count for all systems; NaN where none does."""
@@ -185,8 +211,7 @@ class ScoreMatrix:
             self,
             query_ids=tuple(name for name, chosen in zip(self.query_ids, queries.tolist(), strict=True) if chosen),
             values={name: value[:, queries] for name, value in self.values.items()},
-            types={name: types[queries] for name, types in self.types.items()},
-            expected={name: value[queries] for name, value in self.expected.items()},
+            difficulty={name: known.select(queries) for name, known in self.difficulty.items()},
             items=of(self.items),
             relevant=of(self.relevant),
             source_index=of(self.source_index),
@@ -211,7 +236,11 @@ class ScoreMatrix:
         return replace(self, values={measure: self.values[measure]}).select(counted)
 
     def to_table(self) -> pl.DataFrame:
-        """The score table: one row per system and query; types and expected values are those of the first measure."""
+        """The score table: one row per system and query.
+
+        The columns type and expected are about the first measure. Plain measures have columns of their bounds and of
+        the values of complete rankings (`bound_column`), where they are known.
+        """
         if self.items is None or self.relevant is None:
             raise DataError("a score table needs the numbers of items and relevant items, which are not known here")
         queries = self.queries
@@ -223,6 +252,12 @@ class ScoreMatrix:
         parts = []
         for index, system in enumerate(self.systems):
             values = [pl.Series(name, value[index], nan_to_null=True) for name, value in self.values.items()]
+            for name, of in self.difficulty.items():
+                bounds = {"worst": of.worst, "expected": of.expected, "best": of.best}
+                if of.complete is None or of.worst is None or parse_measure(name).bounding != "none":
+                    continue
+                bounds["complete"] = of.complete[index]
+                values += [pl.Series(bound_column(bound, name), array) for bound, array in bounds.items()]
             names = (pl.lit(system).alias("system"), fold, pl.lit(0).alias("seed"))
             parts.append(queries.select("data", "variant", *names, "qid", "items", "relevant", *known, *values))
         return pl.concat(parts)
@@ -282,17 +317,17 @@ class ScoreMatrix:
         for name in names:
             values[name] = np.full((len(chosen), len(queries)), np.nan)
             values[name][row, scores["column"].to_numpy()] = scores[name].fill_null(float("nan")).to_numpy()
-        types, expected = {}, {}
+        difficulty = {}
         if not by_fold:
-            types[names[0]] = queries["type"].fill_null("").to_numpy().astype(np.str_)
-            expected[names[0]] = queries["expected"].cast(pl.Float64).fill_null(float("nan")).to_numpy()
+            types = queries["type"].fill_null("").to_numpy().astype(np.str_)
+            expected = queries["expected"].cast(pl.Float64).fill_null(float("nan")).to_numpy()
+            difficulty[names[0]] = QueryDifficulty(types, expected)
         items, relevant = (queries[name].fill_null(0).cast(pl.Int64).to_numpy() for name in ("items", "relevant"))
         return cls(
             systems=tuple(chosen),
             query_ids=tuple(queries["qid"].to_list()),
             values=values,
-            types=types,
-            expected=expected,
+            difficulty=difficulty,
             items=items,
             relevant=relevant,
             sources=tuple(sources),

@@ -36,6 +36,7 @@ def compare(
     depth: options.Depth = None,
     candidates: options.Candidates = "judged",
     judged_outside: options.JudgedOutside = options.JudgedOutsidePolicy.error,
+    type_quota: options.TypeQuota = None,
     confidence: options.Confidence = 0.95,
     interval: options.Interval = options.IntervalMethod.bca,
     test: options.Test = options.TestName.t,
@@ -88,6 +89,7 @@ def compare(
             depth=depth,
             candidates=candidates,
             judged_outside=judged_outside.value,
+            type_quota=type_quota,
             inference=policy,
         )
     if per_query is not None:
@@ -103,7 +105,7 @@ def compare(
         with output.working("writing the page ..."):
             write_page(
                 page,
-                scores=scores.to_table(),
+                scores=scores,
                 title="Comparison of runs",
                 about={"Judgments": qrels, "Runs": ", ".join(runs), "Candidates": scores.candidates}
                 | output.describe_policy(policy),
@@ -228,6 +230,6 @@ def _print_two_runs(comparison: Comparison) -> None:
                 for row in comparison.by_type
             ],
             text_columns=2,
-            note=query_type_rule().replace("systems", "runs"),
+            note=query_type_rule(comparison.scores.type_quota).replace("systems", "runs"),
         )
         output.print_note("")

@@ -43,6 +43,7 @@ __all__ = [
     "TestName",
     "Ties",
     "TiesPolicy",
+    "TypeQuota",
     "check_inputs",
     "files_in",
     "inference",
@@ -142,6 +143,14 @@ Candidates = Annotated[
 ]
 JudgedOutside = Annotated[
     JudgedOutsidePolicy, typer.Option(help="Judged documents that the file of candidates lacks: an error, or left out.")
+]
+TypeQuota = Annotated[
+    float | None,
+    typer.Option(
+        metavar="FRACTION",
+        help="Types of queries by rank: this fraction with the largest gaps to a random ranking is ideal, the same "
+        "fraction with the smallest is uninformative.  [default: types by the gain over a random ranking]",
+    ),
 ]
 Depth = Annotated[int | None, typer.Option(metavar="N", help="Evaluate only the first N documents of each query.")]
 RanksFilled = Annotated[

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from rankbound.analysis.inference import Inference
+    from rankbound.analysis.scores import ScoreMatrix
     from rankbound.experiments.store import Store
     from rankbound.report.figures import FigureOutcome
 
@@ -46,6 +47,7 @@ def report(
     depth: options.Depth = None,
     candidates: options.Candidates = "judged",
     judged_outside: options.JudgedOutside = options.JudgedOutsidePolicy.error,
+    type_quota: options.TypeQuota = None,
     confidence: options.Confidence = 0.95,
     interval: options.Interval = options.IntervalMethod.bca,
     test: options.Test = options.TestName.t,
@@ -75,7 +77,7 @@ def report(
             found = _from_runs(
                 inputs, measures or list(options.DEFAULT_MEASURES), ties=ties.value, empty=empty.value,
                 missing=missing.value, judged_only=judged_only, depth=depth, candidates=candidates,
-                judged_outside=judged_outside.value,
+                judged_outside=judged_outside.value, type_quota=type_quota,
             )  # fmt: skip
     with output.working("writing the page ..."):
         written = _write(found, page, title or found.title, baseline, policy, figures, tables)
@@ -120,6 +122,7 @@ class _Found(NamedTuple):
     about: dict[str, str]
     whole: _Tables
     studies: dict[str, _Tables]
+    matrix: ScoreMatrix | None = None  # of runs
 
 
 def _from_store(folder: str, study: str | None, measures: list[str] | None) -> _Found:
@@ -194,8 +197,9 @@ def _from_runs(paths: list[str], measures: list[str], **policy: Any) -> _Found:
     if scores.left_out:
         about["Left out"] = f"{scores.left_out} queries that a run lacks"
     title = "Comparison of runs" if len(names) > 1 else names[0]
-    tables = _Tables(scores.with_common_queries().to_table())
-    return _Found(title, about, tables, {title: tables})
+    scores = scores.with_common_queries()
+    tables = _Tables(scores.to_table())
+    return _Found(title, about, tables, {title: tables}, scores)
 
 
 def _write(
@@ -211,7 +215,8 @@ def _write(
     from rankbound.report.page import make_report, write_report
     from rankbound.report.tables import write_tables
 
-    report = make_report(found.whole.scores, found.whole.results, baseline=baseline, inference=inference)
+    scores = found.whole.scores if found.matrix is None else found.matrix
+    report = make_report(scores, found.whole.results, baseline=baseline, inference=inference)
     drawn = _draw(found.studies, required=figures is not None)
     write_report(page, report, figures=drawn, title=title, about=found.about | output.describe_policy(inference))
     return {
