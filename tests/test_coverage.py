@@ -9,6 +9,7 @@ import warnings
 from itertools import pairwise, permutations
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 import rankbound as rb
 from rankbound.data import table_chunks
 from rankbound.lists import Coverage
+from rankbound.report.coverage import coverage_cautions, coverage_table
 
 NO_COMMON_DOCUMENT = "qrels and run have no document in common"
 documents = st.sampled_from(["a", "b", "c", "d", "e", "f", "g"])
@@ -214,6 +216,92 @@ def test_among_several_runs_the_one_is_named():
     assert [len(result.warnings) for result in results.values()] == [0, 1]
 
 
+# ---- several runs ----------------------------------------------------------------------------------------------------
+
+
+@given(qrels_dicts, run_dicts, run_dicts, st.sampled_from(["ignore", "zero"]))
+@settings(max_examples=60, deadline=None)
+@pytest.mark.filterwarnings("ignore::rankbound.errors.InferenceWarning")
+def test_compared_runs_equal_brute_force(qrels, first, second, missing):
+    common = qrels.keys() & first.keys() & second.keys()
+    if not common:
+        return
+    comparison = rb.compare(first, second, qrels=qrels, measures=["P@2"], missing=missing, resamples=10)
+    assert comparison.never_returned == len(qrels.keys() - first.keys() - second.keys())
+    in_both = len(common)
+    assert comparison.left_out == (
+        0 if missing == "zero" else len(qrels.keys() & (first.keys() | second.keys())) - in_both
+    )
+    for run, coverage in zip((first, second), comparison.coverage.values(), strict=True):
+        compared = qrels.keys() & run.keys() if missing == "zero" else common
+        expected = brute_force({q: qrels[q] for q in compared}, {q: run[q] for q in compared}, k=2)
+        whole = brute_force(qrels, run, k=2)
+        expected |= {name: number for name, number in whole.items() if name.endswith("queries")}
+        assert coverage.to_dict() == pytest.approx(expected, abs=1e-12)
+    lists = [rb.Lists.from_dicts(qrels, run, missing=missing) for run in (first, second)]
+    results = [rb.evaluate(qrels, run, ["P@2"], missing=missing) for run in (first, second)]
+    for runs in (lists, results):
+        other = rb.compare(*runs, measures=["P@2"], resamples=10)
+        assert [coverage.to_dict() for coverage in other.coverage.values()] == [r.coverage.to_dict() for r in results]
+        assert other.never_returned in (comparison.never_returned, None)
+        assert missing == "zero" or other.never_returned is not None
+
+
+@pytest.mark.filterwarnings("ignore::rankbound.errors.InferenceWarning")
+def test_the_run_without_a_judged_document_is_named_among_those_compared():
+    runs = [{"q1": {"d1": 1.0}}, {"q1": {"x": 1.0}}, {"q1": {"d2": 1.0}}]
+    with pytest.warns(rb.CoverageWarning, match=f"^odd: {NO_COMMON_DOCUMENT} .*'d1', the first of the run 'x'"):
+        comparison = rb.compare(*runs, qrels=QRELS, measures="AP", names=["a", "odd", "b"], resamples=10)
+    assert len(comparison.warnings) == 1
+    answer = comparison.to_dict()
+    assert answer["warnings"] == list(comparison.warnings)
+    assert answer["coverage"]["odd"]["judged"] == 0.0
+    assert answer["never_returned_queries"] == 1
+
+
+def test_tables_of_scores_know_nothing_of_coverage():
+    from rankbound.analysis.scores import ScoreMatrix
+
+    matrix = ScoreMatrix(("a",), ("p",), {"AP": np.array([[0.5]])})
+    assert (matrix.coverage, matrix.never_returned, matrix.coverage_warnings()) == ((), None, ())
+
+
+# ---- the page --------------------------------------------------------------------------------------------------------
+
+
+def covered(judged, returned=10):
+    """One query of which the first ``judged`` of the ``returned`` documents are judged, evaluated by P@10."""
+    qrels = {"q": {f"d{i}": 1 for i in range(judged)}}
+    return rb.evaluate(qrels, {"q": {f"d{i}": float(-i) for i in range(returned)}}, "P@10").coverage
+
+
+def test_cautions_name_few_systems_and_count_many():
+    low = {f"s{i}": covered(i) for i in (8, 5, 6, 7)}
+    assert coverage_cautions({"good": covered(9)}) == []
+    assert len(coverage_cautions({"good": covered(10)} | dict(list(low.items())[:3]))) == 3
+    assert coverage_cautions({"good": covered(9)} | low) == [
+        "Judged@10 is below 0.9 for 4 of 5 systems. Judged@10 of s5 is 0.50: 50 % of its top 10 documents have no "
+        "judgment and count as not relevant."
+    ]
+    assert coverage_cautions({}, never_returned=2) == ["2 judged queries are in none of the runs."]
+
+
+def test_the_table_has_judged_at_k_only_where_documents_are_unjudged():
+    assert coverage_table({"complete": covered(10)}).rows == ()
+    assert coverage_table({}).rows == ()
+    table = coverage_table({"complete": covered(10), "partial": covered(5)})
+    assert table.columns[-2:] == ("Judged@10", "Judged")
+    assert [[cell.text for cell in row] for row in table.rows] == [
+        ["complete", "1", "0", "0", "0", "10", "10", "1.0000", "1.0000"],
+        ["partial", "1", "0", "0", "0", "10", "5", "0.5000", "0.5000"],
+    ]
+    assert [row[-2].bold for row in table.rows] == [False, True]
+    assert table.data["judged_documents"].to_list() == [10, 5]
+    missing = coverage_table({"run": covered(10) + Coverage(missing_queries=3)})
+    assert not any("Judged" in column for column in missing.columns)
+    assert missing.rows[0][2].text == "3"
+
+
 # ---- real runs -------------------------------------------------------------------------------------------------------
 
 
@@ -248,3 +336,31 @@ def test_real_runs_equal_brute_force(tmp_path):
         patch.setattr(table_chunks, "ROWS", 5_000)
         streamed = rb.evaluate(to_frame(qrels, "label"), tmp_path / "run.parquet", ["AP", "P@10"], ties="docid")
     assert streamed.coverage.to_dict() == pytest.approx(counts)
+
+
+@pytest.mark.real_data
+def test_real_runs_are_covered_alike_by_every_command(tmp_path, capsys, monkeypatch):
+    import json
+
+    from rankbound.cli.main import run as command_line
+
+    monkeypatch.setattr("rankbound.report.figures.all_figures", lambda *_: {})
+    folder = Path(os.environ["RANKBOUND_DATA"]) / "trec-covid-round1"
+    qrels = folder / "qrels.covid-round1.txt.gz"
+    runs = sorted((folder / "runs").glob("B*.gz"))[:3]
+
+    def answer(*arguments):
+        assert command_line([*map(str, arguments), "-m", "nDCG@10", "-m", "AP", "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    evaluated = answer("evaluate", qrels, *runs)["runs"]
+    compared = answer("compare", qrels, *runs, "--resamples", "100")["coverage"]
+    reported = answer("report", qrels, *runs, "-o", tmp_path / "page.html", "--resamples", "100")["coverage"]
+    judged = read_trec(qrels, 3)
+    for path in runs:
+        ranking = read_trec(path, 4)
+        expected = evaluated[str(path)]["coverage"]
+        assert expected["judged_documents"] == sum(d in judged[q] for q in ranking if q in judged for d in ranking[q])
+        assert expected["judged_at_cutoff"] == pytest.approx(rb.evaluate(qrels, path, "Judged@10").mean()["Judged@10"])
+        assert compared[str(path)] == pytest.approx(expected)
+        assert reported[path.name] == pytest.approx(expected)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
@@ -19,7 +19,7 @@ from rankbound.difficulty.run_values import RunValues
 from rankbound.difficulty.standardization import LEAST_REFERENCES, ReferenceScores
 from rankbound.errors import ArgumentError, CoverageWarning, DataError
 from rankbound.lists import Coverage, Lists, check_dicts
-from rankbound.measures import Measure, Ranked, parse_measure, parse_measures, values
+from rankbound.measures import Measure, parse_measure, parse_measures
 
 if TYPE_CHECKING:
     import polars as pl
@@ -508,7 +508,7 @@ def evaluate_lists(
         result,
         is_empty,
         bounds_by_name,
-        judged_coverage(lists, run.plain_ranking, requested.values()),
+        judged_coverage(lists, run.plain, requested.values()),
         policy,
         no_choice=no_choice,
         complete=complete,
@@ -523,20 +523,24 @@ def _p_values(run: RunValues, requested: Mapping[str, Measure]) -> dict[str, PVa
     return {name: run.p_values(measure) for measure, name in names.items()}
 
 
-def judged_coverage(lists: Lists, ranked: Ranked, measures: Iterable[Measure]) -> Coverage:
+def judged_coverage(
+    lists: Lists, plain_values: Callable[[Measure], NDArray[np.float64]], measures: Iterable[Measure]
+) -> Coverage:
     """The coverage of lists with Judged@k, where k is the smallest cutoff of the measures, or 10 if none has one.
 
-    Nothing is ranked for lists in which every document is judged: their Judged@k is 1.
+    ``plain_values`` computes a plain measure for the ranking of the lists. Nothing is ranked for lists in which every
+    document is judged: their Judged@k is 1.
     """
     coverage = lists.coverage
     if coverage is None:  # not from judgments and a run: every query is shared
         depths = judged_depths = lists.sizes if lists.depths is None else lists.depths
         if lists.judged is not None:
-            unjudged = np.bincount(lists.query_of_item[~lists.judged], minlength=len(lists))
-            judged_depths = depths - unjudged
+            query = lists.query_of_item
+            returned = np.arange(len(query)) - lists.offsets[query] < depths[query]
+            judged_depths = np.bincount(query[returned & lists.judged], minlength=len(lists))
         coverage = Coverage(shared_queries=len(lists)).with_documents(depths, judged_depths)
     cutoff = min((measure.cutoff for measure in measures if measure.cutoff is not None), default=_CUTOFF)
-    fractions = values(ranked, parse_measure(f"Judged@{cutoff}"))
+    fractions = plain_values(parse_measure(f"Judged@{cutoff}"))
     return replace(coverage, cutoff=cutoff, sum_at_cutoff=float(fractions.sum()))
 
 

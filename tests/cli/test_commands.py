@@ -47,6 +47,40 @@ def test_compare_table_of_two_and_of_three_runs(cli, files):
     assert [(row["baseline"], row["run"]) for row in pairs] == [("run", "other"), ("run", "third"), ("other", "third")]
 
 
+def test_compare_counts_judged_queries_that_no_run_has(cli, files):
+    more = "".join(f"new{i} 0 a 1\n" for i in range(628))
+    (files / "many").write_text((files / "qrels").read_text() + more)  # q4 and 628 others are in neither run
+    answer = cli("compare", "many", "run", "other", "-m", "AP")
+    lines = answer.out.splitlines()
+    assert "3 queries compared; 1 empty for some measure; 629 judged but in none of the runs (left out)" in lines
+    described = "run: 629 judged but not in the run (left out); 1 in the run but not judged (ignored)"
+    assert described in lines
+    counted = cli("compare", "many", "run", "other", "-m", "AP", "-c").out
+    assert (
+        "632 queries compared; 1 empty for some measure; 629 judged but in none of the runs (counted as 0)" in counted
+    )
+    found = cli("compare", "many", "run", "other", "-m", "AP", "--json").json
+    assert (found["left_out_queries"], found["never_returned_queries"]) == (0, 629)
+    assert found["coverage"]["other"]["judged_queries"] == 632
+    assert found["warnings"] == []
+
+
+def test_compare_of_many_runs_names_the_one_that_is_judged_least(cli, files):
+    names = []
+    for number in range(7):  # the last one returns three documents that nobody judged
+        unjudged = "".join(f"q1 Q0 x{i} 1 {9 + i} t\n" for i in range(number - 3))
+        names.append(f"run{number}")
+        (files / names[-1]).write_text((files / "run").read_text() + unjudged)
+    out = cli("compare", "qrels", *names, "-m", "P@5").out
+    judged = (2 / 5 + 2) / 3
+    assert (
+        f"3 of 7 runs return documents without a judgment; Judged@5 is lowest for run6, {judged:.4f}; --json has the "
+        "coverage of every run" in out
+    )
+    few = cli("compare", "qrels", *names[-2:], "-m", "P@5").out
+    assert f"Judged@5: {judged:.4f} (3 of 9 returned documents have no judgment)" in few
+
+
 def test_compare_of_25_runs_is_a_summary_of_less_than_60_lines(cli, files):
     random = np.random.default_rng(0)
     (files / "judged").write_text("".join(f"q{q} 0 d{d} {int(d < 3)}\n" for q in range(15) for d in range(10)))

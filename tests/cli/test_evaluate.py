@@ -68,6 +68,55 @@ def test_table_shows_means_and_counts_and_is_not_cut(cli, files):
     assert any(line.split()[:1] == ["other"] for line in both.out.splitlines())
 
 
+def test_judged_at_k_is_shown_where_documents_are_unjudged(cli, files):
+    assert "Judged@" not in cli("evaluate", "qrels", "run", "-m", "P@2").out
+    (files / "new").write_text("q1 Q0 a 1 3.0 u\nq1 Q0 x 2 2.0 u\nq1 Q0 y 3 1.0 u\nq2 Q0 b 1 1.0 u\n")
+    shown = "Judged@2: 0.7500 (2 of 4 returned documents have no judgment)"
+    assert shown in cli("evaluate", "qrels", "new", "-m", "P@2").out
+    several = cli("evaluate", "qrels", "run", "new", "-m", "P@2").out.splitlines()
+    assert [shown in line for line in several if line.startswith(("run:", "new:"))] == [False, True]
+    answer = cli("evaluate", "qrels", "new", "-m", "P@2", "--json").json
+    assert answer["coverage"] == {
+        "judged_queries": 4,
+        "returned_queries": 2,
+        "shared_queries": 2,
+        "missing_queries": 2,
+        "unjudged_queries": 0,
+        "queries_without_judged": 0,
+        "returned_documents": 4,
+        "judged_documents": 2,
+        "judged": (1 / 3 + 1) / 2,
+        "cutoff": 2,
+        "judged_at_cutoff": (1 / 2 + 1) / 2,
+    }
+    assert answer["warnings"] == []
+
+
+@pytest.mark.parametrize("others", [[], ["run"]])
+def test_a_run_without_a_judged_document_is_named_on_stderr(cli, files, others):
+    (files / "strange").write_text("q1 Q0 doc-a 1 3.0 u\nq2 Q0 doc-b 1 1.0 u\n")
+    warning = (
+        "qrels and run have no document in common in any shared query (the first of qrels is 'a', the first of the "
+        "run 'doc-a'): do their document ids match?"
+    )
+    answer = cli("evaluate", "qrels", "strange", *others, "-m", "AP")
+    assert (answer.code, answer.err) == (0, f"rankbound: warning: strange: {warning}\n")
+    assert "0.0000" in answer.out
+    answer = cli("evaluate", "qrels", "strange", *others, "-m", "AP", "--json")
+    assert answer.err == f"rankbound: warning: strange: {warning}\n"
+    result = answer.json["runs"]["strange"] if others else answer.json
+    assert result["warnings"] == [warning]
+    assert result["mean"] == {"AP": 0.0}
+
+
+def test_warnings_stay_one_line_where_python_raises_them_as_errors(shell, files):
+    (files / "strange").write_text("q1 Q0 A 1 3.0 u\n")
+    for command in ("evaluate qrels strange", "compare qrels run strange"):
+        answer = shell(*command.split(), "-m", "AP", cwd=files)
+        assert answer.code == 0, answer.err
+        assert len(answer.err.splitlines()) == 1
+
+
 def test_bounds_are_added(cli, files):
     answer = cli("evaluate", "qrels", "run", "-m", "AP", "-m", "MM(AP)", "--bounds", "--json").json
     assert answer["bounds"]["AP"]["worst"] == pytest.approx(((1 / 2 + 2 / 3) / 2 + 1 / 2) / 2)

@@ -35,7 +35,7 @@ def test_report_of_runs(cli, files, no_figures):
     # other is better on q1 by 5/12 and worse on q2 by 1/2: a mean of 0.75 against 19/24
     assert found["headline"].startswith("No system is clearly best by AP. run has 0.7917 in the mean over 2 queries")
     assert {file.name for file in (files / "t").iterdir()} == {
-        f"{name}.{suffix}" for name in ("means", "differences") for suffix in ("md", "csv", "tex")
+        f"{name}.{suffix}" for name in ("means", "differences", "coverage") for suffix in ("md", "csv", "tex")
     }
     means = pl.read_csv("t/means.csv")
     assert dict(zip(means["system"], means["AP"], strict=True)) == pytest.approx({"run": 19 / 24, "other": 0.75})
@@ -83,14 +83,62 @@ def test_what_was_written_and_what_not_is_printed(cli, files, monkeypatch):
     assert answer.code == 0, answer.err
     assert "Not drawn: Swap rates: one data set only" in answer.out
     assert "1 files of figures in f" in answer.out
-    assert "6 files of tables in t" in answer.out
+    assert "9 files of tables in t" in answer.out
     assert "Swap rates: one data set only" in (files / "f" / "figures.md").read_text()
 
 
-def test_queries_that_a_run_lacks_are_told(cli, files, no_figures):
+def test_queries_that_a_run_lacks_are_reported(cli, files, no_figures):
     (files / "short").write_text("q1 Q0 a 1 3.0 u\n")
-    assert cli("report", "qrels", "run", "short", "-m", "AP", "-o", "page.html").code == 0
-    assert "2 queries that a run lacks" in (files / "page.html").read_text()
+    answer = cli("report", "qrels", "run", "short", "-m", "AP", "-o", "page.html", "--tables", "t", "--json").json
+    page = (files / "page.html").read_text()
+    assert "2 queries that some runs lack" in page
+    assert "1 judged query is in none of the runs." in answer["cautions"]  # q4
+    assert "1 judged query is in none of the runs." in page
+    assert (answer["left_out_queries"], answer["never_returned_queries"]) == (2, 1)
+    table = pl.read_csv("t/coverage.csv").rows_by_key("system", named=True, unique=True)
+    assert (table["run"]["missing_queries"], table["run"]["unjudged_queries"]) == (1, 1)
+    assert (table["short"]["missing_queries"], table["short"]["unjudged_queries"]) == (3, 0)
+    assert "Coverage of the judgments" in page
+    assert "Judged@" not in page  # every returned document is judged
+    assert {name: row["shared_queries"] for name, row in answer["coverage"].items()} == {"run": 3, "short": 1}
+
+
+@pytest.mark.parametrize("command", ["report", "compare"])
+def test_a_page_warns_of_documents_without_a_judgment(cli, files, no_figures, command):
+    (files / "new").write_text("q1 Q0 a 1 3.0 u\nq1 Q0 x 2 2.0 u\nq1 Q0 y 3 1.0 u\nq2 Q0 z 1 1.0 u\n")
+    option = "-o" if command == "report" else "--page"
+    answer = cli(command, "qrels", "run", "new", "-m", "nDCG@2", option, "page.html", "--json").json
+    # Judged@2 is 1/2 for q1 and 0 for q2
+    caution = "Judged@2 of new is 0.25: 75 % of its top 2 documents have no judgment and count as not relevant."
+    page = (files / "page.html").read_text()
+    assert caution in page
+    assert "<strong>0.2500</strong>" in page
+    assert answer["coverage"]["new"]["judged_at_cutoff"] == 1 / 4
+    assert answer["coverage"]["new"]["judged"] == (1 / 3 + 0) / 2
+    assert answer["coverage"]["run"]["judged_at_cutoff"] == 1
+    if command == "report":
+        assert caution in answer["cautions"]
+        assert caution in cli("report", "qrels", "run", "new", "-m", "nDCG@2", "-o", "page.html").out
+
+
+@pytest.mark.parametrize("command", ["report", "compare"])
+def test_a_page_names_the_run_without_a_judged_document(cli, files, no_figures, command):
+    (files / "strange").write_text("q1 Q0 A 1 3.0 u\nq2 Q0 A 2 2.0 u\n")
+    option = "-o" if command == "report" else "--page"
+    answer = cli(command, "qrels", "run", "strange", "-m", "AP", option, "page.html", "--json")
+    warning = "strange: qrels and run have no document in common in any shared query"
+    assert answer.err.startswith(f"rankbound: warning: {warning} (the first of qrels is 'a', the first of the run 'A')")
+    assert len(answer.err.splitlines()) == 1
+    assert [text.startswith(warning) for text in answer.json["warnings"]] == [True]
+    assert warning in (files / "page.html").read_text()
+
+
+def test_a_page_of_complete_judgments_has_no_table_of_coverage(cli, files, no_figures):
+    (files / "all").write_text("q1 0 a 1\nq1 0 c 0\nq2 0 a 0\nq2 0 b 1\nq3 0 a 1\n")
+    answer = cli("report", "all", "other", "-m", "AP", "-o", "page.html", "--tables", "t", "--json").json
+    assert not any(name.startswith("coverage") for name in answer["tables"])
+    assert answer["coverage"]["other"]["judged"] == 1
+    assert "Coverage of the judgments" not in (files / "page.html").read_text()
 
 
 BAD = [

@@ -21,8 +21,8 @@ from rankbound.analysis.scores import ScoreMatrix, is_lower_better
 from rankbound.analysis.significance import effect_size_columns, smallest_randomization_p
 from rankbound.difficulty import QUERY_TYPES, query_type_rule
 from rankbound.errors import ArgumentError
-from rankbound.evaluation import Evaluation
-from rankbound.lists import Lists
+from rankbound.evaluation import Evaluation, warn_of_coverage
+from rankbound.lists import Coverage, Lists
 from rankbound.measures import Measure
 
 if TYPE_CHECKING:
@@ -128,6 +128,21 @@ class Comparison:
     def left_out(self) -> int:
         """Queries that some runs have and others lack."""
         return self.scores.left_out
+
+    @property
+    def coverage(self) -> dict[str, Coverage]:
+        """How far each run and the judgments cover each other; its documents are those of the compared queries."""
+        return self.scores.coverage_by_system
+
+    @property
+    def never_returned(self) -> int | None:
+        """Queries that are judged and in none of the runs; None where this is unknown."""
+        return self.scores.never_returned
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences on runs whose values are doubtful, because they have no judged document."""
+        return self.scores.coverage_warnings()
 
     @property
     def empty_queries(self) -> int:
@@ -263,11 +278,14 @@ class Comparison:
             "empty_queries": self.empty_queries,
             "left_out_queries": self.left_out,
             "candidates": self.scores.candidates,
+            "never_returned_queries": self.never_returned,
+            "coverage": {run: coverage.to_dict() for run, coverage in self.coverage.items()},
             "confidence": self.inference.confidence,
             "resamples": self.inference.resamples,
             "seed": self.inference.seed,
             "inference": self.inference.to_dict(),
             "notes": list(self.notes),
+            "warnings": list(self.warnings),
             "letters": self.letters,
             "differences": self.table.to_dicts(),
             "type_rule": query_type_rule(self.scores.type_quota),
@@ -322,6 +340,8 @@ def compare(
 
     Warns
     -----
+    CoverageWarning
+        If a run and the judgments have no document in common in any compared query.
     InferenceWarning
         If a measure counts fewer than 10 queries, or if no randomization test can be significant after correction.
 
@@ -359,6 +379,7 @@ def compare(
         )  # fmt: skip
     comparison = compare_scores(scores, None if baseline is None else titles[baseline], policy)
     warn(comparison.notes)
+    warn_of_coverage(comparison.warnings)
     return comparison
 
 

@@ -19,8 +19,8 @@ from rankbound.data.candidates import describe_candidates, read_candidates
 from rankbound.difficulty import Difficulty
 from rankbound.difficulty.run_values import RunValues
 from rankbound.errors import ArgumentError, DataError
-from rankbound.evaluation import EMPTY, Evaluation, to_frame
-from rankbound.lists import Lists
+from rankbound.evaluation import EMPTY, Evaluation, judged_coverage, to_frame
+from rankbound.lists import Coverage, Lists
 from rankbound.measures import LabelCounts, Measure, parse_measure
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ def align_runs(
     common = known.intersection(*have) if missing == "ignore" else known
     if not common:
         raise DataError("the judgments and the runs have no query in common")
-    left_out = len(known.intersection(set().union(*have)) - common)
+    in_any = known.intersection(set().union(*have))
+    left_out, never_returned = len(in_any - common), len(known - in_any)
     judged, *returned = (frame.filter(frame["qid"].is_in(list(common))) for frame in (judged, *returned))
     source = source.of_queries(judged["qid"].unique())
 
@@ -78,7 +79,21 @@ def align_runs(
         lists(), measures, _names(names, len(runs)), ties=ties, empty=empty, depth=depth, data=data,
         candidates=source.rule, same_candidates=source.rule != "returned", left_out=left_out, type_quota=type_quota,
     )  # fmt: skip
-    return replace(matrix, candidates=describe_candidates(candidates))
+    coverage = [
+        replace(
+            coverage,
+            missing_queries=len(known - queries),
+            unjudged_queries=len(queries - known),
+            shared_queries=len(known & queries),
+        )
+        for coverage, queries in zip(matrix.coverage, have, strict=True)
+    ]
+    return replace(
+        matrix,
+        candidates=describe_candidates(candidates),
+        coverage=tuple(coverage),
+        never_returned=never_returned,
+    )
 
 
 def align_lists(
@@ -137,6 +152,7 @@ def align_evaluations(
             counted &= np.isfinite(known).all(axis=(0, 1))
             difficulty[name] = _difficulty(measure.plain, known, counted, type_quota)
     used = {run.candidates for run in runs}
+    coverage = tuple(run.coverage for run in runs)
     return ScoreMatrix(
         _names(names, len(runs)),
         tuple(query_ids),
@@ -146,6 +162,8 @@ def align_evaluations(
         type_quota=type_quota,
         left_out=left_out,
         candidates=used.pop() if len(used) == 1 else "different",
+        coverage=coverage,
+        never_returned=_in_no_run(coverage, [run.queries for run in runs], len(query_ids) + left_out),
     )
 
 
@@ -211,6 +229,7 @@ def _align_rankings(
         counted = np.isfinite(result[name]).all(axis=0) | np.all(no_choice, axis=0)
         difficulty[name] = _difficulty(measure.plain, known[measure.plain], counted, type_quota)
     counts, first = evaluated[0].counts, indices[0]
+    coverage = tuple(run.coverage for run in evaluated)
     return ScoreMatrix(
         names,
         tuple(query_ids),
@@ -222,6 +241,8 @@ def _align_rankings(
         type_quota=type_quota,
         left_out=unshared if left_out is None else left_out,
         candidates=candidates,
+        coverage=coverage,
+        never_returned=_in_no_run(coverage, [len(run.query_ids) for run in evaluated], len(query_ids) + unshared),
     )
 
 
@@ -245,6 +266,7 @@ class _Run:
             same = None
         self.difficulties: dict[Measure, Difficulty] = {} if same is None else same.difficulties
         run = RunValues(lists, ties=ties, depth=depth, candidates=candidates, difficulties=self.difficulties)
+        self.coverage = judged_coverage(lists, run.plain, plain)
         stand_in = {"skip": np.nan, "zero": 0.0, "one": 1.0}[empty]
         self.values = {measure: np.where(run.has_value(measure), run.value(measure), stand_in) for measure in measures}
         self.complete = {measure: run.complete(measure) for measure in plain}
@@ -295,6 +317,16 @@ def _common_queries(query_ids: Sequence[Any]) -> tuple[list[Any], list[NDArray[n
         raise DataError(f"the runs have no query in common (their first queries are {[ids[:1] for ids in named]})")
     indices = [np.array([known[name] for name in common]) for known in index_of]
     return common, indices, len(set().union(*index_of)) - len(common)
+
+
+def _in_no_run(coverage: Sequence[Coverage], evaluated: Sequence[int], in_any: int) -> int | None:
+    """How many queries are judged and in no run, if every run was evaluated on its own queries and the same judgments.
+
+    ``evaluated`` has the number of evaluated queries of each run, ``in_any`` that of the queries that any run has.
+    """
+    judged = {part.judged_queries for part in coverage}
+    own = all(part.shared_queries == queries for part, queries in zip(coverage, evaluated, strict=True))
+    return judged.pop() - in_any if own and len(judged) == 1 and min(judged) >= in_any else None
 
 
 def _alike(frames: list[pl.DataFrame]) -> list[pl.DataFrame]:

@@ -18,6 +18,7 @@ from rankbound.analysis.query_sets import bound_column, query_map
 from rankbound.analysis.score_tables import QUERY, measures_of, query_scores, systems_of
 from rankbound.difficulty import QUERY_TYPES
 from rankbound.errors import ArgumentError, DataError
+from rankbound.lists import Coverage
 from rankbound.measures import Measure, parse_measure
 
 if TYPE_CHECKING:
@@ -102,6 +103,11 @@ class ScoreMatrix:
     candidates:
         Which documents normalized measures and difficulty are about (see `rankbound.difficulty.candidates`); "" where
         that is not known.
+    coverage:
+        For each system, how far its run and the judgments cover each other; empty where this is unknown. Its queries
+        are those of the whole run, its documents and Judged@k those of the queries that all systems have.
+    never_returned:
+        How many queries are judged and in none of the runs; None where this is unknown.
 
     >>> matrix = ScoreMatrix(("a", "b"), ("q1", "q2"), {"AP": np.array([[0.5, 1.0], [0.25, np.nan]])})
     >>> matrix.counted("AP").tolist(), matrix.differences("AP", [0], [1]).tolist()
@@ -120,6 +126,8 @@ class ScoreMatrix:
     folds: NDArray[Any] | None = None
     left_out: int = 0
     candidates: str = ""
+    coverage: tuple[Coverage, ...] = ()
+    never_returned: int | None = None
 
     def __post_init__(self) -> None:
         shape = (len(self.systems), len(self.query_ids))
@@ -200,6 +208,16 @@ class ScoreMatrix:
     def pair_differences(self, measure: str) -> NDArray[np.float64]:
         """Differences of all pairs of systems: queries x pairs, in the order of ``itertools.combinations``."""
         return self.differences(measure, *np.triu_indices(len(self.systems), k=1))
+
+    @property
+    def coverage_by_system(self) -> dict[str, Coverage]:
+        """The coverage of each system by its name; empty where it is unknown."""
+        return dict(zip(self.systems, self.coverage, strict=True)) if self.coverage else {}
+
+    def coverage_warnings(self) -> tuple[str, ...]:
+        """A sentence for each system whose run has no document in common with the judgments."""
+        covered = self.coverage_by_system.items()
+        return tuple(f"{name}: {coverage.warning}" for name, coverage in covered if coverage.warning is not None)
 
     def select(self, queries: NDArray[np.bool_]) -> ScoreMatrix:
         """The matrix with some of the queries only."""

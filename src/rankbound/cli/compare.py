@@ -11,7 +11,7 @@ import typer
 
 from rankbound.cli import options, output
 from rankbound.cli.report import check_page_path
-from rankbound.errors import InferenceWarning
+from rankbound.errors import CoverageWarning, InferenceWarning
 
 if TYPE_CHECKING:
     from rankbound.analysis.comparison import Comparison
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["compare", "print_comparison"]
 
 MOST_RUNS = 40  # rows of the summary of many runs
+MOST_COVERED = 5  # runs whose coverage is printed, a line each
 
 
 def compare(
@@ -75,7 +76,8 @@ def compare(
     for name in names:
         parse_measure(name)  # an unknown measure is reported before large files are read
     with output.working("comparing ..."), warnings.catch_warnings():
-        warnings.simplefilter("ignore", InferenceWarning)  # they are printed as notes
+        for category in (CoverageWarning, InferenceWarning):
+            warnings.simplefilter("ignore", category)  # they are printed below
         comparison = compare_runs(
             *(to_frame(run, "score") for run in runs),
             qrels=qrels,
@@ -92,6 +94,7 @@ def compare(
             type_quota=type_quota,
             inference=policy,
         )
+    output.print_warnings(comparison.warnings)
     if per_query is not None:
         output.write_table(comparison.per_query, per_query)
     if rows is not None:
@@ -128,10 +131,33 @@ def print_comparison(comparison: Comparison) -> None:
         _print_summary(comparison)
     for note in comparison.notes:
         output.print_note(f"Note: {note}")
-    output.print_note(
-        f"{comparison.queries} shared queries; {comparison.empty_queries} empty for some measure; "
-        f"{comparison.left_out} left out because a run lacks them"
-    )
+    _print_coverage(comparison)
+
+
+def _print_coverage(comparison: Comparison) -> None:
+    """Print the queries that were compared and those that were not, and how far the runs are judged."""
+    covered, never_returned = comparison.coverage, comparison.never_returned
+    all_judged = any(coverage.judged_queries == comparison.queries for coverage in covered.values())
+    parts = [f"{comparison.queries} queries compared", f"{comparison.empty_queries} empty for some measure"]
+    if comparison.left_out:
+        parts.append(f"{comparison.left_out} left out because some runs lack them")
+    if never_returned:
+        treated = "counted as 0" if all_judged else "left out"
+        parts.append(f"{never_returned} judged but in none of the runs ({treated})")
+    output.print_note("; ".join(parts))
+    if len(covered) <= MOST_COVERED:
+        for run, coverage in covered.items():
+            if described := output.describe_coverage(coverage, "counted as 0" if all_judged else "left out"):
+                output.print_note(f"{run}: {'; '.join(described)}")
+        return
+    unjudged = {run: coverage for run, coverage in covered.items() if coverage.unjudged_documents}
+    if unjudged:
+        lowest = min(unjudged, key=lambda run: unjudged[run].judged_at_cutoff)
+        output.print_note(
+            f"{len(unjudged)} of {len(covered)} runs return documents without a judgment; Judged@"
+            f"{unjudged[lowest].cutoff} is lowest for {lowest}, {output.show_number(unjudged[lowest].judged_at_cutoff)}"
+            "; --json has the coverage of every run"
+        )
 
 
 def _print_summary(comparison: Comparison) -> None:

@@ -147,11 +147,7 @@ def _note(result: Evaluation) -> str:
         parts.append(f"{result.empty_queries} empty for some measure ({empty})")
     if result.no_choice_queries:
         parts.append(f"{result.no_choice_queries} without a choice for some measure: every order scores the same")
-    if result.missing_queries:
-        parts.append(f"{result.missing_queries} judged but not in the run ({missing})")
-    if result.unjudged_queries:
-        parts.append(f"{result.unjudged_queries} in the run but not judged (ignored)")
-    parts += output.describe_judged(result.coverage)
+    parts += output.describe_coverage(result.coverage, missing)
     parts.append(f"ties: {result.policy['ties']}")
     if result.bounds or any(parse_measure(name).bounding != "none" for name in result.measures):
         parts.append(f"candidates: {describe_rule(result.candidates)}")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_table_path",
-    "describe_judged",
+    "describe_coverage",
     "describe_policy",
     "json_text",
     "print_json",
@@ -118,19 +118,25 @@ def describe_policy(inference: Inference) -> dict[str, str]:
     }
 
 
-def describe_judged(coverage: Coverage) -> list[str]:
-    """The fraction of documents that are judged, where some are not.
+def describe_coverage(coverage: Coverage, missing: str = "ignored") -> list[str]:
+    """Queries that only the judgments or only the run have, and Judged@k where documents have no judgment.
+
+    ``missing`` says how judged queries that are not in the run were treated.
 
     >>> from rankbound import evaluate
-    >>> describe_judged(evaluate({"q": {"a": 1}}, {"q": {"a": 2.0, "b": 1.0}}, "P@2").coverage)
-    ['Judged@2: 0.5000 (1 of 2 returned documents has no judgment)']
+    >>> describe_coverage(evaluate({"q": {"a": 1}, "r": {"a": 1}}, {"q": {"a": 2.0, "b": 1.0}}, "P@2").coverage)
+    ['1 judged but not in the run (ignored)', 'Judged@2: 0.5000 (1 of 2 returned documents has no judgment)']
     """
-    unjudged = coverage.unjudged_documents
-    if not unjudged:
-        return []
-    counts = f"{unjudged:,} of {coverage.returned_documents:,} returned documents"
-    sentence = f"{counts} {'has' if unjudged == 1 else 'have'} no judgment"
-    return [f"Judged@{coverage.cutoff}: {show_number(coverage.judged_at_cutoff)} ({sentence})"]
+    parts = []
+    if coverage.missing_queries:
+        parts.append(f"{coverage.missing_queries} judged but not in the run ({missing})")
+    if coverage.unjudged_queries:
+        parts.append(f"{coverage.unjudged_queries} in the run but not judged (ignored)")
+    if unjudged := coverage.unjudged_documents:
+        verb = "has" if unjudged == 1 else "have"
+        documents = f"{unjudged:,} of {coverage.returned_documents:,} returned documents {verb} no judgment"
+        parts.append(f"Judged@{coverage.cutoff}: {show_number(coverage.judged_at_cutoff)} ({documents})")
+    return parts
 
 
 def check_table_path(path: str | None) -> None:

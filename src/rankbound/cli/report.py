@@ -81,6 +81,7 @@ def report(
             )  # fmt: skip
     with output.working("writing the page ..."):
         written = _write(found, page, title or found.title, baseline, policy, figures, tables)
+    output.print_warnings(written.get("warnings", ()))
     if as_json:
         output.print_json(written)
         return
@@ -195,7 +196,7 @@ def _from_runs(paths: list[str], measures: list[str], **policy: Any) -> _Found:
         name.capitalize().replace("_", " "): str(value) for name, value in policy.items() if value not in (None, False)
     }
     if scores.left_out:
-        about["Left out"] = f"{scores.left_out} queries that a run lacks"
+        about["Left out"] = f"{scores.left_out} queries that some runs lack"
     title = "Comparison of runs" if len(names) > 1 else names[0]
     scores = scores.with_common_queries()
     tables = _Tables(scores.to_table())
@@ -224,9 +225,19 @@ def _write(
         "headline": report.findings.headline,
         "findings": list(report.findings.sentences),
         "cautions": list(report.findings.cautions),
+        **({} if found.matrix is None else _coverage(found.matrix)),
         "figures": [str(file) for file in write_figures(drawn, figures)] if figures else [],
         "not_drawn": {outcome.title: outcome.reason for outcome in drawn.values() if outcome.chart is None},
         "tables": [str(file) for file in write_tables(report.tables, tables)] if tables else [],
+    }
+
+
+def _coverage(scores: ScoreMatrix) -> dict[str, Any]:
+    return {
+        "coverage": {run: coverage.to_dict() for run, coverage in scores.coverage_by_system.items()},
+        "left_out_queries": scores.left_out,
+        "never_returned_queries": scores.never_returned,
+        "warnings": list(scores.coverage_warnings()),
     }
 
 

@@ -63,11 +63,6 @@ class RunValues:
         self.difficulties = {} if difficulties is None else difficulties
 
     @property
-    def plain_ranking(self) -> Ranked:
-        """The run as it is."""
-        return self._ranked
-
-    @property
     def ranking(self) -> Ranked:
         """The run as a complete ranking of the candidates."""
         if self._complete is None:

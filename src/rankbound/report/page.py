@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -21,6 +21,7 @@ from rankbound.difficulty import describe_query_types
 from rankbound.errors import ArgumentError, DataError
 from rankbound.io import atomic_write
 from rankbound.measures import parse_measure
+from rankbound.report.coverage import coverage_cautions, coverage_table
 from rankbound.report.findings import Findings, find_words, published_words, rival
 from rankbound.report.packing import deflate, json_for_script, pack_measures, pack_pairs, pack_queries
 from rankbound.report.scales import describe_scale
@@ -39,7 +40,7 @@ __all__ = ["Report", "check_can_render", "draw_figures", "make_report", "write_p
 
 _SCRIPTS = ("data.js", "panels.js", "scatter.js", "pairs.js", "list.js", "figures.js", "main.js")
 _MARK_TITLES = {MARK: "significant", OUTSIDE: "outside our interval"}
-_FOLDED = ("differences",)  # tables inside a <details> element
+_FOLDED = ("differences", "coverage")  # tables inside a <details> element
 # Rows of a table: a folded one starts open up to `unfolded`; `shown` are visible at first; `embedded` are in the page.
 # Metadata of more than `metadata` characters, such as the names of many runs, are folded.
 _LIMITS = {"unfolded": 12, "shown": 20, "embedded": 1000, "metadata": 400}
@@ -93,8 +94,11 @@ def _describe(
 ) -> Report:
     compared = (means_table(verdicts, repeated=repeated),) if verdicts else ()
     differences = differences_table(verdicts)
-    tables = (*published, *compared, *((differences,) if differences.rows else ()))
-    return Report(matrix, verdicts, find_words(matrix, verdicts, results), tables)
+    coverage = matrix.coverage_by_system
+    further = (table for table in (differences, coverage_table(coverage)) if table.rows)
+    findings = find_words(matrix, verdicts, results)
+    cautions = (*findings.cautions, *coverage_cautions(coverage, matrix.never_returned or 0))
+    return Report(matrix, verdicts, replace(findings, cautions=cautions), (*published, *compared, *further))
 
 
 def _reported_first(scores: pl.DataFrame, results: pl.DataFrame | None) -> pl.DataFrame:
