@@ -211,7 +211,8 @@ class Ranked:
         judged = self._lists.judged
         if judged is None:
             return None
-        return Ranked(replace(self._lists, labels=judged.astype(np.int32)), self._ties, self._depth)
+        lists = replace(self._lists, labels=judged.astype(np.int32))
+        return Ranked(lists, self._ties, self._depth, is_complete=self._is_complete)
 
     @cached_property
     def judged(self) -> NDArray[np.bool_]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
 from rankbound.errors import MeasureError
 from rankbound.measures import Measure, parse_measure
@@ -66,11 +67,16 @@ def mean_over_tie_breaks(
     return math.fsum(fitting) / len(fitting)
 
 
+@lru_cache(maxsize=64)
+def _values_of_all_orders(measure: Measure, labels: tuple[float, ...], depth: int) -> tuple[float, ...]:
+    return tuple(value(measure, order, depth) for order in all_orders(labels))
+
+
 def _normalization(measure: Measure, labels: Sequence[float], depth: int) -> Callable[[float], float]:
     """What a wrapper does to a value of this query: NaN where it is not defined."""
     if measure.bounding == "none":
         return float
-    everything = [value(measure.plain, order, depth) for order in all_orders([max(label, 0) for label in labels])]
+    everything = _values_of_all_orders(measure.plain, tuple(sorted(max(label, 0) for label in labels)), depth)
     expected, least, greatest = math.fsum(everything) / len(everything), min(everything), max(everything)
     lower_is_better = measure.definition.lower_is_better
     worst, best = (greatest, least) if lower_is_better else (least, greatest)
