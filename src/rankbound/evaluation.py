@@ -16,7 +16,7 @@ from rankbound.data.candidates import CandidateSource, describe_candidates, read
 from rankbound.difficulty.bounding import Bounds
 from rankbound.difficulty.p_values import PValues
 from rankbound.difficulty.run_values import RunValues
-from rankbound.difficulty.standardization import LEAST_REFERENCES, ReferenceScores
+from rankbound.difficulty.standardization import LEAST_REFERENCES, ReferenceScores, missing_references
 from rankbound.errors import ArgumentError, CoverageWarning, DataError
 from rankbound.lists import Coverage, Lists, check_dicts
 from rankbound.measures import Measure, parse_measure, parse_measures
@@ -238,6 +238,7 @@ def evaluate(
     candidates: Any = "judged",
     judged_outside: str = "error",
     against_random: bool = False,
+    references: Any = None,
 ) -> Evaluation:
     """Evaluate a run against judgments, or `Lists` that carry scores.
 
@@ -278,6 +279,10 @@ def evaluate(
         what its first stage did not retrieve.
     against_random:
         Add the p-values of each query against random rankings of its candidates; see `rankbound.against_random`.
+    references:
+        Reference runs of standardized measures, such as ``STD(nDCG@10)``: at least two, as ``{name: run}`` or a
+        sequence, in the same form as ``run`` and evaluated by the same policies; or the result of
+        `evaluate_references`, or the path of a ``.json`` file of it.
 
     Warns
     -----
@@ -292,6 +297,7 @@ def evaluate(
     result = _evaluate(
         qrels, run, measures, ties=ties, empty=empty, missing=missing, judged_only=judged_only, depth=depth,
         bounds=bounds, candidates=candidates, judged_outside=judged_outside, against_random=against_random,
+        references=references,
     )  # fmt: skip
     warn_of_coverage(result.warnings)
     return result
@@ -311,6 +317,7 @@ def _evaluate(
     candidates: Any = "judged",
     judged_outside: str = "error",
     against_random: bool = False,
+    references: Any = None,
 ) -> Evaluation:
     """`evaluate` without its warnings."""
     scored = isinstance(qrels, Lists)
@@ -325,6 +332,8 @@ def _evaluate(
         raise ArgumentError("evaluate needs measures, such as ['nDCG@10', 'AP']")
     requested = _requested(measures)  # a wrong name is reported before large files are read
     policy: dict[str, Any] = {"missing": missing, "judged_only": judged_only}
+    judgments_of_references = None if scored or run is None else qrels
+    reference_scores = references_of(judgments_of_references, references, requested, ties=ties, depth=depth, **policy)
     chosen = read_candidates(candidates, judged_outside) if not scored else candidates
     if scored:
         chunks: Iterable[Lists] = (qrels,)
@@ -340,15 +349,19 @@ def _evaluate(
     for lists in chunks:
         result = evaluate_lists(
             lists, requested, ties=ties, empty=empty, depth=depth, bounds=bounds, candidates=rule,
-            against_random=against_random,
+            against_random=against_random, references=reference_scores,
         )  # fmt: skip
         results.append(result)
-        coverage += results[-1].coverage
+        coverage += result.coverage
     if isinstance(chunks, table_chunks.RunChunks):  # a chunk does not know the queries of the others
         known = chunks.coverage
         coverage = replace(coverage, missing_queries=known.missing_queries, unjudged_queries=known.unjudged_queries)
     described = {"candidates": describe_candidates(candidates), "ties": ties, "empty": empty, "missing": missing}
-    return replace(_concatenated(results), coverage=coverage, policy=described)
+    result = _concatenated(results)
+    if reference_scores is not None:
+        reference_scores.check_covers(result.query_ids)
+        described["references"] = reference_scores.describe()
+    return replace(result, coverage=coverage, policy=described)
 
 
 def evaluate_runs(qrels: Any, runs: Mapping[str, Any], measures: Any, **options: Any) -> dict[str, Evaluation]:
@@ -360,7 +373,12 @@ def evaluate_runs(qrels: Any, runs: Mapping[str, Any], measures: Any, **options:
     {'good': {'RR': 1.0}, 'bad': {'RR': 0.5}}
     """
     requested = parse_measures(measures)
-    judgments = to_frame(qrels, "label") if len(runs) > 1 and not isinstance(qrels, Mapping) else qrels
+    references = options.get("references")
+    several = len(runs) > 1 or references is not None
+    judgments = to_frame(qrels, "label") if several and not isinstance(qrels, Mapping) else qrels
+    if references is not None:  # they are evaluated once for all runs
+        policy = {key: options[key] for key in ("ties", "missing", "judged_only", "depth") if key in options}
+        options["references"] = references_of(judgments, references, requested, **policy)
     results = {}
     for name, run in runs.items():
         try:
@@ -435,6 +453,22 @@ def evaluate_references(
     return ReferenceScores(tuple(runs), tuple(query_ids), scores)
 
 
+def references_of(
+    qrels: Any, references: Any, measures: Mapping[str, Measure], **options: Any
+) -> ReferenceScores | None:
+    """The scores that the standardized measures need; None if there are no such measures and no references."""
+    standardized = {name: measure for name, measure in measures.items() if measure.is_standardized}
+    if references is None:
+        for measure in standardized.values():
+            raise missing_references(measure)
+        return None
+    if not standardized:
+        raise ArgumentError(
+            f"references are for standardized measures, such as STD(nDCG@10); got {', '.join(measures)}"
+        )
+    return evaluate_references(qrels, references, standardized, **options)
+
+
 def _reference_runs(references: Any) -> dict[str, Any]:
     """Reference runs by name; those of a sequence are called by their path or their number."""
     if isinstance(references, Mapping):
@@ -481,6 +515,7 @@ def evaluate_lists(
     bounds: bool = False,
     candidates: str = "judged",
     against_random: bool = False,
+    references: ReferenceScores | None = None,
 ) -> Evaluation:
     """Evaluate scored lists; see `evaluate`. ``measures`` can be the result of `parse_measures` as well."""
     if empty not in EMPTY:
@@ -488,7 +523,7 @@ def evaluate_lists(
     requested = _requested(measures)
     if len(lists) == 0:
         raise DataError("there are no queries to evaluate")
-    run = RunValues(lists, ties=ties, depth=depth, candidates=candidates)
+    run = RunValues(lists, ties=ties, depth=depth, candidates=candidates, references=references)
     result: dict[str, NDArray[np.float64]] = {}
     is_empty, no_choice = {}, {}
     bounds_by_name, complete = {}, {}
@@ -496,7 +531,7 @@ def evaluate_lists(
         stand_in = {"skip": np.nan, "zero": 0.0, "one": 1.0}[empty]
         result[name] = np.where(run.has_value(measure), run.value(measure), stand_in)
         is_empty[name] = run.is_empty(measure)
-        if measure.bounding != "none" or bounds:
+        if (measure.bounding != "none" and not measure.is_standardized) or bounds:
             no_choice[name] = run.has_no_choice(measure)
         if measure.bounding == "none" and bounds:
             difficulty = run.difficulty(measure)

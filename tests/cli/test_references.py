@@ -34,13 +34,35 @@ def runs(folder):
 def test_references_writes_a_file_of_scores(cli, systems):
     answer = cli("references", "judged", "runs", "-m", "nDCG@5", "-o", "factors.json", "--json").json
     assert answer == {
-        "runs": runs(systems), "measures": ["nDCG@5"], "queries": 12, "incomplete_queries": 0, "file": "factors.json",
+        "runs": runs(systems), "measures": ["nDCG@5"], "queries": 12, "incomplete_queries": 0, "flat_queries": 0,
+        "file": "factors.json",
     }  # fmt: skip
     loaded = rb.ReferenceScores.load("factors.json")
     expected = [rb.evaluate("judged", path, "nDCG@5").values["nDCG@5"] for path in runs(systems)]
     np.testing.assert_array_equal(loaded.values["nDCG@5"], expected)
     text = cli("references", "judged", *runs(systems)[:2], "-o", "factors.json").out
-    assert text.startswith("2 reference runs on 12 queries; measures: nDCG@10, AP, RR\n")
+    assert text.startswith("References: 2 runs")
+
+
+def test_evaluate_and_compare_take_runs_folders_and_files_of_scores(cli, systems):
+    first, second, *others = runs(systems)
+    expected = rb.evaluate("judged", first, MEASURES, references=runs(systems)).mean()
+    cli("references", "judged", "runs", "-m", "nDCG@5", "-o", "factors.json")
+    names = [part for name in MEASURES for part in ("-m", name)]
+    for references in (["runs"], ["factors.json"], [first, second, *others]):
+        given = [part for path in references for part in ("--reference", path)]
+        answer = cli("evaluate", "judged", first, *names, *given, "--json").json
+        assert answer["mean"] == pytest.approx(expected)
+        assert answer["references"] == "6 runs"
+        answer = cli("compare", "judged", first, second, *names, *given, "--json").json
+        assert answer["mean"][first] == pytest.approx(expected)
+        assert answer["references"] == "6 runs"
+    assert cli("evaluate", "judged", first, *names, "--reference", "runs").out.rstrip().endswith("references: 6 runs")
+    assert "references: 6 runs" in cli("compare", "judged", first, second, *names, "--reference", "runs").out
+    summary = cli("evaluate", "judged", first, second, *names, "--reference", "runs", "--json").json["runs"]
+    assert summary[first]["mean"] == pytest.approx(expected)
+    answer = cli("report", "judged", first, second, *names, "--reference", "runs", "-o", "page.html")
+    assert answer.code == 0, answer.err
 
 
 def test_stability_prints_tables_and_writes_rows(cli, systems):
@@ -79,6 +101,19 @@ def test_a_half_of_the_runs_is_evaluated_with_the_other_half_as_references(syste
 
 
 BAD = [
+    ("evaluate judged runs/team0-0 -m STD(AP)", "STD(AP) needs reference runs"),
+    ("compare judged runs/team0-0 runs/team1-1 -m ECDF(AP)", "ECDF(AP) needs reference runs"),
+    ("evaluate judged runs/team0-0 -m AP --reference runs", "references are for standardized measures"),
+    (
+        "evaluate judged runs/team0-0 -m STD(AP) --reference runs/team0-0",
+        "references must be at least 2 different runs",
+    ),
+    ("evaluate judged runs/team0-0 -m STD(AP) --reference other --reference run", "no query in common"),
+    ("compare judged runs/team0-0 runs/team1-1 -m STD(AP) --reference other --reference run", "no query in common"),
+    ("evaluate judged runs/team0-0 -m STD(AP) --reference absent.json", "absent.json"),
+    ("evaluate judged runs/team0-0 -m STD(AP) --reference bad.json", "bad.json: expected a file of reference scores"),
+    ("evaluate judged runs/team0-0 -m STD(AP) --reference bad.json --reference run", "runs or one .json file"),
+    ("evaluate judged runs/team0-0 -m STD(AP) --reference runs --reference runs", "is named twice"),
     ("references judged runs", "-o"),
     (
         "references judged runs -o factors.txt",
@@ -104,6 +139,7 @@ BAD = [
 def test_bad_input_is_one_line_and_exit_code_2(cli, systems, arguments, message):
     for folder in ("empty", "folder.json"):
         (systems / folder).mkdir()
+    (systems / "bad.json").write_text("{}")
     before = sorted(systems.rglob("*"))
     answer = cli(*arguments.split())
     assert (answer.code, answer.out) == (2, "")

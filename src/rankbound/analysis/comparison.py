@@ -280,6 +280,7 @@ class Comparison:
             "candidates": self.scores.candidates,
             "never_returned_queries": self.never_returned,
             "coverage": {run: coverage.to_dict() for run, coverage in self.coverage.items()},
+            **({"references": self.scores.standardized_by} if self.scores.standardized_by else {}),
             "confidence": self.inference.confidence,
             "resamples": self.inference.resamples,
             "seed": self.inference.seed,
@@ -310,6 +311,7 @@ def compare(
     candidates: Any = "judged",
     judged_outside: str = "error",
     type_quota: float | None = None,
+    references: Any = None,
     inference: Inference | None = None,
     confidence: float | None = None,
     resamples: int | None = None,
@@ -328,7 +330,7 @@ def compare(
         Names of the runs; by default the names of their files, or "run 1", "run 2", ...
     baseline:
         Index of the run that the others are compared with; None compares all pairs.
-    ties, empty, missing, judged_only, depth, candidates, judged_outside:
+    ties, empty, missing, judged_only, depth, candidates, judged_outside, references:
         As in `evaluate`; not for evaluations, which have their values already. With ``candidates="returned"`` the runs
         are compared with rankings of different documents.
     type_quota:
@@ -361,13 +363,15 @@ def compare(
         raise ArgumentError("qrels go with paths, dicts and frames; Lists and evaluations have their labels already")
     titles = run_names(runs) if names is None else _checked_names(names, len(runs))
     if all(isinstance(run, Evaluation) for run in runs):
+        if references is not None:
+            raise ArgumentError("references go with runs and Lists; evaluations have their values already")
         scores = align_evaluations(runs, requested, names=titles, type_quota=type_quota)
     elif requested is None:
         raise ArgumentError("compare needs measures, such as ['nDCG@10', 'AP']")
     elif all(isinstance(run, Lists) for run in runs):
         scores = align_lists(
             runs, requested, names=titles, ties=ties, empty=empty, depth=depth, candidates=candidates,
-            type_quota=type_quota,
+            type_quota=type_quota, references=references,
         )  # fmt: skip
     elif qrels is None:
         raise ArgumentError("compare needs qrels, or runs that are all Lists with scores or all results of evaluate")
@@ -375,7 +379,7 @@ def compare(
         scores = align_runs(
             qrels, runs, requested, names=titles, data=_data_name(qrels), ties=ties, empty=empty, missing=missing,
             judged_only=judged_only, depth=depth, candidates=candidates, judged_outside=judged_outside,
-            type_quota=type_quota,
+            type_quota=type_quota, references=references,
         )  # fmt: skip
     comparison = compare_scores(scores, None if baseline is None else titles[baseline], policy)
     warn(comparison.notes)

@@ -19,13 +19,15 @@ from rankbound.data.candidates import describe_candidates, read_candidates
 from rankbound.difficulty import Difficulty
 from rankbound.difficulty.run_values import RunValues
 from rankbound.errors import ArgumentError, DataError
-from rankbound.evaluation import EMPTY, Evaluation, judged_coverage, to_frame
+from rankbound.evaluation import EMPTY, Evaluation, judged_coverage, references_of, to_frame
 from rankbound.lists import Coverage, Lists
 from rankbound.measures import LabelCounts, Measure, parse_measure
 
 if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
+
+    from rankbound.difficulty.standardization import ReferenceScores
 
 __all__ = ["align_evaluations", "align_lists", "align_runs"]
 
@@ -45,6 +47,7 @@ def align_runs(
     candidates: Any = "judged",
     judged_outside: str = "error",
     type_quota: float | None = None,
+    references: Any = None,
 ) -> ScoreMatrix:
     """Evaluate runs (paths, dicts, frames) on the queries that all of them have.
 
@@ -55,6 +58,10 @@ def align_runs(
 
     source = read_candidates(candidates, judged_outside)
     judgments, source = source.take_column(to_frame(qrels, "label", column=source.column))
+    requested = _named_measures(measures)
+    reference_scores = references_of(
+        judgments, references, requested, ties=ties, missing=missing, judged_only=judged_only, depth=depth
+    )
     judged, *returned = _alike([judgments, *(to_frame(run, "score") for run in runs)])
     have = [set(frame["qid"].unique()) for frame in returned]
     known = set(judged["qid"].unique())
@@ -76,8 +83,9 @@ def align_runs(
         )  # fmt: skip
 
     matrix = _align_rankings(
-        lists(), measures, _names(names, len(runs)), ties=ties, empty=empty, depth=depth, data=data,
+        lists(), requested, _names(names, len(runs)), ties=ties, empty=empty, depth=depth, data=data,
         candidates=source.rule, same_candidates=source.rule != "returned", left_out=left_out, type_quota=type_quota,
+        references=reference_scores,
     )  # fmt: skip
     coverage = [
         replace(
@@ -107,6 +115,7 @@ def align_lists(
     depth: int | None = None,
     candidates: str = "judged",
     type_quota: float | None = None,
+    references: Any = None,
 ) -> ScoreMatrix:
     """Evaluate scored lists, one for each run, on the queries that all of them have.
 
@@ -114,9 +123,11 @@ def align_lists(
     expected values come from the mean over the runs, and the numbers of items and relevant items are those of the
     first run.
     """
+    requested = _named_measures(measures)
     return _align_rankings(
-        runs, measures, _names(names, len(runs)), ties=ties, empty=empty, depth=depth, data=data,
+        runs, requested, _names(names, len(runs)), ties=ties, empty=empty, depth=depth, data=data,
         candidates=candidates, same_candidates=False, left_out=None, type_quota=type_quota,
+        references=references_of(None, references, requested, ties=ties, depth=depth),
     )  # fmt: skip
 
 
@@ -206,6 +217,7 @@ def _align_rankings(
     same_candidates: bool,
     left_out: int | None,
     type_quota: float | None,
+    references: ReferenceScores | None,
 ) -> ScoreMatrix:
     """The matrix of scored lists, which may be a generator; with ``same_candidates`` difficulty is computed once."""
     if empty not in EMPTY:
@@ -215,8 +227,10 @@ def _align_rankings(
     evaluated: list[_Run] = []
     for lists in runs:
         same = evaluated[0] if same_candidates and evaluated else None
-        evaluated.append(_Run(lists, requested.values(), plain, empty, same, ties, depth, candidates))
+        evaluated.append(_Run(lists, requested.values(), plain, empty, same, ties, depth, candidates, references))
     query_ids, indices, unshared = _common_queries([run.query_ids for run in evaluated])
+    if references is not None:
+        references.check_covers(query_ids)
     result, difficulty = {}, {}
     known = {
         base: np.stack([run.value_and_bounds(base, index) for run, index in zip(evaluated, indices, strict=True)])
@@ -243,6 +257,7 @@ def _align_rankings(
         candidates=candidates,
         coverage=coverage,
         never_returned=_in_no_run(coverage, [len(run.query_ids) for run in evaluated], len(query_ids) + unshared),
+        standardized_by="" if references is None else references.describe(),
     )
 
 
@@ -259,13 +274,16 @@ class _Run:
         ties: str,
         depth: int | None,
         candidates: str,
+        references: ReferenceScores | None,
     ) -> None:
         self.query_ids = lists.query_ids
         # queries may come in another order in another run, and then its difficulty does not fit
         if same is not None and not np.array_equal(np.asarray(same.query_ids), np.asarray(self.query_ids)):
             same = None
         self.difficulties: dict[Measure, Difficulty] = {} if same is None else same.difficulties
-        run = RunValues(lists, ties=ties, depth=depth, candidates=candidates, difficulties=self.difficulties)
+        run = RunValues(
+            lists, ties=ties, depth=depth, candidates=candidates, difficulties=self.difficulties, references=references
+        )
         self.coverage = judged_coverage(lists, run.plain, plain)
         stand_in = {"skip": np.nan, "zero": 0.0, "one": 1.0}[empty]
         self.values = {measure: np.where(run.has_value(measure), run.value(measure), stand_in) for measure in measures}

@@ -100,6 +100,8 @@ class ScoreMatrix:
         The fold of every query where folds are kept apart; else None.
     left_out:
         How many queries were left out because some systems lack them.
+    standardized_by:
+        The reference runs of standardized measures in words; "" where there are none.
     candidates:
         Which documents normalized measures and difficulty are about (see `rankbound.difficulty.candidates`); "" where
         that is not known.
@@ -128,6 +130,7 @@ class ScoreMatrix:
     candidates: str = ""
     coverage: tuple[Coverage, ...] = ()
     never_returned: int | None = None
+    standardized_by: str = ""
 
     def __post_init__(self) -> None:
         shape = (len(self.systems), len(self.query_ids))

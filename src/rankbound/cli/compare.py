@@ -38,6 +38,7 @@ def compare(
     candidates: options.Candidates = "judged",
     judged_outside: options.JudgedOutside = options.JudgedOutsidePolicy.error,
     type_quota: options.TypeQuota = None,
+    reference: options.References = None,
     confidence: options.Confidence = 0.95,
     interval: options.Interval = options.IntervalMethod.bca,
     test: options.Test = options.TestName.t,
@@ -92,6 +93,7 @@ def compare(
             candidates=candidates,
             judged_outside=judged_outside.value,
             type_quota=type_quota,
+            references=options.read_references(reference),
             inference=policy,
         )
     output.print_warnings(comparison.warnings)
@@ -144,6 +146,8 @@ def _print_coverage(comparison: Comparison) -> None:
     if never_returned:
         treated = "counted as 0" if all_judged else "left out"
         parts.append(f"{never_returned} judged but in none of the runs ({treated})")
+    if comparison.scores.standardized_by:
+        parts.append(f"references: {comparison.scores.standardized_by}")
     output.print_note("; ".join(parts))
     if len(covered) <= MOST_COVERED:
         for run, coverage in covered.items():

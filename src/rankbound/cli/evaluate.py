@@ -28,6 +28,7 @@ def evaluate(
     depth: options.Depth = None,
     candidates: options.Candidates = "judged",
     judged_outside: options.JudgedOutside = options.JudgedOutsidePolicy.error,
+    reference: options.References = None,
     bounds: Annotated[
         bool, typer.Option("--bounds", help="Add the worst, expected and best value of each measure.")
     ] = False,
@@ -37,7 +38,8 @@ def evaluate(
     """Evaluate runs against judgments.
 
     A wrapper around a measure's name normalizes it by what any ranking of the query could score: MM(...), EB(...),
-    EM(...), DB(...), UL1(...) or UL2(...). `rankbound measures` lists the measures.
+    EM(...), DB(...), UL1(...) or UL2(...). STD(...), STDU(...) and ECDF(...) standardize it by what the runs of
+    --reference score. `rankbound measures` lists the measures.
 
     \b
     Example:
@@ -61,6 +63,7 @@ def evaluate(
             bounds=bounds,
             candidates=candidates,
             judged_outside=judged_outside.value,
+            references=options.read_references(reference),
         )
     output.print_warnings(f"{name}: {text}" for name, result in results.items() for text in result.warnings)
     if per_query is not None:
@@ -138,7 +141,6 @@ def _shown(measure: str, mean: float) -> str:
 
 def _note(result: Evaluation) -> str:
     """How many queries were counted, empty, missing and unjudged, how they were treated, and unjudged documents."""
-    from rankbound.measures import parse_measure
 
     empty = {"skip": "left out of its mean", "zero": "counted as 0", "one": "counted as 1"}[result.policy["empty"]]
     missing = "counted as 0" if result.policy["missing"] == "zero" else "ignored"
@@ -149,11 +151,20 @@ def _note(result: Evaluation) -> str:
         parts.append(f"{result.no_choice_queries} without a choice for some measure: every order scores the same")
     parts += output.describe_coverage(result.coverage, missing)
     parts.append(f"ties: {result.policy['ties']}")
-    if result.bounds or any(parse_measure(name).bounding != "none" for name in result.measures):
+    if result.bounds or any(_is_bounded(name) for name in result.measures):
         parts.append(f"candidates: {describe_rule(result.candidates)}")
     if result.bounds:
         parts.append("complete: the run read as a complete ranking of the candidates")
+    if "references" in result.policy:
+        parts.append(f"references: {result.policy['references']}")
     return "; ".join(parts)
+
+
+def _is_bounded(name: str) -> bool:
+    from rankbound.measures import parse_measure
+
+    measure = parse_measure(name)
+    return measure.bounding != "none" and not measure.is_standardized
 
 
 def describe_rule(candidates: str) -> str:

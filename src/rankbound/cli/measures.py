@@ -45,7 +45,8 @@ def measures(
             [[_form(definition), definition.summary, ", ".join(definition.aliases)] for definition in chosen],
             text_columns=3,
             note="`rankbound measures NAME` shows formula, parameters and source. The wrappers MM, EB, EM, DB, UL1 and "
-            "UL2 normalize a measure by the difficulty of each query, as in EM(nDCG@10).",
+            "UL2 normalize a measure by the difficulty of each query, as in EM(nDCG@10); STD, STDU and ECDF "
+            "standardize it by reference runs.",
         )
 
 

@@ -75,6 +75,7 @@ def references(
             "measures": list(scores.measures),
             "queries": len(scores.query_ids),
             "incomplete_queries": scores.incomplete_queries,
+            "flat_queries": scores.flat_queries,
             "file": path,
         }
         output.print_json(summary)
@@ -85,9 +86,4 @@ def references(
 
 def describe_references(scores: ReferenceScores) -> str:
     """The references in a sentence."""
-    incomplete = scores.incomplete_queries
-    return (
-        f"{len(scores.systems)} reference runs on {len(scores.query_ids)} queries"
-        + (f", {incomplete} of which some of them lack" if incomplete else "")
-        + f"; measures: {', '.join(scores.measures)}"
-    )
+    return f"References: {scores.describe()}; {len(scores.query_ids)} queries; measures: {', '.join(scores.measures)}"

@@ -48,6 +48,7 @@ def report(
     candidates: options.Candidates = "judged",
     judged_outside: options.JudgedOutside = options.JudgedOutsidePolicy.error,
     type_quota: options.TypeQuota = None,
+    reference: options.References = None,
     confidence: options.Confidence = 0.95,
     interval: options.Interval = options.IntervalMethod.bca,
     test: options.Test = options.TestName.t,
@@ -78,6 +79,7 @@ def report(
                 inputs, measures or list(options.DEFAULT_MEASURES), ties=ties.value, empty=empty.value,
                 missing=missing.value, judged_only=judged_only, depth=depth, candidates=candidates,
                 judged_outside=judged_outside.value, type_quota=type_quota,
+                references=options.read_references(reference),
             )  # fmt: skip
     with output.working("writing the page ..."):
         written = _write(found, page, title or found.title, baseline, policy, figures, tables)
@@ -191,6 +193,7 @@ def _from_runs(paths: list[str], measures: list[str], **policy: Any) -> _Found:
     runs = [to_frame(path, "score") for path in paths[1:]]
     names = run_names(paths[1:])
     scores = align_runs(paths[0], runs, measures, names=names, data=Path(paths[0]).name, **policy)
+    policy["references"] = scores.standardized_by or None
     about = {"Judgments": paths[0], "Runs": ", ".join(paths[1:])}
     about |= {
         name.capitalize().replace("_", " "): str(value) for name, value in policy.items() if value not in (None, False)

@@ -54,6 +54,8 @@ def stability(
     missing_zero: options.MissingZero = False,
     judged_only: options.JudgedOnly = False,
     depth: options.Depth = None,
+    candidates: options.Candidates = "judged",
+    judged_outside: options.JudgedOutside = options.JudgedOutsidePolicy.error,
     confidence: options.Confidence = 0.95,
     test: options.Test = options.TestName.t,
     correction: options.Correction = options.CorrectionName.holm,
@@ -102,6 +104,8 @@ def stability(
             missing="zero" if missing_zero else missing.value,
             judged_only=judged_only,
             depth=depth,
+            candidates=candidates,
+            judged_outside=judged_outside.value,
         )
     if rows is not None:
         output.write_table(table, rows)

@@ -10,6 +10,7 @@ from rankbound.difficulty.bounding import Difficulty, get_bounding
 from rankbound.difficulty.candidates import candidate_mask
 from rankbound.difficulty.p_values import PValues, p_values_of
 from rankbound.difficulty.queries import difficulty_of
+from rankbound.difficulty.standardization import ReferenceScores, missing_references
 from rankbound.difficulty.ties import bounded_values
 from rankbound.measures import LabelCounts, Measure, Ranked, is_defined, values
 
@@ -27,6 +28,8 @@ class RunValues:
     Plain measures are those of the run as it is, as trec_eval computes them. Normalized measures, and everything that
     is compared with the worst, expected and best value, are those of the run read as a complete ranking of the
     candidates: see `rankbound.difficulty.candidates`.
+
+    Standardized measures are those of the plain values, by the scores of ``references``.
 
     ``difficulties`` are those of another run on the same queries with the same candidates: they are used again, and
     what is missing is added.
@@ -47,8 +50,10 @@ class RunValues:
         depth: int | None = None,
         candidates: str = "judged",
         difficulties: dict[Measure, Difficulty] | None = None,
+        references: ReferenceScores | None = None,
     ) -> None:
         self.query_ids = lists.query_ids
+        self._references = references
         self._mask = candidate_mask(lists, candidates)
         all_ranked = self._mask is None and lists.depths is None
         if lists.candidates is None:
@@ -98,6 +103,8 @@ class RunValues:
         """Values of a measure with its bounding, averaged over the orders of ties."""
         if measure.bounding == "none":
             return self.plain(measure)
+        if measure.is_standardized:
+            return np.nan_to_num(self._standardized(measure))
         plain = measure.plain
         bounding = get_bounding(measure.bounding)
         return bounded_values(bounding, plain, self.ranking, self.complete(plain), self.difficulty(plain))
@@ -106,9 +113,15 @@ class RunValues:
         """p-values of the complete ranking against random rankings of the candidates by a plain measure."""
         return p_values_of(self.ranking, measure, self.difficulty(measure), self.complete(measure))
 
+    def _standardized(self, measure: Measure) -> NDArray[np.float64]:
+        if self._references is None:
+            raise missing_references(measure)
+        return self._references.standardize(measure, self.query_ids, self.plain(measure.plain))
+
     def is_empty(self, measure: Measure) -> NDArray[np.bool_]:
         """Queries for which the measure is not defined because they have nothing relevant."""
-        return ~is_defined((self._ranked if measure.bounding == "none" else self.ranking).counts, measure.plain)
+        is_plain = measure.bounding == "none" or measure.is_standardized
+        return ~is_defined((self._ranked if is_plain else self.ranking).counts, measure.plain)
 
     def has_no_choice(self, measure: Measure) -> NDArray[np.bool_]:
         """Queries that are not empty but whose candidates have the same value in every order."""
@@ -119,4 +132,6 @@ class RunValues:
         defined = ~self.is_empty(measure)
         if measure.bounding == "none":
             return defined
+        if measure.is_standardized:
+            return defined & np.isfinite(self._standardized(measure))
         return defined & get_bounding(measure.bounding).defined(self.difficulty(measure.plain))

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.arrays import floats
-from rankbound.errors import ArgumentError, DataError
+from rankbound.errors import ArgumentError, DataError, MeasureError
 from rankbound.io import atomic_write
 from rankbound.measures import STANDARDIZATIONS, Measure, parse_measure
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["LEAST_REFERENCES", "ReferenceScores", "standardize"]
+__all__ = ["LEAST_REFERENCES", "ReferenceScores", "missing_references", "standardize"]
 
 LEAST_REFERENCES = 2
 _ROUNDING = 1e-12  # scores that differ by less are equal up to the rounding of floating-point sums
@@ -89,12 +89,8 @@ def standardize(
         )
     if lower_is_better:
         x, scores = -x, -scores
-    known = np.isfinite(scores)
-    count = known.sum(axis=0)
-    least = np.where(known, scores, np.inf).min(axis=0, initial=np.inf)
-    most = np.where(known, scores, -np.inf).max(axis=0, initial=-np.inf)
-    with np.errstate(invalid="ignore"):
-        defined = (count >= LEAST_REFERENCES) & (most - least > _ROUNDING * np.maximum(1, np.abs(most)))
+    count = np.isfinite(scores).sum(axis=0)
+    defined = (count >= LEAST_REFERENCES) & _differ(scores)
     if method == "empirical":
         below = np.zeros(x.shape)
         for row in scores:  # a loop over the systems; NaN compares as False
@@ -106,6 +102,15 @@ def standardize(
             z = (x - mean) / deviation
         value = _normal_cdf(z) if method == "normal" else np.clip(_CENTER + _SLOPE * z, 0, 1)
     return np.where(defined & np.isfinite(x), value, np.nan)
+
+
+def _differ(scores: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Columns in which there are two scores that differ by more than rounding."""
+    known = np.isfinite(scores)
+    least = np.where(known, scores, np.inf).min(axis=0, initial=np.inf)
+    most = np.where(known, scores, -np.inf).max(axis=0, initial=-np.inf)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(most - least > _ROUNDING * np.maximum(1, np.abs(most)))
 
 
 def _moments(scores: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -170,6 +175,14 @@ class ReferenceScores:
         known = [np.isfinite(value) for value in self.values.values()]
         return int(np.any([each.any(axis=0) & ~each.all(axis=0) for each in known], axis=0).sum()) if known else 0
 
+    @property
+    def flat_queries(self) -> int:
+        """Queries on which at least two reference runs have a value of some measure, and all have the same one."""
+        flat = [
+            (np.isfinite(value).sum(axis=0) >= LEAST_REFERENCES) & ~_differ(value) for value in self.values.values()
+        ]
+        return int(np.any(flat, axis=0).sum()) if flat else 0
+
     def standardize(self, measure: str | Measure, query_ids: ArrayLike, values: ArrayLike) -> NDArray[np.float64]:
         """Standardized values of a wrapped measure, from the plain values on these queries (one, or one per system).
 
@@ -184,10 +197,9 @@ class ReferenceScores:
         return standardize(values, known, measure.bounding, lower_is_better=lower_is_better)
 
     def check(self, measures: Iterable[Measure]) -> None:
-        """Raise ArgumentError unless the scores that these measures need are there."""
+        """Raise ArgumentError unless the scores of these measures, without their wrappers, are there."""
         for measure in measures:
-            if measure.is_standardized:
-                self._scores(measure)
+            self._scores(measure)
 
     def covers(self, query_ids: ArrayLike) -> NDArray[np.bool_]:
         """Which of these queries the reference runs have."""
@@ -202,6 +214,19 @@ class ReferenceScores:
                 f"{list(self.query_ids[:1])} and {first}"
             )
 
+    def describe(self) -> str:
+        """The number of runs, and on how many queries some of them lack or all of them score the same, in words.
+
+        >>> values = np.array([[1.0, 0.5, 1.0], [np.nan, 0.5, 0.25]])
+        >>> ReferenceScores(("a", "b"), ("q1", "q2", "q3"), {"RR": values}).describe()
+        '2 runs, some without a value on 1 query, all with the same value on 1 query'
+        """
+        counts = {"some without a value": self.incomplete_queries, "all with the same value": self.flat_queries}
+        parts = [
+            f"{words} on {count} {'query' if count == 1 else 'queries'}" for words, count in counts.items() if count
+        ]
+        return ", ".join([f"{len(self.systems)} runs", *parts])
+
     def __repr__(self) -> str:
         return (
             f"ReferenceScores({len(self.systems)} runs, {len(self.query_ids)} queries, measures={list(self.measures)})"
@@ -211,7 +236,7 @@ class ReferenceScores:
         name = str(measure.plain)
         if name not in self.values:
             known = ", ".join(self.measures) or "none"
-            raise ArgumentError(f"references must have the scores of {name} for {measure}; they have {known}")
+            raise ArgumentError(f"references must have the scores of {name}; they have {known}")
         return self.values[name]
 
     @cached_property
@@ -268,6 +293,13 @@ class ReferenceScores:
             raise DataError(
                 f"{path}: expected a file of reference scores as ReferenceScores.save writes it, got {error}"
             ) from error
+
+
+def missing_references(measure: Measure) -> MeasureError:
+    """The error for a standardized measure without reference runs; it says how to give them."""
+    return MeasureError(
+        f"{measure} needs reference runs: references={{name: run, ...}} in Python, --reference PATH at the command line"
+    )
 
 
 def _texts(ids: ArrayLike) -> NDArray[np.str_]:
