@@ -152,6 +152,25 @@ def test_bounds(cli):
     assert answer["scores"] == [0.0, 0.5]
 
 
+def test_compare_types_queries_by_gain_or_by_quota(cli, files):
+    by_gain = cli("compare", "qrels", "run", "other", "--json")
+    assert by_gain.json["type_rule"].startswith("Types by the gain (mean of the systems - E) / (B - E)")
+    by_quota = cli("compare", "qrels", "run", "other", "--type-quota", "0.5", "--json")
+    assert "50 % with the largest and the smallest gaps" in by_quota.json["type_rule"]
+    assert {row["type"] for row in by_quota.json["by_type"]} <= {
+        "ideal",
+        "informative",
+        "uninformative",
+        "hard",
+        "easy",
+    }
+    assert "ideal and uninformative are the 50 %" in cli("compare", "qrels", "run", "other", "--type-quota", "0.5").out
+    refused = cli("compare", "qrels", "run", "other", "--type-quota", "0.7")
+    assert (refused.code, refused.err) == (
+        2, "rankbound: quota must be None, or greater than 0 and at most 0.5, got 0.7\n"
+    )  # fmt: skip
+
+
 # ---- weights ---------------------------------------------------------------------------------------------------------
 
 LETOR = "2 qid:7 1:0.5 #docid = a\n0 qid:7 1:0.1 #docid = b\n1 qid:9 1:0.3 #docid = c\n1 qid:9 1:0.3 #docid = d\n"

@@ -192,12 +192,12 @@ def _write_page(
     from rankbound.analysis.runs import align_lists
     from rankbound.report.page import draw_figures, make_report, write_report
 
-    scores = align_lists(list(rankers.values()), MEASURES, names=list(rankers), data=DATA).to_table()
+    scores = align_lists(list(rankers.values()), MEASURES, names=list(rankers), data=DATA)
     report = make_report(scores)
     write_report(
         page,
         report,
-        figures=draw_figures(scores, history=pl.concat(history)),
+        figures=draw_figures(scores.to_table(), history=pl.concat(history)),
         title="A plain and a bounded loss on generated queries",
         about={
             "Data": f"{queries} generated training queries and {queries} test queries, seed {seed}",
@@ -271,8 +271,8 @@ def _print(folder: str, evaluations: Mapping[str, Evaluation], findings: Finding
     output.print_note(
         f"\nBy {PLAIN}, a single feature ({weak[PLAIN]:.2f}) seems close to a trained ranker ({trained[PLAIN]:.2f}). "
         f"But most of these queries are easy: a random ranking of their documents scores {random[PLAIN]:.2f}. "
-        f"{NORMALIZED} puts random at 0 and the best ranking at 1 on each query: the trained ranker scores "
-        f"{trained[NORMALIZED]:.2f}, the single feature {weak[NORMALIZED]:.2f}.\n"
+        f"{NORMALIZED} is 0 for a random ranking on average and 1 for the best ranking of each query: the trained "
+        f"ranker scores {trained[NORMALIZED]:.2f}, the single feature {weak[NORMALIZED]:.2f}.\n"
     )
     output.print_note("\n".join(["Findings of the page:", findings.headline, *findings.sentences]))
     output.print_note(

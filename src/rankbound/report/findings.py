@@ -171,10 +171,14 @@ def _where_gained(scores: ScoreMatrix, verdict: Verdict, best: SystemTest, other
     gains.sort(key=lambda gain: -gain.difference if is_lower_better(verdict.measure) else gain.difference)
     most, least = gains[-1], gains[0]
     return [
-        f"By type of query, {best.system} gains most over {other.system} on {most.type} queries "
-        f"({show_number(most.difference, sign=True)} on {most.queries}) and least on {least.type} ones "
+        f"By type of query, {best.system} gains most over {other.system} on {_queries_of(most.type)} "
+        f"({show_number(most.difference, sign=True)} on {most.queries}) and least on {_queries_of(least.type)} "
         f"({show_number(least.difference, sign=True)} on {least.queries})."
     ]
+
+
+def _queries_of(kind: str) -> str:
+    return "queries below random" if kind == "below random" else f"{kind} queries"
 
 
 def _count_of_bests(lead: Sequence[Verdict]) -> str:

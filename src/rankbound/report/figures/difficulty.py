@@ -129,6 +129,9 @@ def query_map(table: pl.DataFrame, measure: str) -> Any:
     both = table.select("value", "expected")
     ends = [float(np.floor(10 * both.to_numpy().min()) / 10), float(np.ceil(10 * both.to_numpy().max()) / 10)]
     scale = alt.Scale(domain=ends, zero=False)
+    present = set(table["type"])
+    colors = {kind: PALETTE[i] for kind, i in zip(QUERY_TYPES, (2, 6, 4, 1, 5, 3, 7), strict=True)}
+    colors = {kind: color for kind, color in colors.items() if kind in present}
     diagonal = (
         alt.Chart(alt.Data(values=[{"at": end} for end in ends]))
         .mark_line(color="currentColor", strokeWidth=1, strokeDash=[4, 3], opacity=0.5)
@@ -143,11 +146,9 @@ def query_map(table: pl.DataFrame, measure: str) -> Any:
             color=alt.Color(
                 "type:N",
                 title="type of query",
-                scale=alt.Scale(
-                    domain=list(QUERY_TYPES), range=[PALETTE[i] for i in (2, 6, 4, 1, 5, 3, 7)[: len(QUERY_TYPES)]]
-                ),
+                scale=alt.Scale(domain=list(colors), range=list(colors.values())),
             ),
-            shape=alt.Shape("type:N", title="type of query", scale=alt.Scale(domain=list(QUERY_TYPES))),
+            shape=alt.Shape("type:N", title="type of query", scale=alt.Scale(domain=list(colors))),
             opacity=alt.condition(selection, alt.value(0.65), alt.value(0.06)),
             tooltip=tips(
                 qid="query *",

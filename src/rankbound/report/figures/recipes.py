@@ -78,6 +78,13 @@ def _select_measures(table: pl.DataFrame, most: int = MEASURES) -> list[str]:
     return [names[index] for index in sorted(selected)]
 
 
+def _plain_of_first(table: pl.DataFrame) -> str:
+    """The first measure without its bounding, by which queries are typed; another one if the table lacks it."""
+    names = measures_of(table)
+    plain = parse_measure(names[0]).plain if names else None
+    return next((name for name in names if parse_measure(name) == plain), None) or _select_measures(table, 1)[0]
+
+
 def _base_name(measure: Measure) -> str:
     """The name without wrapper, parameters and cutoff: nDCG for ``EM(nDCG(dcg='exp-log2')@10)``."""
     return re.split(r"[(@]", str(measure.plain), maxsplit=1)[0]
@@ -157,7 +164,7 @@ def expected_histogram(tables: Tables) -> Charts:
 def query_map(tables: Tables) -> Charts:
     """Karmaker and Feng, figure 1, with the queries at hand."""
     table = _first_data_sets(tables.scores)
-    measure = _select_measures(table, 1)[0]
+    measure = _plain_of_first(table)
     queries = instances.thinned(query_sets.query_map(table, measure), ["data", "variant"], "expected", LIMIT)
     shown = queries.select("data", "variant", "qid", "items", "relevant", "value", "expected", "type")
     return {"": difficulty_figures.query_map(shown, measure)}
