@@ -9,6 +9,7 @@ from math import log2
 import polars as pl
 import pytest
 
+import rankbound as rb
 from rankbound.evaluation import evaluate
 
 NDCG_Q1 = (2 / log2(3) + 1 / log2(4)) / (2 + 1 / log2(3))
@@ -178,3 +179,65 @@ def test_trec_evals_own_files(cli, data_dir):
     answer = cli("evaluate", folder / "qrels.test", folder / "results.test", *flags, "--ties", "docid", "--json").json
     for name in names:
         assert answer["mean"][name] == pytest.approx(float(expected[name]), abs=5.1e-5), name
+
+
+# ---- against random rankings -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def long_lists(tmp_path, monkeypatch):
+    """Judgments of 12 queries with 3 of 20 documents relevant; a run that ranks them first, and one with all tied."""
+    monkeypatch.chdir(tmp_path)
+    queries, documents = range(12), range(20)
+    lines = {
+        "qrels": [f"q{q} 0 d{d} {int(d < 3)}" for q in queries for d in documents],
+        "good": [f"q{q} Q0 d{d} {d + 1} {20 - d} good" for q in queries for d in documents],
+        "tied": [f"q{q} Q0 d{d} {d + 1} 1 tied" for q in queries for d in documents],
+    }
+    for name, text in lines.items():
+        (tmp_path / name).write_text("\n".join(text) + "\n")
+    return tmp_path
+
+
+def test_against_random_is_what_python_gives(cli, long_lists):
+    flags = ["-m", "nDCG@10", "-m", "EM(AP)", "--against-random"]
+    answer = cli("evaluate", "qrels", "good", *flags, "--json").json
+    python = rb.against_random("qrels", "good", ["nDCG@10", "EM(AP)"])
+    assert answer["against_random"] == {name: result.to_dict() for name, result in python.items()}
+    assert answer["against_random"]["AP"]["better"] == 12
+    both = cli("evaluate", "qrels", "good", "tied", *flags, "--json").json
+    assert both["runs"]["good"]["against_random"] == answer["against_random"]
+    assert both["runs"]["tied"]["against_random"]["nDCG@10"]["better"] == 0
+    assert "against_random" not in cli("evaluate", "qrels", "good", "--json").json
+
+
+def test_against_random_prints_a_row_per_run_and_measure(cli, long_lists):
+    out = cli("evaluate", "qrels", "good", "tied", "-m", "AP", "-m", "P@1", "--against-random").out
+    table = out[out.index("Queries compared with random rankings") :].splitlines()
+    assert "better   no evidence   worse   no choice" in table[1]
+    # C(20, 3) = 1140 sets of ranks: p = 1/1140 on every query, times 12
+    assert table[3].split()[:6] == ["good", "AP", "12", "0", "0", "0"]
+    assert table[4].split()[:6] == ["good", "P@1", "0", "12", "0", "0"]
+    assert table[5].split()[:6] == ["tied", "AP", "0", "12", "0", "0"]
+    assert "p < 0.05, Holm-corrected" in table[7]
+    assert "even the best ranking is not significantly better (p >= 0.05): 12 of 12 by P@1" in table[8]
+    assert "Queries compared" not in cli("evaluate", "qrels", "good").out
+
+
+def test_level_and_correction_of_against_random(cli, long_lists):
+    flags = ["-m", "AP", "--against-random"]
+    strict = cli("evaluate", "qrels", "good", *flags, "--confidence", "0.999", "--json").json
+    assert strict["against_random"]["AP"]["better"] == 0
+    single = ["--confidence", "0.999", "--correction", "none"]
+    assert cli("evaluate", "qrels", "good", *flags, *single, "--json").json["against_random"]["AP"]["better"] == 12
+    assert "99 % interval" in cli("evaluate", "qrels", "good", "-m", "AP", "--confidence", "0.99").out
+    refused = cli("evaluate", "qrels", "good", "--confidence", "2")
+    assert (refused.code, refused.out) == (2, "")
+    assert "confidence must lie between 0 and 1, got 2.0" in refused.err
+
+
+def test_p_values_per_query_are_written(cli, long_lists):
+    cli("evaluate", "qrels", "good", "-m", "AP", "--against-random", "--per-query", "values.csv")
+    frame = pl.read_csv("values.csv")
+    assert frame["AP p better"].to_list() == pytest.approx([1 / 1140] * 12)
+    assert frame["AP p worse"].to_list() == pytest.approx([1.0] * 12)

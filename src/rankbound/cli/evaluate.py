@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +12,8 @@ from rankbound.cli import options, output
 from rankbound.errors import CoverageWarning
 
 if TYPE_CHECKING:
+    from rankbound.analysis.against_random import AgainstRandom
+    from rankbound.analysis.inference import Inference
     from rankbound.evaluation import Evaluation
 
 __all__ = ["evaluate"]
@@ -32,6 +35,15 @@ def evaluate(
     bounds: Annotated[
         bool, typer.Option("--bounds", help="Add the worst, expected and best value of each measure.")
     ] = False,
+    against_random: Annotated[
+        bool,
+        typer.Option(
+            "--against-random",
+            help="Count the queries on which each run is better than random rankings, with p-values.",
+        ),
+    ] = False,
+    confidence: options.Confidence = 0.95,
+    correction: options.Correction = options.CorrectionName.holm,
     per_query: options.PerQuery = None,
     as_json: options.Json = False,
 ) -> None:
@@ -41,14 +53,20 @@ def evaluate(
     EM(...), DB(...), UL1(...) or UL2(...). STD(...), STDU(...) and ECDF(...) standardize it by what the runs of
     --reference score. `rankbound measures` lists the measures.
 
+    --against-random adds p-values from the distribution of each measure under random ranking, per query (in the file
+    of --per-query) and combined over queries; --correction is for them.
+
     \b
-    Example:
+    Examples:
       rankbound evaluate qrels.txt run.txt -m nDCG@10 -m "EM(nDCG@10)" --per-query values.csv
+      rankbound evaluate qrels.txt run.txt -m nDCG@10 --against-random
     """
+    from rankbound.analysis.inference import Inference
     from rankbound.evaluation import evaluate_runs
 
     options.check_inputs(qrels, *runs)
     output.check_table_path(per_query)
+    policy = Inference(confidence=confidence, correction=correction.value)
     with output.working("evaluating ..."), warnings.catch_warnings():
         warnings.simplefilter("ignore", CoverageWarning)  # they are printed below
         results = evaluate_runs(
@@ -64,18 +82,27 @@ def evaluate(
             candidates=candidates,
             judged_outside=judged_outside.value,
             references=options.read_references(reference),
+            against_random=against_random,
         )
+    tests = _compare_with_random(results, policy) if against_random else {}
     output.print_warnings(f"{name}: {text}" for name, result in results.items() for text in result.warnings)
     if per_query is not None:
         _write_per_query(results, per_query)
     if as_json:
-        summaries = {name: result.to_dict() | {"intervals": _intervals(result)} for name, result in results.items()}
+        summaries = {
+            name: result.to_dict() | {"intervals": _intervals(result, confidence)} for name, result in results.items()
+        }
+        for name, by_measure in tests.items():
+            summaries[name]["against_random"] = {measure: test.to_dict() for measure, test in by_measure.items()}
         output.print_json(summaries[runs[0]] if len(runs) == 1 else {"runs": summaries})
-    elif len(results) == 1 or bounds:
+        return
+    if len(results) == 1 or bounds:
         for name, result in results.items():
-            _print_one(name, result)
+            _print_one(name, result, confidence)
     else:
         _print_many(results)
+    if tests:
+        _print_against_random(tests, policy)
 
 
 _BOUNDS = ("complete", "worst", "expected", "best")
@@ -92,8 +119,8 @@ def _write_per_query(results: dict[str, Evaluation], path: str) -> None:
     output.write_table(pl.concat(frames, how="vertical_relaxed"), path)
 
 
-def _print_one(name: str, result: Evaluation) -> None:
-    bounds, counted, intervals = result.mean_bounds(), result.counted_queries(), _intervals(result)
+def _print_one(name: str, result: Evaluation, confidence: float) -> None:
+    bounds, counted, intervals = result.mean_bounds(), result.counted_queries(), _intervals(result, confidence)
     rows = []
     for measure, mean in result.mean().items():
         row = [measure, _shown(measure, mean)]
@@ -105,7 +132,7 @@ def _print_one(name: str, result: Evaluation) -> None:
     columns = [
         "measure",
         "mean",
-        *(["95 % interval"] if intervals else []),
+        *([f"{100 * confidence:g} % interval"] if intervals else []),
         *(_BOUNDS if bounds else []),
         "queries",
     ]
@@ -122,12 +149,73 @@ def _print_many(results: dict[str, Evaluation]) -> None:
         output.print_note(f"{name}: {_note(result)}")
 
 
-def _intervals(result: Evaluation) -> dict[str, tuple[float, float]]:
+def _compare_with_random(results: dict[str, Evaluation], policy: Inference) -> dict[str, Mapping[str, AgainstRandom]]:
+    from rankbound.analysis.against_random import against_random
+
+    with output.working("combining p-values ..."):
+        tests = {name: against_random(result, inference=policy) for name, result in results.items()}
+        for by_measure in tests.values():
+            for test in by_measure.values():
+                _ = test.combined  # computed here, where the spinner shows
+    return tests
+
+
+def _print_against_random(tests: dict[str, Mapping[str, AgainstRandom]], policy: Inference) -> None:
+    """One row per run and measure: on how many queries the run is better or worse than random rankings."""
+    from rankbound.analysis.against_random import OUTCOMES
+
+    several = len(tests) > 1
+    output.print_note("")
+    output.print_table(
+        "Queries compared with random rankings of the same candidates",
+        [
+            *(["run"] if several else []),
+            "measure",
+            *OUTCOMES,
+            "above expected",
+            "estimated better",
+            "p: Fisher",
+            "mid-p",
+            "higher criticism",
+            "harmonic mean",
+        ],
+        [
+            [
+                *([name] if several else []),
+                measure,
+                *(str(count) for count in (test.better, test.no_evidence, test.worse, test.no_choice)),
+                str(test.above_expected),
+                "–" if test.queries == 0 else f"{100 * test.fraction_better:.0f} %",
+                *(output.show_p(p) for p in test.combined.values()),
+            ]
+            for name, by_measure in tests.items()
+            for measure, test in by_measure.items()
+        ],
+        text_columns=1 + several,
+        note=f"better, worse: p < {policy.alpha:g}, {output.show_correction(policy)} over the queries with a choice; "
+        "above expected: the run scores more than random rankings do in the mean; estimated better: fraction of the "
+        'queries on which it is better at all (Storey); p: of "no better than random on any query", where Fisher and '
+        "higher criticism assume independent queries and the harmonic mean does not",
+    )
+    unreachable = dict.fromkeys(  # the same for all runs, unless the candidates are what a run returned
+        f"{test.out_of_reach} of {test.queries} by {measure}"
+        for by_measure in tests.values()
+        for measure, test in by_measure.items()
+        if test.out_of_reach
+    )
+    if unreachable:
+        output.print_note(
+            f"Queries on which even the best ranking is not significantly better (p >= {policy.alpha:g}): "
+            + ", ".join(unreachable)
+        )
+
+
+def _intervals(result: Evaluation, confidence: float) -> dict[str, tuple[float, float]]:
     """Intervals of the means; none if a mean is over too few queries for a reliable interval."""
     from rankbound.analysis.inference import FEWEST_QUERIES
 
     enough = min(result.counted_queries().values()) >= FEWEST_QUERIES
-    return result.interval() if enough else {}
+    return result.interval(confidence) if enough else {}
 
 
 def _shown(measure: str, mean: float) -> str:
@@ -151,7 +239,7 @@ def _note(result: Evaluation) -> str:
         parts.append(f"{result.no_choice_queries} without a choice for some measure: every order scores the same")
     parts += output.describe_coverage(result.coverage, missing)
     parts.append(f"ties: {result.policy['ties']}")
-    if result.bounds or any(_is_bounded(name) for name in result.measures):
+    if result.bounds or result.p_values or any(_is_bounded(name) for name in result.measures):
         parts.append(f"candidates: {describe_rule(result.candidates)}")
     if result.bounds:
         parts.append("complete: the run read as a complete ranking of the candidates")

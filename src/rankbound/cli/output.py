@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from rankbound.errors import ArgumentError
-from rankbound.report.numbers import say_p, show_interval, show_number, show_p, show_policy
+from rankbound.report.numbers import say_p, show_correction, show_interval, show_number, show_p, show_policy
 
 if TYPE_CHECKING:
     import polars as pl
@@ -33,6 +33,7 @@ __all__ = [
     "print_table",
     "print_warnings",
     "say_p",
+    "show_correction",
     "show_interval",
     "show_number",
     "show_p",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rankbound.analysis.inference import Inference
 
-__all__ = ["in_interval", "say_p", "show_interval", "show_number", "show_p", "show_policy"]
+__all__ = ["in_interval", "say_p", "show_correction", "show_interval", "show_number", "show_p", "show_policy"]
 
 
 def show_number(value: float | None, digits: int = 4, sign: bool = False) -> str:
@@ -67,6 +67,17 @@ _TESTS = {"t": "paired t test", "wilcoxon": "Wilcoxon test", "randomization": "r
 _CORRECTIONS = {"holm": "Holm", "bonferroni": "Bonferroni", "benjamini-hochberg": "Benjamini-Hochberg"}
 
 
+def show_correction(inference: Inference) -> str:
+    """The correction in words.
+
+    >>> from rankbound.analysis.inference import Inference
+    >>> show_correction(Inference()), show_correction(Inference(correction="none"))
+    ('Holm-corrected', 'not corrected')
+    """
+    correction = _CORRECTIONS.get(inference.correction)
+    return "not corrected" if correction is None else f"{correction}-corrected"
+
+
 def show_policy(inference: Inference) -> str:
     """Test and correction in words.
 
@@ -74,5 +85,4 @@ def show_policy(inference: Inference) -> str:
     >>> show_policy(Inference()), show_policy(Inference(test="wilcoxon", correction="none"))
     ('paired t test, Holm-corrected', 'Wilcoxon test, not corrected')
     """
-    correction = _CORRECTIONS.get(inference.correction)
-    return f"{_TESTS[inference.test]}, {'not corrected' if correction is None else f'{correction}-corrected'}"
+    return f"{_TESTS[inference.test]}, {show_correction(inference)}"
