@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import rankbound as rb
 from rankbound.difficulty import BOUNDING_NAMES, Difficulty, difficulty_of, get_bounding
 from rankbound.errors import ArgumentError, MeasureError
-from rankbound.measures import LabelCounts, Ranked, parse_measure, values
+from rankbound.measures import BOUNDINGS, LabelCounts, Ranked, parse_measure, values
 from rankbound.testing.strategies import CATALOG, measures, scored_lists
 
 WITHOUT_DISTRIBUTION = [name for name in BOUNDING_NAMES if not get_bounding(name).needs_distribution]
@@ -148,7 +148,7 @@ def test_every_wrapper_gives_finite_values_for_every_measure_that_it_accepts():
     rng = np.random.default_rng(0)
     lists = rb.Lists(rng.integers(0, 3, 40), [0, 8, 15, 16, 40], rng.normal(size=40))
     for measure in CATALOG[::4]:
-        for wrapper in ("MM", "EB", "EM", "UL1", "UL2", "DB"):
+        for wrapper in BOUNDINGS:
             try:
                 name = parse_measure(f"{wrapper}({measure})")
             except MeasureError:

@@ -50,8 +50,8 @@ def evaluate(
     """Evaluate runs against judgments.
 
     A wrapper around a measure's name normalizes it by what any ranking of the query could score: MM(...), EB(...),
-    EM(...), DB(...), UL1(...) or UL2(...). STD(...), STDU(...) and ECDF(...) standardize it by what the runs of
-    --reference score. `rankbound measures` lists the measures.
+    EM(...), DB(...), UL1(...), UL2(...) or UL2C(...). STD(...), STDU(...) and ECDF(...) standardize it by what the
+    runs of --reference score. `rankbound measures` lists the measures.
 
     --against-random adds p-values from the distribution of each measure under random ranking, per query (in the file
     of --per-query) and combined over queries; --correction is for them.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rankbound.measures.definition import Definition, Walked
+from rankbound.measures.measure import BOUNDINGS
 from rankbound.measures.registry import definitions
 
 __all__ = ["describe", "reference_page"]
@@ -52,6 +53,11 @@ def reference_page() -> str:
         "This page is generated from the definitions in `src/rankbound/measures`, one file per measure. N is the",
         "number of documents of a query, P the number of relevant ones, r a rank and k the cutoff. `rankbound",
         "measures NAME` prints the same. You can also define [a measure of your own](../how-to/own-measure.md).",
+        "",
+        "A name has the form `Name(parameter=value, ...)@k`. A wrapper around it, "
+        + ", ".join(f"`{wrapper}(...)`" for wrapper in BOUNDINGS)
+        + ", normalizes",
+        "the value by the [bounds of the query](../concepts/bounding.md), as in `EM(nDCG@10)`.",
         "",
     ]
     for definition in definitions():
