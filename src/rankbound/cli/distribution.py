@@ -25,6 +25,7 @@ class Method(StrEnum):
     auto = "auto"
     closed = "closed"
     enumeration = "enumeration"
+    approximate = "approximate"
     dynamic = "dynamic"
     sampled = "sampled"
 

@@ -185,6 +185,7 @@ class Definition(ABC):
     # ---- distribution: the value as a sum that grows rank by rank ----------------------------------------------------
 
     has_walk: ClassVar[bool] = False
+    grows_by_level: ClassVar[bool] = False  # whether `growth` reads the levels of a case but not its counts
 
     def canonical_levels(self, measure: Measure, levels: list[float]) -> list[float]:
         """Equivalent levels (highest first) in a standard form, so that more queries share a distribution."""
@@ -267,6 +268,7 @@ class Discounted(Walked):
     """A measure with a discount of the rank: the additive and the cascade measures."""
 
     discount: Discount
+    grows_by_level: ClassVar[bool] = True
 
     def discount_parameter(self, measure: Measure) -> float:
         """The parameter of the discount, such as the persistence of RBP."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +19,7 @@ from rankbound.difficulty.distribution.arrangements import enumerated, sampled, 
 from rankbound.difficulty.distribution.case import Case, case_of
 from rankbound.difficulty.distribution.closed_form import closed
 from rankbound.difficulty.distribution.dynamic import Points, dynamic, dynamic_work
+from rankbound.difficulty.distribution.mixture import TOGETHER, mixture_key, mixtures
 from rankbound.difficulty.distribution.smoothing import look_up, smooth_table
 from rankbound.difficulty.distribution.spectral import spectral
 from rankbound.difficulty.distribution.walk import Walk
@@ -25,11 +28,12 @@ from rankbound.measures import LabelCounts, Measure
 
 __all__ = ["METHODS", "Distributions", "distribution_of", "distributions_of"]
 
-METHODS = ("auto", "closed", "enumeration", "dynamic", "sampled")
+METHODS = ("auto", "closed", "enumeration", "approximate", "dynamic", "sampled")
 SAMPLES = 300_000  # as in Westerborg, User/query-wise metric bounding in learning to rank
 _FEW_ARRANGEMENTS = 25_000  # enumerated by method='auto'
 _MOST_ARRANGEMENTS = 5_000_000  # enumerated by method='enumeration'
 _ENUMERATION_WORK = 3e6  # arrangements times ranks
+_QUICK_WORK = 1e7  # grid points that a dynamic program touches in the time of a few approximations
 _LIGHT_WORK, _MOST_WORK = 3e7, 2e9  # grid points that a dynamic program may touch
 _MOST_CELLS = 2e7  # grid points that it may hold
 _MOST_STATES = 3e6  # states times ranks of the spectral one; ten times as many where only one label is counted
@@ -68,7 +72,11 @@ def _remembered(case: Case, method: str, grid: int | None, samples: int, seed: i
 
 
 def _compute(case: Case, method: str, grid: int | None, samples: int, seed: int) -> ComputedDistribution:
-    scores, probabilities, how = _choose(case, method, grid, samples, seed)
+    return _normalized(*_choose(case, method, grid, samples, seed))
+
+
+def _normalized(scores: NDArray[np.float64], probabilities: NDArray[np.float64], how: str) -> ComputedDistribution:
+    """Probabilities that sum to 1, and arrays that nobody changes."""
     probabilities = probabilities / probabilities.sum()
     for array in (scores, probabilities):
         array.flags.writeable = False
@@ -89,14 +97,22 @@ def _choose(case: Case, method: str, grid: int | None, samples: int, seed: int) 
                 "choose method='auto'"
             )
     if method in ("auto", "enumeration"):
-        log_work = case.log_arrangements + math.log(max(case.ranks, 1))
-        few = case.log_arrangements <= math.log(_FEW_ARRANGEMENTS) and log_work <= math.log(_ENUMERATION_WORK)
-        if few or (method == "enumeration" and case.log_arrangements <= math.log(_MOST_ARRANGEMENTS)):
+        if _is_enumerated(case) or (method == "enumeration" and case.log_arrangements <= math.log(_MOST_ARRANGEMENTS)):
             return *enumerated(case), "enumeration"
         if method == "enumeration":
             raise ArgumentError(
                 f"enumeration takes up to {_MOST_ARRANGEMENTS:,} arrangements, got about "
                 f"10^{case.log_arrangements / math.log(10):.1f}; choose method='dynamic'"
+            )
+    if method == "approximate" or (method == "auto" and _prefers_mixture(case)):
+        distribution = mixtures([case])[0] if mixture_key(case) is not None else None
+        if distribution is not None:
+            return *distribution, "approximate"
+        if method == "approximate":
+            raise ArgumentError(
+                "method='approximate' needs random ranking and 3 to 12 levels, of which several are not rare, got "
+                f"{case.measure} with {len(case.counts)} levels of {', '.join(map(str, case.counts))} documents; "
+                "choose method='auto'"
             )
     if method in ("auto", "dynamic"):
         distribution = _dynamic(case, grid)
@@ -105,6 +121,21 @@ def _choose(case: Case, method: str, grid: int | None, samples: int, seed: int) 
         if method == "dynamic":
             raise ArgumentError("the dynamic program has too many states for these labels; choose method='sampled'")
     return *sampled(case, samples, seed), "sampled"
+
+
+def _prefers_mixture(case: Case) -> bool:
+    """Whether the fast approximation goes before the dynamic program, which takes longer or spreads steps over a grid.
+
+    It does not depend on the other queries, so that a query has the same distribution alone and among others.
+    """
+    key = mixture_key(case)
+    return key is not None and (key[0] == "grid" or dynamic_work(case, _FINE) > _QUICK_WORK)
+
+
+def _is_enumerated(case: Case) -> bool:
+    """Whether there are few enough arrangements to take all of them."""
+    log_work = case.log_arrangements + math.log(max(case.ranks, 1))
+    return case.log_arrangements <= math.log(_FEW_ARRANGEMENTS) and log_work <= math.log(_ENUMERATION_WORK)
 
 
 def _dynamic(case: Case, grid: int | None) -> Points | None:
@@ -163,15 +194,8 @@ class Distributions:
             else np.zeros(0)
         )
         # P(score <= the first i) and P(score >= those from i on), one number more than there are scores
-        self._below = _joined(
-            [np.concatenate(([0.0], np.cumsum(distribution[1])[:-1], [1.0])) for distribution in self.distributions]
-        )
-        self._above = _joined(
-            [
-                np.concatenate(([1.0], np.cumsum(distribution[1][::-1])[::-1][1:], [0.0]))
-                for distribution in self.distributions
-            ]
-        )
+        self._below = _joined([_running(distribution[1]) for distribution in self.distributions])
+        self._above = _joined([_running(distribution[1][::-1])[::-1] for distribution in self.distributions])
         self._tolerance = np.array([tolerance(distribution[0]) for distribution in self.distributions])[class_of]
 
     def __len__(self) -> int:
@@ -261,6 +285,13 @@ class Distributions:
         return *(column[self.class_of] for column in per_class), values, slopes
 
 
+def _running(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
+    """0, the running sums of the probabilities, and exactly 1 at the end."""
+    sums = np.cumsum(probabilities)
+    sums[-1] = 1.0
+    return np.concatenate(([0.0], np.minimum(sums, 1.0)))
+
+
 def _joined(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     return np.concatenate(parts) if parts else np.zeros(0)
 
@@ -286,12 +317,83 @@ def distributions_of(
     if not 0 < ranker_strength < 1:
         raise ArgumentError(f"ranker_strength must lie between 0 and 1, got {ranker_strength}")
     cases, class_of = _cases(plain_measure(measure), counts, ranker_strength)
-    distributions = []
-    for done, case in enumerate(cases):
-        distributions.append(distribution_of(case, cache=cache))
+    return Distributions(_computed(cases, cache, progress), class_of)
+
+
+def _computed(
+    cases: Sequence[Case], cache: bool, progress: Callable[[int, int], None] | None
+) -> list[ComputedDistribution]:
+    """The distribution of each case: approximations of cases with the same tables together, the others one by one."""
+    distributions: list[ComputedDistribution | None] = [_recent.get(case) if cache else None for case in cases]
+    together: dict[Any, list[int]] = {}
+    for index, case in enumerate(cases):
+        if distributions[index] is None and _is_approximated(case):
+            together.setdefault(mixture_key(case), []).append(index)
+    done = sum(distribution is not None for distribution in distributions)
+
+    def finish(index: int, distribution: ComputedDistribution) -> None:
+        nonlocal done
+        distributions[index] = distribution
+        done += 1
         if progress is not None:
-            progress(done + 1, len(cases))
-    return Distributions(distributions, class_of)
+            progress(done, len(cases))
+
+    for members in together.values():
+        for start in range(0, len(members), TOGETHER):
+            chunk = members[start : start + TOGETHER]
+            for index, points in zip(chunk, mixtures([cases[index] for index in chunk]), strict=True):
+                if points is not None:
+                    distribution = _normalized(*points, "approximate")
+                    finish(index, distribution)
+                    if cache:
+                        _recent.put(cases[index], distribution)
+    for index, case in enumerate(cases):
+        if distributions[index] is None:
+            finish(index, distribution_of(case, cache=cache))
+    return [distribution for distribution in distributions if distribution is not None]
+
+
+def _is_approximated(case: Case) -> bool:
+    """Whether method='auto' tries the approximation."""
+    worst, _, best = case.bounds
+    return _prefers_mixture(case) and worst != best and not _is_enumerated(case) and closed(case) is None
+
+
+class _Recent:
+    """The approximations that were used last, up to a total number of points."""
+
+    def __init__(self, most_points: int) -> None:
+        self.most_points = most_points
+        self.points = 0
+        self.kept: dict[Case, ComputedDistribution] = {}
+        self.lock = threading.Lock()
+
+    def get(self, case: Case) -> ComputedDistribution | None:
+        """The distribution of a case if it is here."""
+        with self.lock:
+            distribution = self.kept.pop(case, None)
+            if distribution is not None:
+                self.kept[case] = distribution  # the last to be removed
+            return distribution
+
+    def put(self, case: Case, distribution: ComputedDistribution) -> None:
+        """Keep a distribution, and remove those that were not used for longest if there are too many points."""
+        with self.lock:
+            if case not in self.kept:
+                self.kept[case] = distribution
+                self.points += len(distribution[0])
+            while self.points > self.most_points:
+                oldest = next(iter(self.kept))
+                self.points -= len(self.kept.pop(oldest)[0])
+
+    def clear(self) -> None:
+        """Remove all."""
+        with self.lock:
+            self.kept.clear()
+            self.points = 0
+
+
+_recent = _Recent(10_000_000)
 
 
 def _cases(measure: Measure, counts: LabelCounts, ranker_strength: float) -> tuple[list[Case], NDArray[np.int64]]:
