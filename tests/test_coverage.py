@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import rankbound as rb
 from rankbound.data import table_chunks
 from rankbound.lists import Coverage
+from rankbound.measures import TIES, Ranked, values
 from rankbound.report.coverage import coverage_cautions, coverage_table
 
 NO_COMMON_DOCUMENT = "qrels and run have no document in common"
@@ -119,6 +120,21 @@ def test_documents_are_counted_before_unjudged_ones_are_removed():
         assert coverage.judged_at_cutoff == 1.0
 
 
+def test_candidates_change_no_coverage(tmp_path):
+    qrels, run = {"q": {"a": 1, "b": 0}, "r": {"a": 1}}, {"q": {"a": 3.0, "x": 2.0, "y": 1.0}, "r": {"x": 1.0}}
+    expected = rb.evaluate(qrels, run, ["EM(P@2)"]).coverage
+    candidates = {"q": ["a", "b", "x", "z"], "r": ["a", "x"]}
+    to_frame(run, "score").write_parquet(tmp_path / "run.parquet")
+    for rule in ("judged", "returned", candidates):
+        assert rb.evaluate(qrels, run, ["EM(P@2)"], candidates=rule).coverage == expected
+        streamed = rb.evaluate(to_frame(qrels, "label"), tmp_path / "run.parquet", ["EM(P@2)"], candidates=rule)
+        assert streamed.coverage == expected
+    assert (expected.judged_documents, expected.returned_documents, expected.judged_at_cutoff) == (1, 4, 1 / 4)
+    strange = {"q": {"x": 1.0}, "r": {"z": 1.0}}
+    with pytest.warns(rb.CoverageWarning, match="the first of qrels is 'a', the first of the run 'x'"):
+        rb.evaluate(qrels, strange, ["EM(AP)"], candidates=candidates)  # a candidate is not judged by being one
+
+
 def test_a_query_that_returns_nothing_has_no_fraction():
     coverage = rb.evaluate({"q": {"a": 1}, "r": {"a": 1}}, {"q": {"a": 1.0, "b": 0.5}, "r": {}}, "P@2").coverage
     assert (coverage.shared_queries, coverage.ranked_queries, coverage.queries_without_judged) == (2, 1, 0)
@@ -138,11 +154,25 @@ def test_lists_without_judgments_of_their_own_are_fully_covered():
     assert (coverage.judged_documents, coverage.judged, coverage.judged_at_cutoff) == (2, 3 / 4, 1 / 2)
 
 
+@given(qrels_dicts, run_dicts, st.sampled_from(TIES), st.sampled_from([None, 2]))
+@settings(max_examples=100, deadline=None)
+def test_a_ranking_that_keeps_its_order_ranks_the_judgments_alike(qrels, run, ties, depth):
+    if not qrels.keys() & run.keys():
+        return
+    lists = rb.Lists.from_dicts(qrels, run, missing="zero")
+    measure = rb.parse_measure("Judged@2")
+    sorted_again, in_order = (Ranked(lists, ties, depth, keep_order=keep) for keep in (False, True))
+    assert values(in_order, measure).tolist() == pytest.approx(values(sorted_again, measure).tolist())
+    if ties == "average" and depth is None:
+        expected = [judged_at(qrels[q], run[q], 2) if q in run else 0 for q in lists.query_ids]
+        assert values(in_order, measure).tolist() == pytest.approx(expected)
+
+
 def test_fully_judged_lists_are_not_ranked_again():
     lists = rb.Lists.from_dicts({"q": {"a": 1, "b": 0}}, {"q": {"a": 1.0, "b": 2.0}})
-    ranked = rb.measures.Ranked(lists)
+    ranked = Ranked(lists)
     assert ranked.judgments is None
-    assert rb.measures.values(ranked, rb.parse_measure("Judged@1")).tolist() == [1.0]
+    assert values(ranked, rb.parse_measure("Judged@1")).tolist() == [1.0]
 
 
 # ---- sums ------------------------------------------------------------------------------------------------------------
@@ -280,8 +310,8 @@ def test_cautions_name_few_systems_and_count_many():
     assert coverage_cautions({"good": covered(9)}) == []
     assert len(coverage_cautions({"good": covered(10)} | dict(list(low.items())[:3]))) == 3
     assert coverage_cautions({"good": covered(9)} | low) == [
-        "Judged@10 is below 0.9 for 4 of 5 systems. Judged@10 of s5 is 0.50: 50 % of its top 10 documents have no "
-        "judgment and count as not relevant."
+        "Judged@10 is below 0.9 for 4 of 5 systems. It is lowest for s5, 0.50: 50 % of its top 10 documents have no "
+        "judgment, and plain measures count them as not relevant."
     ]
     assert coverage_cautions({}, never_returned=2) == ["2 judged queries are in none of the runs."]
 

@@ -109,7 +109,7 @@ def test_a_page_warns_of_documents_without_a_judgment(cli, files, no_figures, co
     option = "-o" if command == "report" else "--page"
     answer = cli(command, "qrels", "run", "new", "-m", "nDCG@2", option, "page.html", "--json").json
     # Judged@2 is 1/2 for q1 and 0 for q2
-    caution = "Judged@2 of new is 0.25: 75 % of its top 2 documents have no judgment and count as not relevant."
+    caution = "Judged@2 of new is 0.25: 75 % of its top 2 documents have no judgment, and plain measures count"
     page = (files / "page.html").read_text()
     assert caution in page
     assert "<strong>0.2500</strong>" in page
@@ -117,7 +117,7 @@ def test_a_page_warns_of_documents_without_a_judgment(cli, files, no_figures, co
     assert answer["coverage"]["new"]["judged"] == (1 / 3 + 0) / 2
     assert answer["coverage"]["run"]["judged_at_cutoff"] == 1
     if command == "report":
-        assert caution in answer["cautions"]
+        assert any(sentence.startswith(caution) for sentence in answer["cautions"])
         assert caution in cli("report", "qrels", "run", "new", "-m", "nDCG@2", "-o", "page.html").out
 
 

@@ -208,11 +208,23 @@ class Ranked:
     @cached_property
     def judgments(self) -> Ranked | None:
         """The same ranking with label 1 for judged documents and 0 for the others; None if all are judged."""
-        judged = self._lists.judged
-        if judged is None:
+        lists = self._lists
+        if lists.judged is None or lists.scores is None:
             return None
-        lists = replace(self._lists, labels=judged.astype(np.int32))
-        return Ranked(lists, self._ties, self._depth, is_complete=self._is_complete)
+        labels = lists.judged.astype(np.int32)
+        # ids have ordered only those ties whose labels differ
+        if self._order is None or self._ties == "docid" or self._is_complete:
+            return Ranked(replace(lists, labels=labels), self._ties, self._depth, is_complete=self._is_complete)
+        ranked = Ranked.__new__(Ranked)
+        ranked.offsets, ranked.sizes, ranked.depths, ranked.tied = self.offsets, self.sizes, self.depths, None
+        ranked.__dict__["_query_of_item"] = self._query_of_item
+        ranked._take(None, labels[self._order])
+        if self._ties == "average":
+            scores = lists.scores[self._order]
+            if lists.depths is not None:
+                scores = np.where(self._index_in_query() < np.repeat(lists.depths, self.sizes), scores, -np.inf)
+            ranked.tied = _tied_blocks(scores, ranked.labels, self.offsets, self._query_of_item)
+        return ranked
 
     @cached_property
     def judged(self) -> NDArray[np.bool_]:

@@ -52,8 +52,8 @@ def coverage_table(coverage: Mapping[str, Coverage]) -> Table:
     if partial:
         note += (
             f" Judged@k: mean over queries of the fraction of the top k documents that have a judgment (bold below "
-            f"{FEWEST_JUDGED:g}); Judged: the same for all returned documents. Documents without a judgment count as "
-            "not relevant."
+            f"{FEWEST_JUDGED:g}); Judged: the same for all returned documents. Plain measures count documents "
+            "without a judgment as not relevant."
         )
     data = [{"system": system, **covered.to_dict()} for system, covered in coverage.items() if not complete]
     columns = ("system", "shared queries", "missing", "not judged", "nothing judged", "returned documents",
@@ -66,8 +66,8 @@ def coverage_cautions(coverage: Mapping[str, Coverage], never_returned: int = 0)
 
     >>> from rankbound import evaluate
     >>> covered = evaluate({"q": {"a": 1}}, {"q": {"a": 3.0, "b": 2.0}}, "P@2").coverage
-    >>> coverage_cautions({"bm25": covered})
-    ['Judged@2 of bm25 is 0.50: 50 % of its top 2 documents have no judgment and count as not relevant.']
+    >>> coverage_cautions({"bm25": covered})  # doctest: +ELLIPSIS
+    ['Judged@2 of bm25 is 0.50: 50 % of its top 2 documents have no judgment, and plain measures count ...']
     """
     cautions = []
     if never_returned:
@@ -81,20 +81,22 @@ def coverage_cautions(coverage: Mapping[str, Coverage], never_returned: int = 0)
         if covered.judged_at_cutoff < FEWEST_JUDGED and system not in strange
     }
     if len(low) <= _NAMED:
-        cautions += [_caution(system, covered) for system, covered in low.items()]
+        cautions += [
+            f"Judged@{covered.cutoff} of {system} is {_fraction_in_words(covered)}" for system, covered in low.items()
+        ]
     else:
         lowest = min(low, key=lambda system: low[system].judged_at_cutoff)
         cautions.append(
-            f"Judged@{low[lowest].cutoff} is below {FEWEST_JUDGED:g} for {len(low)} of {len(coverage)} systems. "
-            + _caution(lowest, low[lowest])
+            f"Judged@{low[lowest].cutoff} is below {FEWEST_JUDGED:g} for {len(low)} of {len(coverage)} systems. It is "
+            f"lowest for {lowest}, {_fraction_in_words(low[lowest])}"
         )
     return cautions
 
 
-def _caution(system: str, covered: Coverage) -> str:
+def _fraction_in_words(covered: Coverage) -> str:
     fraction, k = covered.judged_at_cutoff, covered.cutoff
     documents = "documents at rank 1" if k == 1 else f"top {k} documents"
     return (
-        f"Judged@{k} of {system} is {fraction:.2f}: {100 * (1 - fraction):.0f} % of its {documents} have no judgment "
-        "and count as not relevant."
+        f"{fraction:.2f}: {100 * (1 - fraction):.0f} % of its {documents} have no judgment, and plain measures count "
+        "them as not relevant."
     )
