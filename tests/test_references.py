@@ -9,6 +9,7 @@ import pytest
 import rankbound as rb
 from rankbound.difficulty import standardize
 from rankbound.errors import ArgumentError, DataError
+from rankbound.evaluation import evaluate_runs
 
 QRELS = {f"q{i}": {"a": 1, "b": 0, "c": int(i % 2), "d": 2} for i in range(8)}
 rng = np.random.default_rng(0)
@@ -96,6 +97,18 @@ def test_evaluate_compare_and_streams_agree(tmp_path, candidates):
         np.testing.assert_allclose(compared.scores.values[name][1], result.values[name], atol=1e-12)
         np.testing.assert_allclose(streamed.values[name][order], result.values[name], atol=1e-12)
     assert compared.to_dict()["references"] == "4 runs"
+
+
+def test_a_column_of_candidates_goes_with_several_runs_and_with_references(tmp_path):
+    judged = frame(QRELS, "label").with_columns((pl.col("docid") != "c").alias("pool"))
+    judged.write_csv(tmp_path / "judged.csv")
+    for source in (judged, tmp_path / "judged.csv"):
+        results = evaluate_runs(
+            source, {"new": RUN, **REFERENCES}, ["STD(AP)", "EM(AP)"], references=REFERENCES, candidates="column:pool"
+        )
+        alone = rb.evaluate(judged, frame(RUN, "score"), "EM(AP)", candidates="column:pool")
+        np.testing.assert_allclose(results["new"].values["EM(AP)"], alone.values["EM(AP)"], atol=1e-12)
+        np.testing.assert_allclose(results["new"].values["STD(AP)"], expected("STD(AP)"), atol=1e-12)
 
 
 def test_lists_have_lists_as_references():

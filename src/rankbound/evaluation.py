@@ -375,7 +375,7 @@ def evaluate_runs(qrels: Any, runs: Mapping[str, Any], measures: Any, **options:
     requested = parse_measures(measures)
     references = options.get("references")
     several = len(runs) > 1 or references is not None
-    judgments = to_frame(qrels, "label") if several and not isinstance(qrels, Mapping) else qrels
+    judgments = _read_judgments(qrels, options.get("candidates")) if several else qrels
     if references is not None:  # they are evaluated once for all runs
         policy = {key: options[key] for key in ("ties", "missing", "judged_only", "depth") if key in options}
         options["references"] = references_of(judgments, references, requested, **policy)
@@ -388,6 +388,16 @@ def evaluate_runs(qrels: Any, runs: Mapping[str, Any], measures: Any, **options:
             raise error if str(error).startswith(files) else DataError(f"{name}: {error}") from error
     warn_of_coverage([f"{name}: {text}" for name, result in results.items() for text in result.warnings])
     return results
+
+
+def _read_judgments(qrels: Any, candidates: Any) -> Any:
+    """Judgments in memory, for several runs; with the column that marks the candidates where there is one."""
+    from rankbound.data import frames
+
+    if isinstance(qrels, (Mapping, Lists)):
+        return qrels
+    has_column = isinstance(candidates, str) and candidates.startswith("column:")
+    return frames.as_polars(qrels) if has_column and not _is_trec(qrels) else to_frame(qrels, "label")
 
 
 def warn_of_coverage(sentences: Iterable[str], stacklevel: int = 3) -> None:
