@@ -558,6 +558,8 @@ NO_ARRAYS = {
     **dict.fromkeys(("Inference", "analysis.inference.Inference"), _NAMES),
     **{f"testing.strategies.{name}": "makes arrays and takes none" for name in """catalog labels measures
         scored_lists""".split()},
+    **{f"testing.check.{name}": "takes a function: see tests/testing" for name in ("check_measure",)},
+    **{f"testing.check.{name}": _MADE for name in ("CheckReport", "Disagreement")},
     **{f"testing.oracles.{name}": "keeps a function for tests" for name in ("add", "remove")},
     **dict.fromkeys(("ReferenceScores", "evaluate_references"), "takes runs: see tests/test_references.py"),
     "run_study": "takes studies: see tests/experiments/test_study.py",

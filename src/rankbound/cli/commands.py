@@ -46,6 +46,7 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         "measures": Command(
             "rankbound.cli.measures", "measures", "List the measures with formula, parameters and source."
         ),
+        "check": Command("rankbound.cli.check", "check", "Check your own implementation of a measure."),
         "weights": Command("rankbound.cli.weights", "weights", "Compute difficulty weights for any trainer."),
         "train": Command("rankbound.cli.train", "train", "Train a ranker with any loss and bounding, and save it."),
         "rank": Command("rankbound.cli.rank", "rank", "Score documents with a saved ranker."),

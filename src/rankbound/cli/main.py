@@ -15,7 +15,7 @@ import typer
 from typer.main import get_command
 
 from rankbound.cli.commands import CommandsOnDemand
-from rankbound.errors import ArgumentError, RankboundError
+from rankbound.errors import RankboundError
 
 __all__ = ["app", "run"]
 
@@ -48,20 +48,11 @@ def rankbound(
     ] = None,
 ) -> None:
     """Learning to rank that knows how hard each query is."""
-    for name in modules or []:
-        _import_module(name)
+    if modules:
+        from rankbound.cli.user_code import import_module
 
-
-def _import_module(name: str) -> None:
-    """Import a user's module; the current folder is searched first, as by ``python -m``."""
-    import importlib
-
-    if os.getcwd() not in sys.path:  # noqa: PTH109 - sys.path has text
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109
-    try:
-        importlib.import_module(name)
-    except Exception as error:  # the user's own code can fail in any way
-        raise ArgumentError(f"--module {name}: cannot be imported: {type(error).__name__}: {error}") from error
+        for name in modules:
+            import_module(name)
 
 
 # typer's base of all usage errors, wherever the installed version keeps it
@@ -71,7 +62,8 @@ _UsageProblem: type[Exception] = typer.BadParameter.__mro__[2]
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code.
 
-    It is 0, 2 for bad input or usage, 130 after Ctrl-C, and 128 plus the number of a signal that ended the command.
+    It is 0, 1 if `check` finds a disagreement, 2 for bad input or usage, 130 after Ctrl-C, and 128 plus the number of a
+    signal that ended the command.
 
     >>> run(["bounds", "AP", "--n", "2", "--relevant", "1", "--json"])
     {"worst": 0.5, "expected": 0.75, "best": 1.0}

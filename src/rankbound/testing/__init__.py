@@ -1,1 +1,10 @@
-"""Slow oracles and Hypothesis strategies, for the tests of rankbound and of packages that build on it."""
+"""Tools for tests: `check_measure` for a measure of your own, slow oracles, and Hypothesis strategies.
+
+`rankbound.testing.oracles` and `rankbound.testing.strategies` are modules to import; the latter needs hypothesis.
+"""
+
+from __future__ import annotations
+
+from rankbound.lazy import lazy_exports
+
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

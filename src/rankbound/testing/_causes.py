@@ -1,0 +1,450 @@
+"""Probable causes of wrong values: variations of the measure and of its input that give what the function returned.
+
+A variation changes the measure (its settings, cutoff or discount, or another measure), the order of the documents, or
+the documents themselves. Each is evaluated on examples of every category, right and wrong ones; a variation that gives
+all the values that the function returned for a category is the probable cause there. No variation looks at which
+measure is checked: they follow from its parameters and its structure.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from rankbound.errors import DataError, MeasureError
+from rankbound.measures import Definition, Measure, Ranked, definitions, values
+from rankbound.measures.additive import Additive
+from rankbound.measures.definition import Discounted
+from rankbound.measures.discounts import CONSTANT, LOG2, RECIPROCAL, Discount
+from rankbound.testing._examples import Query, to_lists
+
+__all__ = ["Cause", "Result", "find_causes"]
+
+_COMBINED = 2  # categories for which combinations of two variations are tried; each takes about half a second
+_NUMBERS = (1, 2, 3, 4, 5, 0.5, 0.8, 0.85, 0.9, 0.95)  # usual values of numeric parameters
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A sentence on what the function probably does, and the options under which it would agree, if there are any."""
+
+    sentence: str
+    advice: str = ""
+    is_convention: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.sentence} {self.advice}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One query with its cutoff, the value that is right and the value that the function returned."""
+
+    query: Query
+    k: int | None
+    expected: float
+    returned: float
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What a variation changes: the queries, the measure of each, and the treatment of ties."""
+
+    queries: tuple[Query, ...]
+    measures: tuple[Measure, ...]
+    ties: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Variation:
+    """A variation. Two of one ``group`` are not combined; one that is ``complete`` must explain most categories."""
+
+    group: str
+    cause: Cause
+    apply: Callable[[_State], _State]
+    complete: bool = False
+
+
+def find_causes(
+    results: Mapping[str, Sequence[Result]], measure: Measure, ties: str, policies: Sequence[str]
+) -> dict[str, Cause]:
+    """The cause for each category of ``results`` that has wrong values and a cause that explains them.
+
+    A cause must also give the right values in all categories in which the function is right. ``policies`` are the
+    treatments of ties that the function can have.
+    """
+    categories = {name: list(group) for name, group in results.items() if group}
+    flat = [result for group in categories.values() for result in group]
+    spans = _spans(categories)
+    wrong = {
+        name for name, group in categories.items() if any(not _equal(r.expected, r.returned) for r in group)
+    }  # fmt: skip
+    causes: dict[str, Cause] = {}
+    if not wrong:
+        return causes
+    variations = list(_variations(measure, ties, policies))
+    returned = np.array([result.returned for result in flat])
+    explained: list[tuple[Cause, set[str]]] = []
+    for cause, predicted, complete in itertools.chain(
+        _arithmetic(flat, measure),
+        ((v.cause, _predict(flat, measure, ties, [v]), v.complete) for v in variations),
+    ):
+        fits = np.isclose(predicted, returned, rtol=1e-4, atol=1e-5)
+        names = {name for name, span in spans.items() if fits[span].all()}
+        if (
+            names & wrong
+            and names | wrong >= set(categories)
+            and (not complete or len(names) >= 0.75 * len(categories))
+        ):
+            explained.append((cause, names))
+    # the variation that explains most goes first, so that one mistake is named in one way
+    explained.sort(key=lambda pair: -len(pair[1]))
+    for cause, names in explained:
+        for name in names & wrong:
+            causes.setdefault(name, cause)
+    right = [result for name, group in categories.items() if name not in wrong for result in group]
+    left = [name for name in categories if name in wrong and name not in causes]
+    for name in left[:_COMBINED]:
+        pair = _combination(categories[name], right, variations, measure, ties) if name not in causes else None
+        if pair is not None:
+            cause = _joined(*(variation.cause for variation in pair))
+            causes |= {
+                other: cause
+                for other in left
+                if other not in causes and _explains(categories[other], measure, ties, pair)
+            }
+    return causes
+
+
+def _joined(first: Cause, second: Cause) -> Cause:
+    return Cause(
+        f"{first.sentence} {second.sentence}",
+        f"{first.advice} {second.advice}".strip(),
+        first.is_convention and second.is_convention,
+    )
+
+
+def _spans(categories: Mapping[str, Sequence[Result]]) -> dict[str, slice]:
+    ends = list(itertools.accumulate(len(group) for group in categories.values()))
+    return {
+        name: slice(end - len(group), end) for (name, group), end in zip(categories.items(), ends, strict=True)
+    }  # fmt: skip
+
+
+def _equal(first: float, second: float) -> bool:
+    return bool(np.isclose(first, second, rtol=1e-4, atol=1e-5))
+
+
+def _combination(
+    results: Sequence[Result], right: Sequence[Result], variations: Sequence[_Variation], measure: Measure, ties: str
+) -> tuple[_Variation, _Variation] | None:
+    """Two variations that together explain a category and change nothing where the function is ``right``."""
+    usable = [variation for variation in variations if not variation.complete]
+    pairs = ((a, b) for a, b in itertools.combinations(usable, 2) if a.group != b.group)
+    groups = (results[:1], results, right)  # most pairs fail on the first result
+    return next((p for p in pairs if all(_explains(group, measure, ties, p) for group in groups)), None)
+
+
+def _explains(results: Sequence[Result], measure: Measure, ties: str, variations: Sequence[_Variation]) -> bool:
+    returned = [result.returned for result in results]
+    return bool(np.allclose(_predict(results, measure, ties, variations), returned, rtol=1e-4, atol=1e-5))
+
+
+def _predict(results: Sequence[Result], measure: Measure, ties: str, variations: Iterable[_Variation]) -> Any:
+    """The values of the measure under variations; NaN where they cannot be applied."""
+    queries, cutoffs = tuple(result.query for result in results), [result.k for result in results]
+    state = _State(queries, tuple(replace(measure, cutoff=k) for k in cutoffs), ties)
+    predicted = np.full(len(results), np.nan)
+    try:
+        for variation in variations:
+            state = variation.apply(state)
+        groups: dict[Measure, list[int]] = {}
+        for index, each in enumerate(state.measures):
+            groups.setdefault(each, []).append(index)
+        for each, indices in groups.items():
+            ranked = Ranked(to_lists([state.queries[i] for i in indices]), state.ties)
+            predicted[indices] = values(ranked, each)
+    except (DataError, MeasureError, FloatingPointError):
+        pass
+    return predicted
+
+
+# ---- arithmetic: the values are right up to a factor -----------------------------------------------------------------
+
+
+def _arithmetic(results: Sequence[Result], measure: Measure) -> Iterator[tuple[Cause, Any, bool]]:
+    expected = np.array([result.expected for result in results])
+    returned = np.array([result.returned for result in results])
+    yield Cause("The function returns 1 minus the measure, as a loss does."), 1 - expected, True
+    yield Cause("The function returns the measure with the opposite sign."), -expected, True
+    positive = (expected > 0) & (returned != 0)
+    if not positive.any():
+        return
+    for factor in dict.fromkeys(np.round(returned[positive] / expected[positive], 6).tolist()):
+        if factor == 1:
+            continue
+        sentence = _factor_sentence(factor, measure)
+        exact = float(np.median((returned / np.where(expected == 0, 1, expected))[positive]))
+        scale = exact if math.isclose(exact, factor, rel_tol=1e-5) else factor
+        yield Cause(sentence), expected * scale, True
+
+
+def _factor_sentence(factor: float, measure: Measure) -> str:
+    text = f"Every value is {factor:.5g} times the right one"
+    near = [
+        (1 / math.log(2), "natural logarithms where log2 belongs, in the sum over the ranking only (factor 1 / ln 2)"),
+        (math.log(2), "natural logarithms where log2 belongs, in the ideal ranking only (factor ln 2)"),
+        (100.0, "a value in per cent"),
+    ]
+    for name in measure.definition.parameters:
+        number = measure[name]
+        if isinstance(number, (int, float)) and 0 < number < 1:
+            near += [
+                (1 / (1 - number), f"the factor 1 - {name} = {1 - number:g} is missing"),
+                (number, f"powers of {name} that start with {name} in place of 1"),
+                (number / (1 - number), f"the factor 1 - {name} is missing, and powers of {name} start with {name}"),
+            ]
+    reasons = [reason for value, reason in near if math.isclose(value, factor, rel_tol=1e-4)]
+    return f"{text}: {reasons[0]}." if reasons else f"{text}; check for a missing or additional factor."
+
+
+# ---- variations ------------------------------------------------------------------------------------------------------
+
+
+def _variations(measure: Measure, ties: str, policies: Sequence[str]) -> Iterator[_Variation]:
+    yield from _orders(ties, policies)
+    yield from _settings(measure)
+    yield from _documents(measure)
+    yield from _discounts(measure)
+    yield from _normalizers(measure)
+    yield from _others(measure)
+
+
+def _each_query(change: Callable[[Query, Measure], Query]) -> Callable[[_State], _State]:
+    def apply(state: _State) -> _State:
+        return replace(state, queries=tuple(map(change, state.queries, state.measures)))
+
+    return apply
+
+
+def _each_measure(change: Callable[[Measure, Query], Measure]) -> Callable[[_State], _State]:
+    def apply(state: _State) -> _State:
+        return replace(state, measures=tuple(map(change, state.measures, state.queries)))
+
+    return apply
+
+
+def _in_order(key: Callable[[Query, int], Any]) -> Callable[[_State], _State]:
+    """Rank the documents by a key, without ties."""
+
+    def change(query: Query, measure: Measure) -> Query:
+        ordered = query.take(sorted(range(len(query)), key=lambda i: key(query, i)))
+        return replace(ordered, scores=tuple(float(len(query) - i) for i in range(len(query))))
+
+    return _each_query(change)
+
+
+def _orders(ties: str, policies: Sequence[str]) -> Iterator[_Variation]:
+    sentences = {
+        "average": "Ties are averaged over all orders of the tied documents.",
+        "input": "Ties are broken by input order.",
+        "docid": "Ties are broken by descending document id.",
+    }
+    for policy in policies:
+        if policy != ties:
+            cause = Cause(sentences[policy], f"That is ties={policy!r} (--ties {policy}).", is_convention=True)
+            yield _Variation("order", cause, lambda state, policy=policy: replace(state, ties=policy))  # type: ignore[misc]
+    rules: tuple[tuple[str, Callable[[Query, int], Any]], ...] = (
+        ("Ties are broken by reverse input order, as in argsort(scores)[::-1].", lambda q, i: (-q.scores[i], -i)),
+        (
+            "Tied documents are ranked by descending label, which favors the system; a sort of (score, label) pairs "
+            "does that.",
+            lambda q, i: (-q.scores[i], -q.labels[i]),
+        ),
+        (
+            "Tied documents are ranked by ascending label, which is the worst case for the system.",
+            lambda q, i: (-q.scores[i], q.labels[i]),
+        ),
+        ("The documents are taken in input order; they must be sorted by descending score.", lambda _, i: i),
+        ("The documents are sorted by ascending score; the highest score must come first.", lambda q, i: q.scores[i]),
+        ("The documents are ranked by label, not by score.", lambda q, i: -q.labels[i]),
+        ("Scores are rounded down or converted to integers.", lambda q, i: -math.floor(q.scores[i])),
+    )
+    for sentence, key in rules:
+        yield _Variation("order", Cause(sentence), _in_order(key))
+
+
+def _settings(measure: Measure) -> Iterator[_Variation]:
+    definition = measure.definition
+    for name, parameter in definition.parameters.items():
+        choices: Sequence[Any] = parameter.choices or _NUMBERS
+        for choice in choices:
+            try:
+                value = parameter.check(definition.name, name, choice)
+                changed = {**dict(measure.settings), name: value}
+                if value == parameter.default:
+                    del changed[name]
+                definition.check_settings(measure.cutoff, changed, str(measure))
+            except MeasureError:
+                continue
+            settings = tuple(sorted(changed.items()))
+            if settings == measure.settings:
+                continue
+            other = replace(measure, settings=settings)
+            cause = Cause(f"The function computes {other}: {_meaning(other, name)}.", f"Compare it with {other}.", True)
+            yield _Variation("settings", cause, _with_settings(settings))
+        if not parameter.choices and isinstance(parameter.default, int):
+            sentence = f"The largest label of each query is used as {name}, which must be {measure[name]!r} everywhere."
+            yield _Variation("settings", Cause(sentence), _each_measure(_from_largest_label(name)))
+
+
+def _meaning(measure: Measure, name: str) -> str:
+    """What a setting means, in the words of its rule if that explains its choices."""
+    parameter, value = measure.definition.parameters[name], repr(measure[name])
+    for choice in parameter.rule.replace(" or ", ", ").split(", "):
+        if choice.startswith(value) and "(" in choice:
+            return choice[len(value) :].strip(" ()") if choice.count("(") == 1 else f"{name} is {value}"
+    return f"{name} is {value} ({measure.definition.summary})"
+
+
+def _with_settings(settings: tuple[tuple[str, Any], ...]) -> Callable[[_State], _State]:
+    return _each_measure(lambda measure, _: replace(measure, settings=settings))
+
+
+def _from_largest_label(name: str) -> Callable[[Measure, Query], Measure]:
+    def change(measure: Measure, query: Query) -> Measure:
+        largest = max((*query.labels, *query.not_retrieved, 1))
+        return replace(measure, settings=tuple(sorted({**dict(measure.settings), name: largest}.items())))
+
+    return change
+
+
+def _documents(measure: Measure) -> Iterator[_Variation]:
+    def top(query: Query, measure: Measure) -> Query:
+        return replace(query.ranked().take(range(min(len(query), measure.cutoff or len(query)))), not_retrieved=())
+
+    def shifted(query: Query, _: Measure) -> Query:
+        ranked = query.ranked()
+        first = max(query.scores, default=0.0) + 1
+        return replace(
+            ranked,
+            labels=(0, *ranked.labels),
+            scores=(first, *ranked.scores),
+            judged=(True, *ranked.judged) if ranked.judged else (),
+            ids=(max(ranked.ids) + 1, *ranked.ids) if ranked.ids else (),
+        )
+
+    def unique(query: Query, _: Measure) -> Query:
+        return query.take([i for i in range(len(query)) if query.ids[i] not in query.ids[:i]]) if query.ids else query
+
+    def cutoff(change: Callable[[int], int | None]) -> Callable[[_State], _State]:
+        return _each_measure(lambda each, _: replace(each, cutoff=change(each.cutoff or 1)))
+
+    def at_most_documents(each: Measure, query: Query) -> Measure:
+        return replace(each, cutoff=max(min(each.cutoff or 1, len(query)), 1))
+
+    if measure.cutoff is not None:
+        sentence = (
+            "Only the first k documents of the ranking count where the ideal ranking or the number of relevant "
+            "documents is computed; all documents must count there."
+        )
+        yield _Variation("documents", Cause(sentence), _each_query(top))
+        sentence = "The divisor or cutoff is min(k, number of documents) in place of k."
+        yield _Variation("cutoff", Cause(sentence), _each_measure(at_most_documents))
+        if measure.definition.cutoff == "optional":
+            yield _Variation("cutoff", Cause("The cutoff k is ignored."), cutoff(lambda _: None))
+        yield _Variation("cutoff", Cause("The cutoff is k + 1 in place of k."), cutoff(lambda k: k + 1))
+        yield _Variation("cutoff", Cause("The cutoff is k - 1 in place of k."), cutoff(lambda k: max(k - 1, 1)))
+    sentence = "Relevant documents that were not retrieved do not count; they belong to the ideal ranking and to the "
+    cause = Cause(f"{sentence}number of relevant documents.")
+    yield _Variation("documents", cause, _each_query(lambda query, _: replace(query, not_retrieved=())))
+    sentence = "Documents without a judgment are removed; they must keep their rank and count as not relevant."
+    judged = _each_query(lambda query, _: query.take([i for i, known in enumerate(query.known()) if known]))
+    yield _Variation("judged", Cause(sentence), judged)
+    sentence = "Ranks are too large by 1: the first document counts as if it stood at rank 2."
+    yield _Variation("rank", Cause(sentence), _each_query(shifted))
+    sentence = "Ranks are too small by 1: the first document is ignored, or ranks start at 0."
+    yield _Variation("rank", Cause(sentence), _each_query(lambda query, _: query.ranked().take(range(1, len(query)))))
+    sentence = "Repeated documents are removed before ranks are counted; here they keep their rank and count as not "
+    yield _Variation("repeats", Cause(f"{sentence}relevant.", is_convention=True), _each_query(unique))
+    sentence = "Graded labels are treated as binary: every positive label counts as 1."
+    binary = _each_query(_with_labels(lambda label: min(label, 1)))
+    yield _Variation("labels", Cause(sentence), binary)
+    sentence = "The gain is 2^label, without - 1, so that documents with label 0 have a gain as well."
+    yield _Variation("labels", Cause(sentence), _each_query(_with_labels(lambda label: int(2 ** max(label, 0)))))
+    sentence = "The absolute value of negative labels counts; they must count as 0."
+    yield _Variation("labels", Cause(sentence), _each_query(_with_labels(abs)))
+
+
+def _with_labels(change: Callable[[int], int]) -> Callable[[Query, Measure], Query]:
+    def apply(query: Query, _: Measure) -> Query:
+        return replace(
+            query, labels=tuple(map(change, query.labels)), not_retrieved=tuple(map(change, query.not_retrieved))
+        )
+
+    return apply
+
+
+def _discounts(measure: Measure) -> Iterator[_Variation]:
+    """Other discounts, for measures that have one."""
+    definition = measure.definition
+    if not isinstance(definition, Discounted) or definition.discount is CONSTANT:
+        return
+    known = definition.discount
+    shapes: dict[str, Callable[[Any, float], Any]] = {
+        "The discount is off by one: rank r has that of rank r + 1, as log2(r + 2) in place of log2(r + 1)": (
+            lambda rank, parameter: known.value(rank + 1, parameter)
+        ),
+        "The discount is off by one: rank r has that of rank r - 1, as log2(r) in place of log2(r + 1)": (
+            lambda rank, parameter: known.value(np.maximum(rank - 1, 1), parameter)
+        ),
+        "There is no discount: all ranks count the same": CONSTANT.value,
+    }
+    if known is not RECIPROCAL:
+        shapes["The discount is 1 / rank"] = RECIPROCAL.value
+    if known is not LOG2:
+        shapes["The discount is 1 / log2(rank + 1)"] = LOG2.value
+    for sentence, shape in shapes.items():
+        yield _Variation("discount", Cause(f"{sentence}."), _redefined(definition, discount=Discount("changed", shape)))
+
+
+def _redefined(definition: Definition, **attributes: Any) -> Callable[[_State], _State]:
+    """Use the definition with other attributes or methods."""
+    changed = object.__new__(type(definition))  # copy.copy would return the registered definition itself
+    vars(changed).update(vars(definition), **attributes)
+    return _each_measure(lambda each, _: replace(each, definition=changed))
+
+
+def _normalizers(measure: Measure) -> Iterator[_Variation]:
+    """Other normalizers, for measures that divide by the value of the ideal ranking."""
+    definition = measure.definition
+    if not isinstance(definition, Additive) or not definition.is_normalized(measure) or measure.cutoff is None:
+        return
+    ideal = definition.ideal
+
+    def without_cutoff(measure: Measure, counts: Any, gains: Any = None) -> Any:
+        return ideal(replace(measure, cutoff=None), counts, gains)
+
+    sentence = "The ideal ranking is not cut off at rank k, but the ranking is."
+    yield _Variation("normalizer", Cause(sentence), _redefined(definition, normalizer=without_cutoff))
+
+
+def _others(measure: Measure) -> Iterator[_Variation]:
+    """Other measures of the catalog; they must explain most categories, because some agree on many rankings."""
+    for definition in definitions():
+        if definition is measure.definition or (definition.cutoff == "required" and measure.cutoff is None):
+            continue
+        takes_k = definition.cutoff != "none"
+        name = Measure(definition, measure.cutoff if takes_k else None)
+        cause = Cause(f"The values are those of {name}: {definition.summary}.", f"Compare it with {name}.")
+        change = _each_measure(
+            lambda each, _, definition=definition, takes_k=takes_k: Measure(  # type: ignore[misc]
+                definition, each.cutoff if takes_k else None
+            )
+        )
+        yield _Variation("settings", cause, change, complete=True)

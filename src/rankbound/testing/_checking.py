@@ -1,0 +1,272 @@
+"""Running the battery: calls, shrinking, causes, and what is checked besides values."""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rankbound.measures import TIES, Measure
+from rankbound.testing._battery import Category
+from rankbound.testing._calling import Caller, Convention, Outcome
+from rankbound.testing._causes import Cause, Result, find_causes
+from rankbound.testing._diagnosis import TOO_LONG, Trial, common_cause, mean_cause, problem_cause
+from rankbound.testing._examples import Example, expected_values
+from rankbound.testing._report import CheckReport, Disagreement
+from rankbound.testing._shrinking import complexity, shrink
+
+__all__ = ["Check", "Policy"]
+
+_REPEATED = 40  # examples that are called twice, to see whether the function is deterministic
+_PER_CATEGORY = 8  # examples of each category that a cause must explain
+_MODIFIES, _RANDOM = "arguments", "determinism"  # what is checked besides values
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The measure and how its values are compared."""
+
+    measure: Measure
+    ties: str
+    empty: str
+    tolerance: float
+
+
+class Check:
+    """One check of one function."""
+
+    def __init__(self, function: Callable[..., Any], convention: Convention, policy: Policy, budget: float) -> None:
+        self.convention, self.policy, self.budget = convention, policy, budget
+        self.caller = Caller(function, convention)
+        self.name = _function_name(function)
+
+    def run(
+        self,
+        cases: dict[Category, list[Example]],
+        seed: int,
+        skipped: tuple[str, ...],
+        progress: Callable[[int, int], None] | None,
+    ) -> CheckReport:
+        """Call the function with all examples, shrink the failing ones, and look for causes."""
+        outcomes = self._call_all(cases, progress)
+        done = {category: [entry for entry in group if entry is not None] for category, group in outcomes.items()}
+        failures = {
+            category: [entry for entry in group if not entry.agrees(self.policy.tolerance)]
+            for category, group in done.items()
+        }
+        smallest = {
+            category: self._smallest(category, group) for category, group in failures.items() if group
+        }  # fmt: skip
+        causes = self._causes(done, smallest)
+        disagreements = {
+            category.name: self._disagreement(
+                category.name, entry, causes[category.name], len(failures[category]), len(done[category])
+            )
+            for category, entry in smallest.items()
+        }
+        every = [entry for group in done.values() for entry in group]
+        disagreements |= self._side_effects(every)
+        agreements = {category.name: len(done[category]) - len(failures[category]) for category in cases}
+        called, planned = len(every), sum(map(len, cases.values()))
+        conventions = dict.fromkeys(
+            str(cause) for name, cause in causes.items() if name in disagreements and cause.is_convention
+        )
+        return CheckReport(
+            self.name,
+            str(self.policy.measure),
+            self.convention.signature,
+            self.policy.ties,
+            self.policy.empty,
+            self.policy.tolerance,
+            seed,
+            called,
+            agreements,
+            disagreements,
+            tuple(conventions),
+            tuple(self._notes(called, planned)),
+            skipped,
+            called == planned,
+        )
+
+    def _call_all(
+        self, cases: dict[Category, list[Example]], progress: Callable[[int, int], None] | None
+    ) -> dict[Category, list[Trial | None]]:
+        """All outcomes; None for examples that the time budget did not allow.
+
+        The first examples of all categories are called first, so that a slow function is checked in every category.
+        """
+        outcomes: dict[Category, list[Trial | None]] = {key: [None] * len(group) for key, group in cases.items()}
+        goals = {
+            category: expected_values(group, self.policy.measure, self.policy.ties, self.policy.empty)
+            for category, group in cases.items()
+        }
+        start = time.monotonic()
+        self.caller.deadline = start + self.budget
+        rounds = max(map(len, cases.values()))
+        order = [(i, category) for i in range(rounds) for category in cases if i < len(cases[category])]
+        for done, (i, category) in enumerate(order):
+            if time.monotonic() > self.caller.deadline:
+                break
+            if progress is not None:
+                progress(done, len(order))
+            example, before = cases[category][i], time.monotonic()
+            outcome = self.caller(example)
+            if outcome.kind == TOO_LONG and time.monotonic() - before < self.budget / 2:
+                break  # the function is slow, but it was the battery that used up the budget
+            outcomes[category][i] = Trial(example, goals[category][i], outcome)
+        # shrinking calls the function again, for as long as the battery took but at least for some seconds
+        self.caller.deadline = time.monotonic() + min(self.budget, max(20.0, 2 * (time.monotonic() - start)))
+        return outcomes
+
+    def _try(self, example: Example) -> Trial:
+        (goal,) = expected_values([example], self.policy.measure, self.policy.ties, self.policy.empty)
+        return Trial(example, goal, self.caller(example))
+
+    def _can_be_drawn(self, example: Example) -> bool:
+        """Whether the function can get this input: functions of a ranking see no ties, 2-D arrays need one length."""
+        roles = self.convention.roles
+        if "y_true" in roles and len({len(query) for query in example.queries}) > 1:
+            return False
+        ranking = "ranked_labels" in roles or "ranked_ids" in roles
+        if ranking and any(len(set(query.scores)) < len(query) for query in example.queries):
+            return False
+        return all(len(query) > 0 for query in example.queries)
+
+    def _smallest(self, category: Category, failures: list[Trial]) -> Trial:
+        first = min(failures, key=lambda entry: complexity(entry.example))
+        if category.name == "no documents" or first.outcome.kind == TOO_LONG:
+            return first
+
+        def fails(example: Example) -> bool:
+            if time.monotonic() > self.caller.deadline or not self._can_be_drawn(example):
+                return False
+            if not category.holds(example):
+                return False
+            entry = self._try(example)
+            return not entry.agrees(self.policy.tolerance) and entry.outcome.kind == first.outcome.kind
+
+        found = shrink(first.example, fails, free=self.convention.takes_k)
+        return first if found == first.example else self._try(found)
+
+    # ---- causes ------------------------------------------------------------------------------------------------------
+
+    def _causes(self, done: dict[Category, list[Trial]], smallest: dict[Category, Trial]) -> dict[str, Cause]:
+        """The probable cause of each disagreement."""
+        measure = self.policy.measure
+        results: dict[str, list[Result]] = {}
+        for category, group in done.items():
+            chosen = [*([smallest[category]] if category in smallest else []), *group[:_PER_CATEGORY]]
+            results[category.name] = [
+                Result(entry.example.query, entry.example.k, entry.expected.mean, entry.outcome.values[0])
+                for entry in chosen
+                if not entry.outcome.problem
+                and len(entry.example.queries) == 1
+                and len(entry.example.query) > 0
+                and not entry.expected.undefined
+                and not math.isnan(entry.outcome.values[0])
+            ]
+        policies = TIES if "run" in self.convention.roles else ("average", "input")
+        found = find_causes(results, measure, self.policy.ties, policies)
+        every = [entry for group in done.values() for entry in group]
+        return {
+            category.name: problem_cause(category, entry, every)
+            or found.get(category.name)
+            or mean_cause(entry)
+            or common_cause(every, self.policy.tolerance)
+            or Cause(category.hint)
+            for category, entry in smallest.items()
+        }
+
+    # ---- what is checked besides values ------------------------------------------------------------------------------
+
+    def _side_effects(self, every: Sequence[Trial]) -> dict[str, Disagreement]:
+        """Arguments that the function modified, and results that differ from call to call."""
+        found = {}
+        modified = [entry for entry in every if entry.outcome.modified]
+        if modified:
+            first = self._shrunk(modified, lambda example: self.caller(example).modified)
+            cause = Cause("The function modifies its arguments; it must copy them before it sorts or changes them.")
+            entry = self._try(first)
+            changed = replace(entry, outcome=replace(entry.outcome, problem="modifies its arguments"))
+            found[_MODIFIES] = self._disagreement(_MODIFIES, changed, cause, len(modified), len(every))
+        step = max(len(every) // _REPEATED, 1)
+        repeated = [entry for entry in every[::step] if entry.outcome.kind != TOO_LONG]
+        differing = [entry for entry in repeated if self._differs(entry.example, entry.outcome)]
+        if differing:
+            first = self._shrunk(differing, self._differs)
+            outcomes = [self.caller(first) for _ in range(10)]
+            texts = list(dict.fromkeys(outcome.text() for outcome in outcomes))
+            problem = f"returns other values from call to call: {' and '.join(texts[:2])}"
+            cause = Cause("The function is not deterministic: equal arguments do not give equal results.")
+            entry = replace(self._try(first), outcome=Outcome(problem=problem))
+            found[_RANDOM] = self._disagreement(_RANDOM, entry, cause, len(differing), len(repeated))
+        return found
+
+    def _differs(self, example: Example, known: Outcome | None = None) -> bool:
+        if time.monotonic() > self.caller.deadline:
+            return False
+        first = known or self.caller(example)
+        again = [self.caller(example) for _ in range(1 if known else 9)]
+        if any(each.kind == TOO_LONG for each in (first, *again)):
+            return False
+        return any(repr((each.values, each.problem)) != repr((first.values, first.problem)) for each in again)
+
+    def _shrunk(self, entries: Sequence[Trial], fails: Callable[[Example], bool]) -> Example:
+        first = min((entry.example for entry in entries), key=complexity)
+
+        def still(example: Example) -> bool:
+            return time.monotonic() < self.caller.deadline and self._can_be_drawn(example) and fails(example)
+
+        return shrink(first, still, free=self.convention.takes_k)
+
+    # ---- the report --------------------------------------------------------------------------------------------------
+
+    def _disagreement(self, category: str, entry: Trial, cause: Cause, failed: int, examples: int) -> Disagreement:
+        queries = entry.example.queries
+        several = len(queries) > 1
+        values = entry.outcome.values
+        per_query = several and len(values) > 1
+        labels = [list(query.labels) for query in queries]
+        scores = [list(query.scores) for query in queries]
+        returned: float | list[float] | str
+        if entry.outcome.problem or entry.outcome.shown:
+            returned = entry.outcome.problem or f"returns {entry.outcome.shown}"
+        else:
+            returned = list(values) if per_query else values[0]
+        return Disagreement(
+            category,
+            labels if several else labels[0],
+            scores if several else scores[0],
+            entry.example.k,
+            list(entry.expected.per_query) if per_query else entry.expected.mean,
+            returned,
+            str(cause),
+            cause.is_convention,
+            self.convention.call_text(self.name, entry.example),
+            failed,
+            examples,
+        )
+
+    def _notes(self, called: int, planned: int) -> list[str]:
+        notes = []
+        if called < planned:
+            notes.append(
+                f"the time budget of {self.budget:g} s ended the check after {called} of {planned} examples; a larger "
+                "budget checks more"
+            )
+        if self.caller.printed:
+            notes.append("the function prints, which was not shown")
+        if self.caller.warned:
+            first, more = next(iter(self.caller.warned)), len(self.caller.warned) - 1
+            notes.append(f"the function raises warnings, such as {first}" + (f" (and {more} more)" if more else ""))
+        return notes
+
+
+def _function_name(function: Any) -> str:
+    if isinstance(function, functools.partial):
+        return _function_name(function.func)
+    name = str(getattr(function, "__name__", type(function).__name__))
+    return "function" if name == "<lambda>" else name
