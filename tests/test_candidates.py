@@ -230,8 +230,11 @@ def test_files_of_candidates_come_in_four_forms(tmp_path):
 @pytest.mark.parametrize(
     ("candidates", "rule"),
     [
-        ({"q": ["a"]}, "candidates must hold every judged document, got none for 1 of them, the first is 'b'"),
-        ({}, "candidates must hold every judged document"),
+        (
+            {"q": ["a"]},
+            "candidates must contain every judged document, got 1 that they lack, the first is 'b'",
+        ),
+        ({}, "candidates must contain every judged document"),
         ({"q": "ab"}, "query 'q' of candidates must have a collection of documents"),
         ("column:pool", "needs judgments in a frame"),
         ("nowhere.txt", "nowhere.txt"),

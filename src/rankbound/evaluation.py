@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.data import table_chunks
-from rankbound.data.candidates import CandidateSource, describe_candidates, read_candidates
+from rankbound.data.candidates import CandidateSource, read_candidates
+from rankbound.data.judged import CandidatesError
 from rankbound.difficulty.bounding import Bounds
+from rankbound.difficulty.candidates import check_rule
 from rankbound.difficulty.p_values import PValues
 from rankbound.difficulty.run_values import RunValues
 from rankbound.difficulty.standardization import LEAST_REFERENCES, ReferenceScores, missing_references
@@ -334,7 +336,7 @@ def _evaluate(
     policy: dict[str, Any] = {"missing": missing, "judged_only": judged_only}
     judgments_of_references = None if scored or run is None else qrels
     reference_scores = references_of(judgments_of_references, references, requested, ties=ties, depth=depth, **policy)
-    chosen = read_candidates(candidates, judged_outside) if not scored else candidates
+    chosen = CandidateSource(check_rule(candidates)) if scored else read_candidates(candidates, judged_outside)
     if scored:
         chunks: Iterable[Lists] = (qrels,)
     elif run is None:
@@ -345,10 +347,9 @@ def _evaluate(
     else:
         chunks = (to_lists(qrels, run, keep_ids=ties == "docid", candidates=chosen, **policy),)
     results, coverage = [], Coverage()
-    rule = candidates if scored else chosen.rule
     for lists in chunks:
         result = evaluate_lists(
-            lists, requested, ties=ties, empty=empty, depth=depth, bounds=bounds, candidates=rule,
+            lists, requested, ties=ties, empty=empty, depth=depth, bounds=bounds, candidates=chosen.rule,
             against_random=against_random, references=reference_scores,
         )  # fmt: skip
         results.append(result)
@@ -356,7 +357,7 @@ def _evaluate(
     if isinstance(chunks, table_chunks.RunChunks):  # a chunk does not know the queries of the others
         known = chunks.coverage
         coverage = replace(coverage, missing_queries=known.missing_queries, unjudged_queries=known.unjudged_queries)
-    described = {"candidates": describe_candidates(candidates), "ties": ties, "empty": empty, "missing": missing}
+    described = {"candidates": candidates if scored else chosen.name, "ties": ties, "empty": empty, "missing": missing}
     result = _concatenated(results)
     if reference_scores is not None:
         reference_scores.check_covers(result.query_ids)
@@ -375,29 +376,24 @@ def evaluate_runs(qrels: Any, runs: Mapping[str, Any], measures: Any, **options:
     requested = parse_measures(measures)
     references = options.get("references")
     several = len(runs) > 1 or references is not None
-    judgments = _read_judgments(qrels, options.get("candidates")) if several else qrels
+    source = read_candidates(options.pop("candidates", "judged"), options.pop("judged_outside", "error"))
+    judgments = qrels
+    if several and not isinstance(qrels, Mapping):
+        judgments, source = source.take_column(to_frame(qrels, "label", column=source.column))
     if references is not None:  # they are evaluated once for all runs
         policy = {key: options[key] for key in ("ties", "missing", "judged_only", "depth") if key in options}
         options["references"] = references_of(judgments, references, requested, **policy)
     results = {}
     for name, run in runs.items():
         try:
-            results[name] = _evaluate(judgments, run, requested, **options)
+            results[name] = _evaluate(judgments, run, requested, candidates=source, **options)
+        except CandidatesError:
+            raise
         except DataError as error:
             files = (f"{name}:", f"{qrels}:" if isinstance(qrels, (str, PathLike)) else f"{name}:")
             raise error if str(error).startswith(files) else DataError(f"{name}: {error}") from error
     warn_of_coverage([f"{name}: {text}" for name, result in results.items() for text in result.warnings])
     return results
-
-
-def _read_judgments(qrels: Any, candidates: Any) -> Any:
-    """Judgments in memory, for several runs; with the column that marks the candidates where there is one."""
-    from rankbound.data import frames
-
-    if isinstance(qrels, (Mapping, Lists)):
-        return qrels
-    has_column = isinstance(candidates, str) and candidates.startswith("column:")
-    return frames.as_polars(qrels) if has_column and not _is_trec(qrels) else to_frame(qrels, "label")
 
 
 def warn_of_coverage(sentences: Iterable[str], stacklevel: int = 3) -> None:
@@ -610,11 +606,9 @@ def to_lists(
     if source.is_rule and isinstance(qrels, Mapping) and isinstance(run, Mapping):
         return Lists.from_dicts(qrels, run, keep_ids=keep_ids, **policy)
     if source.column is None and _is_trec(qrels) and _is_trec(run):
-        return trec.lists_from_trec(qrels, run, candidates=source.table, judged_outside=source.judged_outside, **policy)
+        return trec.lists_from_trec(qrels, run, candidates=source, **policy)
     judgments, source = source.take_column(to_frame(qrels, "label", column=source.column))
-    return judged.from_frames(
-        judgments, to_frame(run, "score"), candidates=source.table, judged_outside=source.judged_outside, **policy
-    )
+    return judged.from_frames(judgments, to_frame(run, "score"), candidates=source, **policy)
 
 
 def _is_parquet(source: Any) -> bool:

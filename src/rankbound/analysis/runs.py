@@ -15,7 +15,7 @@ import numpy as np
 
 from rankbound.analysis.query_sets import types_of
 from rankbound.analysis.scores import QueryDifficulty, ScoreMatrix
-from rankbound.data.candidates import describe_candidates, read_candidates
+from rankbound.data.candidates import read_candidates
 from rankbound.difficulty import Difficulty
 from rankbound.difficulty.run_values import RunValues
 from rankbound.errors import ArgumentError, DataError
@@ -77,7 +77,7 @@ def align_runs(
         return (
             from_frames(
                 judged, run, missing=missing, judged_only=judged_only,
-                candidates=source.table, judged_outside=source.judged_outside,
+                candidates=source,
             )
             for run in returned
         )  # fmt: skip
@@ -98,7 +98,7 @@ def align_runs(
     ]
     return replace(
         matrix,
-        candidates=describe_candidates(candidates),
+        candidates=source.name,
         coverage=tuple(coverage),
         never_returned=never_returned,
     )

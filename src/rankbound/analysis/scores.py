@@ -103,7 +103,7 @@ class ScoreMatrix:
     standardized_by:
         The reference runs of standardized measures in words; "" where there are none.
     candidates:
-        Which documents normalized measures and difficulty are about (see `rankbound.difficulty.candidates`); "" where
+        Which documents normalized measures and difficulty are about (see `rankbound.difficulty.candidates`); None where
         that is not known.
     coverage:
         For each system, how far its run and the judgments cover each other; empty where this is unknown. Its queries
@@ -127,7 +127,7 @@ class ScoreMatrix:
     source_index: NDArray[np.int64] | None = None
     folds: NDArray[Any] | None = None
     left_out: int = 0
-    candidates: str = ""
+    candidates: str | None = None
     coverage: tuple[Coverage, ...] = ()
     never_returned: int | None = None
     standardized_by: str = ""

@@ -112,7 +112,7 @@ def compare(
                 page,
                 scores=scores,
                 title="Comparison of runs",
-                about={"Judgments": qrels, "Runs": ", ".join(runs), "Candidates": scores.candidates}
+                about={"Judgments": qrels, "Runs": ", ".join(runs), "Candidates": scores.candidates or ""}
                 | output.describe_policy(policy),
                 baseline=None if all_pairs else titles[0],
                 inference=policy,

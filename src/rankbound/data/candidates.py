@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
-from rankbound.data import frames, trec
+from rankbound.data import frames
 from rankbound.errors import ArgumentError, DataError, FileFormatError
 from rankbound.io import read_bytes
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["CANDIDATES", "JUDGED_OUTSIDE", "CandidateSource", "describe_candidates", "read_candidates"]
+__all__ = ["CANDIDATES", "JUDGED_OUTSIDE", "CandidateSource", "read_candidates"]
 
 CANDIDATES = ("judged", "returned")
 JUDGED_OUTSIDE = ("error", "ignore")
@@ -33,6 +33,8 @@ class CandidateSource:
     table: pl.DataFrame | None = None
     column: str | None = None
     judged_outside: str = "error"
+    name: str = "judged"
+    """What outputs say: the rule, the file, ``column:NAME``, or "explicit"."""
 
     @property
     def is_rule(self) -> bool:
@@ -62,15 +64,6 @@ class CandidateSource:
         return replace(self, table=table.filter(pl.col("qid").is_in(queries.implode())))
 
 
-def describe_candidates(candidates: Any) -> str:
-    """Name the candidates that an output was computed with.
-
-    >>> describe_candidates("judged"), describe_candidates("top100.txt"), describe_candidates({})
-    ('judged', 'top100.txt', 'explicit')
-    """
-    return str(fspath(candidates)) if isinstance(candidates, (str, PathLike)) else "explicit"
-
-
 def read_candidates(candidates: Any, judged_outside: str = "error") -> CandidateSource:
     """Read candidates: a rule, ``column:NAME``, a path, a frame, or ``{query: documents}``.
 
@@ -78,16 +71,20 @@ def read_candidates(candidates: Any, judged_outside: str = "error") -> Candidate
     [('q', 'a'), ('q', 'b')]
     >>> read_candidates("returned").rule
     'returned'
+    >>> read_candidates({"q": ["a", "b"]}).name
+    'explicit'
     """
     import polars as pl
 
+    if isinstance(candidates, CandidateSource):
+        return candidates
     if judged_outside not in JUDGED_OUTSIDE:
         raise ArgumentError(f"judged_outside must be 'error' or 'ignore', got {judged_outside!r}")
     if isinstance(candidates, str):
         if candidates in CANDIDATES:
-            return CandidateSource(candidates)
+            return CandidateSource(candidates, name=candidates)
         if candidates.startswith(_COLUMN):
-            return CandidateSource(column=candidates.removeprefix(_COLUMN))
+            return CandidateSource(column=candidates.removeprefix(_COLUMN), name=candidates)
     if isinstance(candidates, Mapping):
         table = _from_dict(candidates)
     elif isinstance(candidates, (str, PathLike)):
@@ -102,7 +99,8 @@ def read_candidates(candidates: Any, judged_outside: str = "error") -> Candidate
             "candidates must be 'judged', 'returned', 'column:NAME', a path, a frame with qid and docid, or "
             f"{{query: documents}}, got {candidates!r:.60}"
         )
-    return CandidateSource(table=table.unique(maintain_order=True), judged_outside=judged_outside)
+    name = str(fspath(candidates)) if isinstance(candidates, (str, PathLike)) else "explicit"
+    return CandidateSource(table=table.unique(maintain_order=True), judged_outside=judged_outside, name=name)
 
 
 def _columns(table: pl.DataFrame, source: Any) -> pl.DataFrame:
@@ -131,6 +129,8 @@ def _from_dict(candidates: Mapping[Any, Any]) -> pl.DataFrame:
 
 def _read_text(path: str | PathLike[str]) -> pl.DataFrame:
     """Read lines of text: a TREC run (6 fields), TREC qrels (4 fields), or "query document" (2 fields)."""
+    from rankbound.data import trec
+
     fields = _fields_of_first_line(path)
     if fields == 2:
         return trec.read_pairs(path)

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-__all__ = ["MISSING", "DuplicateError", "from_dicts", "from_frames"]
+    from rankbound.data.candidates import CandidateSource
+
+__all__ = ["MISSING", "CandidatesError", "DuplicateError", "from_dicts", "from_frames"]
 
 MISSING = ("ignore", "zero")
 _UNJUDGED = -1e300  # stands for "no label" while labels are looked up
@@ -40,6 +42,10 @@ class DuplicateError(DataError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.side, self._message)  # to be pickled when a worker process returns it
+
+
+class CandidatesError(DataError):
+    """Candidates lack judged documents; the message names where the candidates come from."""
 
 
 def from_dicts(
@@ -135,21 +141,20 @@ def from_frames(
     missing: str = "ignore",
     judged_only: bool = False,
     disjoint: bool = False,
-    candidates: pl.DataFrame | None = None,
-    judged_outside: str = "error",
+    candidates: CandidateSource | None = None,
 ) -> Lists:
     """Combine frames with the columns ``qid, docid, label`` and ``qid, docid, score``; rows may have any order.
 
-    Frames without a shared query raise DataError, unless ``disjoint`` is True. ``candidates`` with the columns ``qid,
-    docid`` are marked in ``Lists.candidates``; those that are neither judged nor returned become items, too. Judged
-    documents that they lack raise DataError unless ``judged_outside`` is "ignore".
+    Frames without a shared query raise DataError, unless ``disjoint`` is True. ``candidates`` that list documents are
+    marked in ``Lists.candidates``; those that are neither judged nor returned become items, too. Judged documents that
+    they lack raise DataError unless their ``judged_outside`` is "ignore".
     """
     _check_policy(missing)
     is_judged = is_candidate = None
-    if candidates is not None:
+    if candidates is not None and candidates.table is not None:
         if judged_only:
             raise ArgumentError("judged_only removes documents that candidates may list; pass one of the two")
-        qrels, is_judged, is_candidate = _with_candidates(qrels, candidates)
+        qrels, is_judged, is_candidate = _with_candidates(qrels, candidates.table)
     query_q, query_r, names = _codes(qrels["qid"], run["qid"])
     doc_q, doc_r, documents = _codes(qrels["docid"], run["docid"])
     known = query_q if is_judged is None else query_q[is_judged]
@@ -171,13 +176,13 @@ def from_frames(
     keep = wanted[query_r] if not wanted[ranked].all() else np.ones(len(query_r), dtype=bool)
     if judged_only:
         keep &= match >= 0
-    if is_judged is not None and is_candidate is not None and judged_outside == "error":
+    if candidates is not None and is_judged is not None and is_candidate is not None:
         outside = np.flatnonzero(is_judged & ~is_candidate & wanted[query_q])
-        if len(outside):
+        if len(outside) and candidates.judged_outside == "error":
             document, name = documents[int(doc_q[outside[0]])], names[int(query_q[outside[0]])]
-            raise DataError(
-                f"candidates must hold every judged document, got none for {len(outside)} of them, the first is "
-                f"{document!r} of query {name!r}; judged_outside='ignore' leaves such documents out"
+            raise CandidatesError(
+                f"{candidates.name}: candidates must contain every judged document, got {len(outside)} that they lack, "
+                f"the first is {document!r} of query {name!r}; judged_outside='ignore' leaves them out"
             )
     left = wanted[query_q]
     left[match[match >= 0]] = False

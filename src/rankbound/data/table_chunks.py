@@ -96,7 +96,7 @@ class RunChunks:
                 source = self._candidates.of_queries(judged["qid"].unique())
                 lists = from_frames(
                     judged, run, missing=self._missing, judged_only=self._judged_only, disjoint=shared > 0,
-                    candidates=source.table, judged_outside=source.judged_outside,
+                    candidates=source,
                 )  # fmt: skip
                 assert lists.coverage is not None
                 coverage += lists.coverage

@@ -219,7 +219,7 @@ def _random_ranking(scores: ScoreMatrix, lead: Sequence[Verdict]) -> list[str]:
 def _candidates(scores: ScoreMatrix) -> str:
     """What the bounds and expected values are about."""
     known = {"judged": "the judged documents", "returned": "the documents that are judged and returned"}
-    return known.get(scores.candidates, "the candidates" if scores.candidates else "the same items")
+    return known.get(scores.candidates or "", "the candidates" if scores.candidates else "the same items")
 
 
 def _scale_of_lead(scores: ScoreMatrix, verdicts: Sequence[Verdict]) -> list[str]:
