@@ -54,6 +54,18 @@ def test_report_of_one_run(cli, files, no_figures):
     assert "There is a single system: nothing to compare it with." in answer["cautions"]
 
 
+def test_report_compares_a_random_ranking_with_complete_rankings(cli, files, no_figures):
+    """The run returns the second of two relevant documents only, and a document that nobody judged before it."""
+    (files / "judged").write_text("q 0 a 1\nq 0 b 1\nq 0 c 0\n")
+    (files / "short").write_text("q Q0 x 1 2.0 t\nq Q0 b 2 1.0 t\n")
+    said = cli("report", "judged", "short", "-m", "AP", "-o", "page.html", "--json").json["findings"]
+    complete = (1 + (1 + 2 / 3) / 2) / 2  # b first, then a and c in either order
+    assert said[0].startswith(
+        f"Read as a complete ranking of the judged documents, short has a mean AP of {complete:.4f}; "
+        f"a random ranking of them would have {29 / 36:.4f}."
+    )
+
+
 def test_report_knows_what_a_random_order_scores(cli, files, no_figures):
     # q1: labels 2, 0, 1; q2: 0, 1; the expected AP of 2 of 3 and of 1 of 2 relevant
     answer = cli("report", "qrels", "run", "-m", "AP", "-o", "page.html", "--json").json
@@ -261,7 +273,9 @@ def test_compare_writes_a_page(cli, files, no_figures):
 def test_demo_shows_what_the_files_hold(cli, tmp_path, no_figures):
     answer = cli("demo", "-o", tmp_path / "new")
     assert answer.code == 0, answer.err
-    assert "EM(nDCG@10) puts random at 0 and the best ranking at 1" in " ".join(answer.out.split())
+    assert "EM(nDCG@10) is 0 for a random ranking on average and 1 for the best ranking of each query" in " ".join(
+        answer.out.split()
+    )
     runs = {"one feature": "one-feature", "feature sum": "feature-sum", "plain": "plain", "bounded": "bounded"}
     names = {
         "qrels.txt",

@@ -80,8 +80,8 @@ def describe_set(
 ) -> None:
     """Show counts, labels, list sizes, and how hard the queries are.
 
-    The expected nDCG of a query is the mean over all rankings of its documents. A query is uninformative if all
-    rankings score the same. Interactions have no lists: one negative item per interaction is assumed.
+    The expected nDCG of a query is the mean over all rankings of its documents. A query has no choice if all rankings
+    have the same value. Interactions have no lists: one negative item per interaction is assumed.
 
     \b
     Example:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Findings", "TypeGain", "find_words", "gains_by_type", "published_words", "rival"]
 
 _FEWEST_OF_A_TYPE = 5  # a mean over fewer queries is not worth a sentence
+_ROUNDING = 1e-9  # differences of means below this are not mentioned
 _SETS_IN_WORDS = 4  # more data sets than this are counted, not described one by one
 
 
@@ -213,6 +214,17 @@ def _random_ranking(scores: ScoreMatrix, lead: Sequence[Verdict]) -> list[str]:
         return []
     plain = str(parse_measure(scores.lead).plain) if parse_measure(scores.lead).bounding != "none" else scores.lead
     mean = show_number(float(expected[known].mean()))
+    complete = scores.difficulty[scores.lead].complete
+    if complete is not None and len(lead) == 1:
+        row = scores.systems.index(lead[0].best.system)
+        tables = (complete, scores.values[scores.lead])
+        as_complete, as_returned = (float(table[row, known].mean()) for table in tables)
+        if plain == scores.lead and abs(as_complete - as_returned) > _ROUNDING:
+            return [
+                f"Read as a complete ranking of {_candidates(scores)}, {lead[0].best.system} has a mean {plain} of "
+                f"{show_number(as_complete)}; a random ranking of them would have {mean}. Such a ranking leaves out "
+                "all other documents, and ends with those that were not returned, in random order."
+            ]
     return [f"A random ranking of {_candidates(scores)} would have a mean {plain} of {mean}."]
 
 

@@ -103,9 +103,9 @@ _ALL = (
     Figure(
         "query-map",
         "Types of queries",
-        "Mean score of the systems against the expected score of a random ranking; on the dashed line the systems do "
-        "no better than random (after Karmaker and Feng, figure 1). The section on single queries "
-        f"explains the types. Shows at most {LIMIT:,} queries.",
+        "Mean score of the systems, as complete rankings of the candidates, against the expected score of a random "
+        "ranking; on the dashed line the systems do no better than random (after Karmaker and Feng, figure 1). The "
+        f"section on single queries explains the types. Shows at most {LIMIT:,} queries.",
         ("scores",),
         recipes.query_map,
     ),
