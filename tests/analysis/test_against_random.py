@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import rankbound as rb
-from rankbound.analysis.against_random import OUTCOMES, AgainstRandom
+from rankbound.analysis.against_random import OUTCOMES, AgainstRandom, systems_against_random
 from rankbound.difficulty.p_values import PValues
 from rankbound.errors import ArgumentError
 
@@ -205,6 +205,24 @@ def test_the_summary_is_json_and_the_frame_has_a_row_per_query():
     assert result.per_query["qid"].to_list() == list(qrels)
     assert set(result.per_query["outcome"]) <= set(OUTCOMES)
     assert repr(result) == "AgainstRandom(nDCG@10: better on 4 of 4 queries, worse on 0; no choice on 0)"
+
+
+def test_systems_of_a_score_matrix():
+    qrels = generated(queries=10)
+    good, random = (run_of(qrels, score) for score in (lambda label, noise: label + noise, lambda _, noise: noise))
+    comparison = rb.compare(
+        random, good, qrels=qrels, measures=["EM(AP)", "RR"], names=["random", "good"], against_random=True
+    )
+    tests = systems_against_random(comparison.scores)
+    assert tests["good"].to_dict() == rb.against_random(qrels, good, "AP")["AP"].to_dict()
+    assert tests["random"].better == 0
+    assert list(systems_against_random(comparison.scores, rb.Inference(confidence=0.9), ["good"])) == ["good"]
+    some = comparison.scores.select(np.arange(10) < 4)
+    assert systems_against_random(some)["good"].queries == 4
+    assert systems_against_random(rb.compare(random, good, qrels=qrels, measures="AP").scores) == {}
+    lists = [rb.Lists.from_dicts(qrels, run) for run in (random, good)]
+    aligned = rb.compare(*lists, measures="AP", names=["random", "good"], against_random=True).scores
+    assert systems_against_random(aligned)["good"].to_dict() == tests["good"].to_dict()
 
 
 @pytest.mark.real_data

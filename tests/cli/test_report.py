@@ -8,6 +8,7 @@ import re
 import polars as pl
 import pytest
 
+import rankbound as rb
 from rankbound.evaluation import evaluate
 from rankbound.report.figures.drawing import FigureOutcome
 
@@ -35,7 +36,7 @@ def test_report_of_runs(cli, files, no_figures):
     # other is better on q1 by 5/12 and worse on q2 by 1/2: a mean of 0.75 against 19/24
     assert found["headline"].startswith("No system is clearly best by AP. run has 0.7917 in the mean over 2 queries")
     assert {file.name for file in (files / "t").iterdir()} == {
-        f"{name}.{suffix}" for name in ("means", "differences", "coverage") for suffix in ("md", "csv", "tex")
+        f"{name}.{suffix}" for name in ("means", "random", "differences", "coverage") for suffix in ("md", "csv", "tex")
     }
     means = pl.read_csv("t/means.csv")
     assert dict(zip(means["system"], means["AP"], strict=True)) == pytest.approx({"run": 19 / 24, "other": 0.75})
@@ -95,7 +96,7 @@ def test_what_was_written_and_what_not_is_printed(cli, files, monkeypatch):
     assert answer.code == 0, answer.err
     assert "Not drawn: Swap rates: one data set only" in answer.out
     assert "1 files of figures in f" in answer.out
-    assert "9 files of tables in t" in answer.out
+    assert "12 files of tables in t" in answer.out
     assert "Swap rates: one data set only" in (files / "f" / "figures.md").read_text()
 
 
@@ -304,3 +305,53 @@ def test_demo_json_is_its_summary(cli, tmp_path, no_figures):
     answer = cli("demo", "-o", tmp_path, "--queries", 20, "--seed", 3, "--json").json
     assert answer == json.loads((tmp_path / "summary.json").read_text())
     assert answer["queries"] == 20
+
+
+# ---- against random rankings -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def long_lists(tmp_path, monkeypatch):
+    """Judgments of 12 queries with 3 of 20 documents relevant; a run that ranks them first, and one with all tied."""
+    monkeypatch.chdir(tmp_path)
+    queries, documents = range(12), range(20)
+    lines = {
+        "qrels": [f"q{q} 0 d{d} {int(d < 3)}" for q in queries for d in documents],
+        "tied": [f"q{q} Q0 d{d} {d + 1} 1 tied" for q in queries for d in documents],
+        "good": [f"q{q} Q0 d{d} {d + 1} {20 - d} good" for q in queries for d in documents],
+    }
+    for name, text in lines.items():
+        (tmp_path / name).write_text("\n".join(text) + "\n")
+    return tmp_path
+
+
+def test_the_page_says_on_how_many_queries_systems_are_better_than_random(cli, long_lists, no_figures):
+    flags = ["-m", "EM(AP)", "-m", "AP", "-o", "page.html", "--tables", "t", "--json"]
+    answer = cli("report", "qrels", "tied", "good", *flags).json
+    sentence = (
+        "good is significantly better than a random ranking on 12 of 12 queries by AP (5 %, Holm-corrected). "
+        "It is better than random on an estimated 100 % of them; Fisher's test of "
+        '"no better than random on any query" has p < 0.0001.'
+    )
+    assert sentence in answer["findings"]
+    page = (long_lists / "page.html").read_text()
+    assert "Queries compared with random rankings by AP" in page
+    table = pl.read_csv("t/random.csv")
+    assert table.select("system", "better", "no_evidence", "worse", "no_choice").rows() == [
+        ("good", 12, 0, 0, 0),
+        ("tied", 0, 12, 0, 0),
+    ]
+    # the numbers are those of Python and of evaluate
+    for name in ("good", "tied"):
+        expected = rb.against_random("qrels", name, "AP")["AP"].to_dict()
+        row = table.filter(system=name).row(0, named=True)
+        assert {key: row[key] for key in expected["combined"]} == pytest.approx(expected["combined"])
+        assert row["fraction_better"] == expected["fraction_better"]
+
+
+def test_the_page_of_compare_has_the_table_too(cli, long_lists, no_figures):
+    answer = cli("compare", "qrels", "tied", "good", "-m", "AP", "--page", "page.html", "--correction", "bonferroni")
+    assert answer.code == 0, answer.err
+    page = (long_lists / "page.html").read_text()
+    assert "Queries compared with random rankings by AP" in page
+    assert "on 12 of 12 queries by AP (5 %, Bonferroni-corrected)" in page

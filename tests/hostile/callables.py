@@ -541,6 +541,7 @@ NO_ARRAYS = {
     **dict.fromkeys(("AgainstRandom", "analysis.against_random.AgainstRandom"), _MADE),
     "against_random": "is evaluate with p-values: see tests/analysis/test_against_random.py",
     "analysis.against_random.against_random": "is the against_random of the front door",
+    "analysis.against_random.systems_against_random": _MADE,
     **{f"analysis.runs.{name}": _MADE for name in "align_evaluations align_lists align_runs".split()},
     **{f"analysis.stability.{name}": _MADE for name in """compare_normalizations disjoint_references stability
         with_standardized""".split()},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,12 +14,15 @@ from rankbound.analysis.inference import Inference
 from rankbound.difficulty.p_values import PValues
 from rankbound.errors import ArgumentError
 from rankbound.evaluation import Evaluation, evaluate
+from rankbound.measures import parse_measure
 
 if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-__all__ = ["OUTCOMES", "AgainstRandom", "against_random"]
+    from rankbound.analysis.scores import ScoreMatrix
+
+__all__ = ["OUTCOMES", "AgainstRandom", "against_random", "systems_against_random"]
 
 OUTCOMES = ("better", "no evidence", "worse", "no choice")
 
@@ -216,3 +219,20 @@ def against_random(
         raise ArgumentError("the evaluation must have p-values: evaluate(..., against_random=True)")
     policy = Inference() if inference is None else inference
     return {name: AgainstRandom(name, evaluation.query_ids, p, policy) for name, p in evaluation.p_values.items()}
+
+
+def systems_against_random(
+    scores: ScoreMatrix, inference: Inference | None = None, systems: Sequence[str] | None = None
+) -> dict[str, AgainstRandom]:
+    """Compare the systems of a score matrix with random rankings by its first measure without its bounding.
+
+    Empty where the matrix has no p-values, because it does not come from rankings or they were not requested.
+    """
+    if not scores.p_values:
+        return {}
+    measure, policy = str(parse_measure(scores.lead).plain), Inference() if inference is None else inference
+    by_system = dict(zip(scores.systems, scores.p_values, strict=True))
+    return {
+        name: AgainstRandom(measure, scores.query_ids, by_system[name], policy)
+        for name in (scores.systems if systems is None else systems)
+    }

@@ -312,6 +312,7 @@ def compare(
     judged_outside: str = "error",
     type_quota: float | None = None,
     references: Any = None,
+    against_random: bool = False,
     inference: Inference | None = None,
     confidence: float | None = None,
     resamples: int | None = None,
@@ -335,6 +336,9 @@ def compare(
         are compared with rankings of different documents.
     type_quota:
         Types of queries by this quota instead of by their gain, see `rankbound.query_types`.
+    against_random:
+        Add p-values against random rankings by the first measure to ``scores`` of the result, for its page; not for
+        evaluations.
     inference:
         How intervals and p-values are computed, see `Inference`.
     confidence, resamples, seed:
@@ -371,7 +375,7 @@ def compare(
     elif all(isinstance(run, Lists) for run in runs):
         scores = align_lists(
             runs, requested, names=titles, ties=ties, empty=empty, depth=depth, candidates=candidates,
-            type_quota=type_quota, references=references,
+            type_quota=type_quota, references=references, against_random=against_random,
         )  # fmt: skip
     elif qrels is None:
         raise ArgumentError("compare needs qrels, or runs that are all Lists with scores or all results of evaluate")
@@ -379,7 +383,7 @@ def compare(
         scores = align_runs(
             qrels, runs, requested, names=titles, data=_data_name(qrels), ties=ties, empty=empty, missing=missing,
             judged_only=judged_only, depth=depth, candidates=candidates, judged_outside=judged_outside,
-            type_quota=type_quota, references=references,
+            type_quota=type_quota, references=references, against_random=against_random,
         )  # fmt: skip
     comparison = compare_scores(scores, None if baseline is None else titles[baseline], policy)
     warn(comparison.notes)

@@ -48,6 +48,7 @@ def align_runs(
     judged_outside: str = "error",
     type_quota: float | None = None,
     references: Any = None,
+    against_random: bool = False,
 ) -> ScoreMatrix:
     """Evaluate runs (paths, dicts, frames) on the queries that all of them have.
 
@@ -85,7 +86,7 @@ def align_runs(
     matrix = _align_rankings(
         lists(), requested, _names(names, len(runs)), ties=ties, empty=empty, depth=depth, data=data,
         candidates=source.rule, same_candidates=source.rule != "returned", left_out=left_out, type_quota=type_quota,
-        references=reference_scores,
+        references=reference_scores, against_random=against_random,
     )  # fmt: skip
     coverage = [
         replace(
@@ -116,6 +117,7 @@ def align_lists(
     candidates: str = "judged",
     type_quota: float | None = None,
     references: Any = None,
+    against_random: bool = False,
 ) -> ScoreMatrix:
     """Evaluate scored lists, one for each run, on the queries that all of them have.
 
@@ -127,7 +129,7 @@ def align_lists(
     return _align_rankings(
         runs, requested, _names(names, len(runs)), ties=ties, empty=empty, depth=depth, data=data,
         candidates=candidates, same_candidates=False, left_out=None, type_quota=type_quota,
-        references=references_of(None, references, requested, ties=ties, depth=depth),
+        references=references_of(None, references, requested, ties=ties, depth=depth), against_random=against_random,
     )  # fmt: skip
 
 
@@ -218,6 +220,7 @@ def _align_rankings(
     left_out: int | None,
     type_quota: float | None,
     references: ReferenceScores | None,
+    against_random: bool,
 ) -> ScoreMatrix:
     """The matrix of scored lists, which may be a generator; with ``same_candidates`` difficulty is computed once."""
     if empty not in EMPTY:
@@ -227,7 +230,8 @@ def _align_rankings(
     evaluated: list[_Run] = []
     for lists in runs:
         same = evaluated[0] if same_candidates and evaluated else None
-        evaluated.append(_Run(lists, requested.values(), plain, empty, same, ties, depth, candidates, references))
+        run = _Run(lists, requested.values(), plain, empty, same, ties, depth, candidates, references, against_random)
+        evaluated.append(run)
     query_ids, indices, unshared = _common_queries([run.query_ids for run in evaluated])
     if references is not None:
         references.check_covers(query_ids)
@@ -258,6 +262,9 @@ def _align_rankings(
         coverage=coverage,
         never_returned=_in_no_run(coverage, [len(run.query_ids) for run in evaluated], len(query_ids) + unshared),
         standardized_by="" if references is None else references.describe(),
+        p_values=tuple(
+            run.p_values.take(index) for run, index in zip(evaluated, indices, strict=True) if run.p_values is not None
+        ),
     )
 
 
@@ -275,6 +282,7 @@ class _Run:
         depth: int | None,
         candidates: str,
         references: ReferenceScores | None,
+        against_random: bool,
     ) -> None:
         self.query_ids = lists.query_ids
         # queries may come in another order in another run, and then its difficulty does not fit
@@ -289,6 +297,7 @@ class _Run:
         self.values = {measure: np.where(run.has_value(measure), run.value(measure), stand_in) for measure in measures}
         self.complete = {measure: run.complete(measure) for measure in plain}
         self.no_choice = {measure: run.has_no_choice(measure) for measure in plain}
+        self.p_values = run.p_values(plain[0]) if against_random else None
         self.counts: LabelCounts = run.counts if same is None else same.counts
 
     def value_and_bounds(self, measure: Measure, index: NDArray[np.int64]) -> NDArray[np.float64]:

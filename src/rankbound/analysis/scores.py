@@ -24,6 +24,8 @@ from rankbound.measures import Measure, parse_measure
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from rankbound.difficulty.p_values import PValues
+
 __all__ = ["QUERY_TYPE_CODES", "QueryDifficulty", "ScoreMatrix", "difference", "is_lower_better"]
 
 QUERY_TYPE_CODES = ("", *QUERY_TYPES)  # the page stores the type of a query as its index in this tuple
@@ -105,6 +107,9 @@ class ScoreMatrix:
     candidates:
         Which documents normalized measures and difficulty are about (see `rankbound.difficulty.candidates`); None where
         that is not known.
+    p_values:
+        For each system, its p-values against random rankings by the first measure without its bounding; empty where
+        they are unknown.
     coverage:
         For each system, how far its run and the judgments cover each other; empty where this is unknown. Its queries
         are those of the whole run, its documents and Judged@k those of the queries that all systems have.
@@ -128,6 +133,7 @@ class ScoreMatrix:
     folds: NDArray[Any] | None = None
     left_out: int = 0
     candidates: str | None = None
+    p_values: tuple[PValues, ...] = ()
     coverage: tuple[Coverage, ...] = ()
     never_returned: int | None = None
     standardized_by: str = ""
@@ -237,6 +243,7 @@ class ScoreMatrix:
             relevant=of(self.relevant),
             source_index=of(self.source_index),
             folds=of(self.folds),
+            p_values=tuple(p.take(queries) for p in self.p_values),
         )
 
     def with_common_queries(self) -> ScoreMatrix:

@@ -94,6 +94,7 @@ def compare(
             judged_outside=judged_outside.value,
             type_quota=type_quota,
             references=options.read_references(reference),
+            against_random=page is not None,
             inference=policy,
         )
     output.print_warnings(comparison.warnings)

@@ -192,7 +192,7 @@ def _from_runs(paths: list[str], measures: list[str], **policy: Any) -> _Found:
         parse_measure(name)  # a slip in a name is told before large files are read
     runs = [to_frame(path, "score") for path in paths[1:]]
     names = run_names(paths[1:])
-    scores = align_runs(paths[0], runs, measures, names=names, data=Path(paths[0]).name, **policy)
+    scores = align_runs(paths[0], runs, measures, names=names, data=Path(paths[0]).name, against_random=True, **policy)
     policy["references"] = scores.standardized_by or None
     about = {"Judgments": paths[0], "Runs": ", ".join(paths[1:])}
     about |= {

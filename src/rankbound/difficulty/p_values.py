@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -58,6 +58,10 @@ class PValues:
         With ``better`` and ``worse`` this is (1 + better - worse) / 2, for means over ties as well.
         """
         return np.where(self.choice, np.clip((1 + self.better - self.worse) / 2, SMALLEST_P, 1.0), 1.0)
+
+    def take(self, queries: NDArray[Any]) -> PValues:
+        """The p-values of some queries, given by their indices or a mask."""
+        return PValues(*(getattr(self, field.name)[queries] for field in fields(self)))
 
     @classmethod
     def concatenated(cls, parts: Sequence[PValues]) -> PValues:

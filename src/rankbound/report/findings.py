@@ -12,6 +12,7 @@ from rankbound.analysis.inference import FEWEST_QUERIES
 from rankbound.analysis.scores import is_lower_better
 from rankbound.difficulty import QUERY_TYPES
 from rankbound.measures import parse_measure
+from rankbound.report.against_random import random_sentences
 from rankbound.report.numbers import in_interval, say_p, show_interval, show_number, show_policy
 from rankbound.report.scales import describe_scale
 
@@ -66,6 +67,7 @@ def find_words(scores: ScoreMatrix, verdicts: Sequence[Verdict], results: pl.Dat
         (
             *sentences[1:],
             *_random_ranking(scores, lead),
+            *(random_sentences(scores, lead[0].best.system, lead[0].inference) if len(lead) == 1 else ()),
             *_scale_of_lead(scores, verdicts),
             *_types_of_queries(scores),
             *_other_measures(verdicts, scores.lead),

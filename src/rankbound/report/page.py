@@ -21,6 +21,7 @@ from rankbound.difficulty import describe_query_types
 from rankbound.errors import ArgumentError, DataError
 from rankbound.io import atomic_write
 from rankbound.measures import parse_measure
+from rankbound.report.against_random import random_table
 from rankbound.report.coverage import coverage_cautions, coverage_table
 from rankbound.report.findings import Findings, find_words, published_words, rival
 from rankbound.report.packing import deflate, json_for_script, pack_measures, pack_pairs, pack_queries
@@ -95,7 +96,10 @@ def _describe(
     compared = (means_table(verdicts, repeated=repeated),) if verdicts else ()
     differences = differences_table(verdicts)
     coverage = matrix.coverage_by_system
-    further = (table for table in (differences, coverage_table(coverage)) if table.rows)
+    policy = verdicts[0].inference if verdicts else Inference()
+    best_first = [test.system for test in verdicts[0].systems] if verdicts else None
+    random = random_table(matrix, policy, best_first)
+    further = (table for table in (random, differences, coverage_table(coverage)) if table.rows)
     findings = find_words(matrix, verdicts, results)
     cautions = (*findings.cautions, *coverage_cautions(coverage, matrix.never_returned or 0))
     return Report(matrix, verdicts, replace(findings, cautions=cautions), (*published, *compared, *further))
