@@ -174,12 +174,16 @@ class Definition(ABC):
         from rankbound.measures.ranked import Ranked
 
         result = np.zeros((3, len(counts)))
+        known: dict[tuple[Any, ...], tuple[float, float, float]] = {}  # queries with equal labels have equal bounds
         for query in range(len(counts)):
             runs = slice(counts.starts[query], counts.starts[query + 1])
-            items = np.repeat(levels[runs], counts.counts[runs])
-            orders = np.concatenate((items[::-1][None], orders_of(items, counts.counts[runs]), items[None]))
-            value = self.values_in_order(measure, Ranked.of_orders(orders, int(counts.depths[query])))
-            result[:, query] = value[0], value[1:-1].mean(), value[-1]
+            key = (*levels[runs].tolist(), *counts.counts[runs].tolist(), counts.depths[query])
+            if key not in known:
+                items = np.repeat(levels[runs], counts.counts[runs])
+                orders = np.concatenate((items[::-1][None], orders_of(items, counts.counts[runs]), items[None]))
+                value = self.values_in_order(measure, Ranked.of_orders(orders, int(counts.depths[query])))
+                known[key] = value[0], value[1:-1].mean(), value[-1]
+            result[:, query] = known[key]
         return result[0], result[1], result[2]
 
     # ---- distribution: the value as a sum that grows rank by rank ----------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["TIES", "Hits", "Ranked", "TiedBlocks"]
 
 TIES = ("average", "input", "docid")
+_BATCH = 2_000_000  # items of orders of ties that are evaluated together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -244,29 +244,25 @@ class Ranked:
         if self.tied is None:
             return value(self)
         kinds = _kinds(self._lists)[self._order]
-        tie_orders = {
-            query: _tie_orders(self.tied, kinds, query, draws) for query in np.unique(self.tied.query).tolist()
-        }
-        rounds = np.ones(len(self), dtype=np.int64)
-        rounds[list(tie_orders)] = [len(orders) for _, orders in tie_orders.values()]
-        total = np.zeros(len(self))
-        for turn in range(int(rounds.max(initial=0))):
-            permutation = np.arange(len(self.labels))
-            for items, orders in tie_orders.values():
-                permutation[items] = orders[min(turn, len(orders) - 1)]
-            total += np.where(turn < rounds, value(self._reordered(permutation)), 0.0)
-        return total / rounds
-
-    def _reordered(self, permutation: NDArray[np.int64]) -> Ranked:
-        """The same lists with their ties broken in one arrangement."""
-        ordered = copy(self)
-        for name in ("judged", "detailed", "tie_blocks", "ties_across_depth", "block_across_depth"):
-            ordered.__dict__.pop(name, None)  # they were computed for another order
-        ordered.tied = None
-        assert self._order is not None
-        order = self._order[permutation]
-        ordered._take(order, self._lists.labels[order])
-        return ordered
+        everything = np.arange(len(self.labels))
+        result = value(self.rows(np.arange(len(self)), everything, self.sizes))
+        batch: list[tuple[int, NDArray[np.int64]]] = []  # queries, and a row of flat positions for each of their orders
+        queries = np.unique(self.tied.query).tolist()
+        for query in queries:
+            tied_items, orders = _tie_orders(self.tied, kinds, query, draws)
+            items = everything[self.offsets[query] : self.offsets[query + 1]]
+            rows = np.tile(items, (len(orders), 1))
+            rows[:, tied_items - items[0]] = orders
+            batch.append((query, rows))
+            if query == queries[-1] or sum(rows.size for _, rows in batch) > _BATCH:
+                numbers = np.array([len(rows) for _, rows in batch])
+                owner = np.repeat([query for query, _ in batch], numbers)
+                of_rows = value(
+                    self.rows(owner, np.concatenate([rows.ravel() for _, rows in batch]), self.sizes[owner])
+                )
+                result[[query for query, _ in batch]] = np.add.reduceat(of_rows, np.cumsum(numbers) - numbers) / numbers
+                batch = []
+        return result
 
     # ---- ties, as the pairwise measures see them ---------------------------------------------------------------------
 
