@@ -59,10 +59,10 @@ def test_compare_counts_judged_queries_that_no_run_has(cli, files):
     assert (
         "632 queries compared; 1 empty for some measure; 629 judged but in none of the runs (counted as 0)" in counted
     )
-    found = cli("compare", "many", "run", "other", "-m", "AP", "--json").json
-    assert (found["left_out_queries"], found["never_returned_queries"]) == (0, 629)
-    assert found["coverage"]["other"]["judged_queries"] == 632
-    assert found["warnings"] == []
+    summary = cli("compare", "many", "run", "other", "-m", "AP", "--json").json
+    assert (summary["left_out_queries"], summary["never_returned_queries"]) == (0, 629)
+    assert summary["coverage"]["other"]["judged_queries"] == 632
+    assert summary["warnings"] == []
 
 
 def test_compare_of_many_runs_names_the_one_that_is_judged_least(cli, files):
