@@ -255,7 +255,8 @@ def evaluate(
         Names such as ``"nDCG@10"``, ``"AP(rel=2)"``, ``"EM(nDCG@10)"``, one or several; objects of ir_measures too.
     ties:
         ``average`` takes the mean over all orders of tied items, ``input`` keeps the order of the input,
-        ``docid`` is trec_eval's order (32-bit scores, ids descending).
+        ``docid`` is trec_eval's order (32-bit scores, ids descending). A normalized measure is normalized in each
+        order before the mean is taken, which matters for UL1, UL2, UL2C and DB (`rankbound.difficulty.ties`).
     empty:
         How to count queries for which a measure is not defined: leave them out (``skip``), ``zero`` or ``one``.
     missing:

@@ -130,7 +130,8 @@ class Bounding:
 
     ``apply(x, difficulty, smooth)`` returns the bounded value and its slope in x for each query.
     ``defined(difficulty)`` marks the queries for which they exist; elsewhere both are 0. An ``affine`` bounding
-    multiplies by a weight and adds a constant; an ``affine_on_each_side`` one does so above and below E.
+    multiplies by a weight and adds a constant; an ``affine_on_each_side`` one does so above and below E. The slope of
+    a ``convex`` one does not decrease with x.
     """
 
     name: str
@@ -138,6 +139,7 @@ class Bounding:
     _defined: Callable[[Difficulty], NDArray[np.bool_]]
     _apply: Callable[[NDArray[np.float64], Difficulty, bool], tuple[NDArray[np.float64], NDArray[np.float64]]]
     affine_on_each_side: bool = False
+    convex: bool = False
     needs_distribution: bool = False
 
     def defined(self, difficulty: Difficulty) -> NDArray[np.bool_]:
@@ -257,7 +259,7 @@ _BOUNDINGS: Mapping[str, Bounding] = MappingProxyType(
             Bounding("expectation-max", True, _informative, _expectation_max),
             Bounding("distribution", False, _informative, _distribution, needs_distribution=True),
             Bounding("log-distribution", False, _informative, _log_distribution, needs_distribution=True),
-            Bounding("UL1", False, lambda d: np.asarray(d.best > 0), _ul1),
+            Bounding("UL1", False, lambda d: np.asarray(d.best > 0), _ul1, convex=True),
             Bounding("UL2", False, _informative, _ul2, affine_on_each_side=True),
             Bounding(
                 "UL2-centered",

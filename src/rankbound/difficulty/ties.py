@@ -10,6 +10,7 @@ query                                                   mean over the orders of 
 ======================================================  ================================================================
 no order of a tie changes the value                     the bounded value itself
 UL2, all orders on one side of E                        the bounded value of the mean, because UL2 is affine there
+UL1, so little effect that it is straight               the bounded value of the mean, with an error below 1e-12
 all documents tie                                       sum over the distribution of the measure under random ranking
 few distinguishable orders in each tied block           enumeration; blocks of a measure that grows rank by rank are
                                                         independent, so their distributions are convolved
@@ -214,9 +215,12 @@ def _averaged(
         if bounding.affine_on_each_side:
             expected = difficulty.expected[queries]
             settled |= (low >= expected - slack) | (high <= expected + slack)
-        open_[queries[settled]] = False
         some = difficulty.take(queries)
-        span[queries] = np.abs(bounding.apply(ends[0], some)[0] - bounding.apply(ends[1], some)[0])
+        (bounded_low, slope_low), (bounded_high, slope_high) = (bounding.apply(end, some) for end in (low, high))
+        if bounding.convex:  # the chord lies above, the tangents below: so far apart can mean and value be
+            settled |= (slope_high - slope_low) * (high - low) / 4 <= slack
+        open_[queries[settled]] = False
+        span[queries] = np.abs(bounded_high - bounded_low)
     if measure.definition.has_walk or (bounding.needs_distribution and not blocks.reads_judgments):
         whole = np.zeros(len(ranked), dtype=bool)
         whole[blocks.query] = blocks.size == ranked.sizes[blocks.query]
