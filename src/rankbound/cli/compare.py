@@ -147,6 +147,8 @@ def _print_coverage(comparison: Comparison) -> None:
     if never_returned:
         treated = "counted as 0" if all_judged else "left out"
         parts.append(f"{never_returned} judged but in none of the runs ({treated})")
+    if comparison.scores.candidates:
+        parts.append(f"candidates: {output.describe_candidates(comparison.scores.candidates)}")
     if comparison.scores.standardized_by:
         parts.append(f"references: {comparison.scores.standardized_by}")
     output.print_note("; ".join(parts))

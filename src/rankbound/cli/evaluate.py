@@ -229,7 +229,6 @@ def _shown(measure: str, mean: float) -> str:
 
 def _note(result: Evaluation) -> str:
     """How many queries were counted, empty, missing and unjudged, how they were treated, and unjudged documents."""
-
     empty = {"skip": "left out of its mean", "zero": "counted as 0", "one": "counted as 1"}[result.policy["empty"]]
     missing = "counted as 0" if result.policy["missing"] == "zero" else "ignored"
     parts = [f"{result.queries} queries"]
@@ -240,7 +239,7 @@ def _note(result: Evaluation) -> str:
     parts += output.describe_coverage(result.coverage, missing)
     parts.append(f"ties: {result.policy['ties']}")
     if result.bounds or result.p_values or any(_is_bounded(name) for name in result.measures):
-        parts.append(f"candidates: {describe_rule(result.candidates)}")
+        parts.append(f"candidates: {output.describe_candidates(result.candidates)}")
     if result.bounds:
         parts.append("complete: the run read as a complete ranking of the candidates")
     if "references" in result.policy:
@@ -253,9 +252,3 @@ def _is_bounded(name: str) -> bool:
 
     measure = parse_measure(name)
     return measure.bounding != "none" and not measure.is_standardized
-
-
-def describe_rule(candidates: str) -> str:
-    """The candidates in words."""
-    words = {"judged": "judged documents", "returned": "judged documents that the run returned"}
-    return words.get(candidates, candidates)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_table_path",
+    "describe_candidates",
     "describe_coverage",
     "describe_policy",
     "json_text",
@@ -178,3 +179,13 @@ def _finite(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_finite(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def describe_candidates(candidates: str) -> str:
+    """Words for the documents that bounds and normalized measures are about.
+
+    >>> describe_candidates("judged"), describe_candidates("top100.txt")
+    ('judged documents', 'documents of top100.txt')
+    """
+    words = {"judged": "judged documents", "returned": "judged documents that the run returned"}
+    return words.get(candidates, f"documents of {candidates}")
