@@ -107,6 +107,7 @@ def type_queries(table: pl.DataFrame, measures: Sequence[str], *, quota: float |
     Queries that do not count for any of the measures are left out. Without a ``quota``, types are those of the table's
     own column ``type``, if it has one.
     """
+    check_scores(table)
     if quota is None and "type" in table.columns:
         return _own_types(table)
     plain = [name for name in measures if parse_measure(name).bounding == "none"] or list(measures)
