@@ -237,5 +237,5 @@ def test_a_run_of_trec_covid_is_better_than_random_on_many_topics(data_dir, caps
         assert result.better >= 10
         assert result.better > result.worse
         assert result.combined["fisher"] < 1e-6
-        assert result.combined["harmonic_mean"] < 1e-6
+        assert result.combined["harmonic_mean"] < 1e-4
         assert 0 <= result.p_values.better.min() <= result.p_values.better.max() <= 1

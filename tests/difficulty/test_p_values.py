@@ -8,11 +8,12 @@ import math
 import numpy as np
 import pytest
 
+import rankbound as rb
 from rankbound.difficulty import difficulty_of
 from rankbound.difficulty.distribution.many import SAMPLES, Distributions
 from rankbound.difficulty.p_values import SMALLEST_P, PValues, p_values_of
 from rankbound.lists import Lists
-from rankbound.measures import Ranked, parse_measure
+from rankbound.measures import Ranked, parse_measure, values
 from rankbound.testing import oracles
 from rankbound.testing.strategies import CATALOG
 
@@ -146,12 +147,31 @@ def test_other_policies_for_ties_rank_documents_in_one_order():
 
 def test_a_sampled_distribution_counts_the_run_as_a_sample():
     points = (np.array([0.0, 1.0]), np.array([0.75, 0.25]))
-    null = Distributions([(*points, "sampled"), (*points, "enumeration")], np.array([0, 1, 0]))
-    assert null.resolution.tolist() == [1 / SAMPLES, 0.0, 1 / SAMPLES]
+    null = Distributions(
+        [(*points, "sampled"), (*points, "enumeration"), (*points, "approximate")], np.array([0, 1, 0, 2])
+    )
+    assert null.resolution.tolist() == [1 / SAMPLES, 0.0, 1 / SAMPLES, 1e-8]
     from rankbound.difficulty.p_values import _tail
 
-    p = _tail(null, np.array([2.0, 2.0, 1.0]), at_most=False)
-    assert p.tolist() == [pytest.approx(1 / (1 + SAMPLES)), 0.0, pytest.approx((1 + SAMPLES / 4) / (1 + SAMPLES))]
+    p = _tail(null, np.array([2.0, 2.0, 1.0, 2.0]), at_most=False)
+    assert p.tolist() == pytest.approx([1 / (1 + SAMPLES), 0.0, (1 + SAMPLES / 4) / (1 + SAMPLES), 1e-8])
+
+
+@pytest.mark.parametrize("measure", ["nDCG@10", "ERR@10", "nDCG"])
+def test_p_values_from_approximate_distributions_are_near_the_exact_ones(measure):
+    random = np.random.default_rng(2)
+    labels = random.choice(4, 40, p=[0.6, 0.2, 0.1, 0.1])
+    exact = rb.distribution(measure, labels=labels, method="dynamic", cache=False)
+    assert rb.distribution(measure, labels=labels, cache=False).method == "approximate"
+    strength = np.linspace(0, 6, 60)  # from random orders to good ones
+    scores = (strength[:, None] * labels / 3 + random.normal(size=(60, 40))).ravel()
+    p = p_values(measure, np.tile(labels, 60), np.arange(61) * 40, scores)
+    value = values(Ranked(Lists(np.tile(labels, 60), np.arange(61) * 40, scores)), parse_measure(measure))
+    expected = exact.survival(value)
+    likely = expected > 1e-5
+    assert (expected < 1e-3).any()
+    np.testing.assert_allclose(p.better[likely], expected[likely], rtol=0.1)
+    assert p.better.min() >= 1e-8 / (1 + 1e-8) - 1e-20
 
 
 def test_tiny_tails_are_cut_off():

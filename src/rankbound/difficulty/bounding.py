@@ -60,7 +60,7 @@ class NullDistributions(Protocol):
 
     @property
     def resolution(self) -> NDArray[np.float64]:
-        """1 / the number of samples for each query whose distribution was sampled, 0 for all others."""
+        """Probability that the tails of each query's distribution do not resolve; 0 where it is exact."""
 
     def cdf(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Exact P(score of a random ranking <= x), one x per query."""

@@ -76,7 +76,8 @@ def p_values_of(
 
     A single order has P(X >= x), where X is the score of a random ranking and x its own (P(X <= x) where lower is
     better). Under the hypothesis that the ranking is random, such a p-value is at most a with a probability of at most
-    a. Where the distribution was sampled, it is (1 + number of samples that reach x) / (1 + number of samples).
+    a. Where the distribution was sampled, it is (1 + number of samples that reach x) / (1 + number of samples). Where
+    it is approximate, as for most graded labels, the p-value has a relative error of some percent, and 1e-8 is added.
 
     Documents with the same score have no order. The p-value is then the mean over the orders of the ties, exact or from
     draws as `rankbound.difficulty.ties` says. The p-value of the mean score would not do: if one of 100 documents is
@@ -103,7 +104,10 @@ def p_values_of(
 
 
 def _tail(null: NullDistributions, x: NDArray[np.float64], *, at_most: bool) -> NDArray[np.float64]:
-    """P(X <= x) or P(X >= x) of a random ranking; where X was sampled, x counts as a further sample."""
+    """P(X <= x) or P(X >= x) of a random ranking, increased by the resolution of its distribution.
+
+    Where X was sampled, x counts as a further sample.
+    """
     p = null.cdf(x) if at_most else null.survival(x)
     return np.asarray((p + null.resolution) / (1 + null.resolution))
 

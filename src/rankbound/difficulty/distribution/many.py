@@ -30,6 +30,7 @@ __all__ = ["METHODS", "Distributions", "distribution_of", "distributions_of"]
 
 METHODS = ("auto", "closed", "enumeration", "approximate", "dynamic", "sampled")
 SAMPLES = 300_000  # as in Westerborg, User/query-wise metric bounding in learning to rank
+_RESOLUTIONS = {"sampled": 1 / SAMPLES, "approximate": 1e-8}
 _FEW_ARRANGEMENTS = 25_000  # enumerated by method='auto'
 _MOST_ARRANGEMENTS = 5_000_000  # enumerated by method='enumeration'
 _ENUMERATION_WORK = 3e6  # arrangements times ranks
@@ -219,9 +220,12 @@ class Distributions:
 
     @property
     def resolution(self) -> NDArray[np.float64]:
-        """1 / the number of samples for each query whose distribution was sampled, 0 for all others."""
-        sampled = np.array([distribution[2] == "sampled" for distribution in self.distributions], dtype=bool)
-        return np.where(sampled, 1 / SAMPLES, 0.0)[self.class_of]
+        """Probability that the tails of each query's distribution do not resolve.
+
+        It is 1 / the number of samples of a sampled distribution, 1e-8 for an approximate one, and 0 for all others.
+        """
+        resolutions = [_RESOLUTIONS.get(distribution[2], 0.0) for distribution in self.distributions]
+        return np.array(resolutions, dtype=np.float64)[self.class_of]
 
     def smooth_cdf(self, x: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Smooth P(score of a random ranking <= x) (algorithm 2 of Westerborg 2022) and its slope, one x per query."""
