@@ -272,6 +272,20 @@ def err_of_largest_label(labels, scores, k):
     return err(labels, scores, k, max_rel=max([*labels, 0]))
 
 
+def err_without_divisor(labels, scores, k):
+    reading, total = 1.0, 0.0
+    for rank, label in enumerate(by_score(clipped(labels), scores)[:k], start=1):
+        stop = 2**label - 1
+        total += reading * stop / rank
+        reading *= 1 - stop
+    return total
+
+
+def err_without_reading(labels, scores, k):
+    ranked = by_score(clipped(labels), scores)[:k]
+    return sum((2**label - 1) / 16 / rank for rank, label in enumerate(ranked, start=1))
+
+
 def rbp_without_factor(ranked_labels, p=0.8):
     return sum(p**i for i, label in enumerate(ranked_labels) if label > 0)
 

@@ -7,6 +7,7 @@ import inspect
 import io
 import math
 import signal
+import sys
 import threading
 import time
 import warnings
@@ -52,7 +53,7 @@ class Convention:
     """How a function is called: the roles of its arguments in order, the type of sequences, and how ``k`` is passed."""
 
     roles: tuple[str, ...]
-    container: str = "array"  # or "list", or "set" for a set of relevant ids
+    container: str = "array"  # or "list", "tensor" of torch, "dict", or "set" for a set of relevant ids
     k_name: str = ""  # pass k by this name; "" passes it by position
 
     @property
@@ -101,9 +102,10 @@ class Convention:
         return self._sequence(list(_column(role, query)), role)
 
     def _sequence(self, values: list[Any], role: str) -> Any:
-        if self.container != "array":
+        if self.container not in ("array", "tensor"):
             return values
-        return np.array(values, dtype=np.float64 if role in ("scores", "y_score") else np.int64)
+        array = np.array(values, dtype=np.float64 if role in ("scores", "y_score") else np.int64)
+        return array if self.container == "array" else sys.modules["torch"].from_numpy(array)
 
 
 def _column(role: str, query: Query) -> Sequence[float]:
@@ -122,8 +124,8 @@ def _scores(query: Query) -> Iterator[tuple[str, float]]:
 
 
 def _show(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        return f"np.array({value.tolist()})"
+    if hasattr(value, "tolist"):
+        return f"{'np.array' if isinstance(value, np.ndarray) else 'torch.tensor'}({value.tolist()})"
     return repr(sorted(value)).replace("[", "{", 1)[:-1] + "}" if isinstance(value, set) and value else repr(value)
 
 
@@ -238,8 +240,8 @@ def _interrupted_at(deadline: float) -> Iterator[None]:
 
 
 def _same(first: Any, second: Any) -> bool:
-    if isinstance(first, np.ndarray) or isinstance(second, np.ndarray):
-        return np.array_equal(first, second)
+    if hasattr(first, "tolist") and hasattr(second, "tolist"):
+        return bool(first.tolist() == second.tolist())
     if isinstance(first, list) and isinstance(second, list):
         return len(first) == len(second) and all(map(_same, first, second))
     if isinstance(first, dict) and isinstance(second, dict):  # the order of entries matters, too
@@ -352,7 +354,9 @@ def _roles(signature: str, measure: Measure) -> tuple[str, ...]:
 def _containers(roles: tuple[str, ...]) -> tuple[str, ...]:
     if "run" in roles:
         return ("dict",)
-    return ("list", "set") if "relevant_ids" in roles else ("array", "list")
+    if "relevant_ids" in roles:
+        return ("list", "set")
+    return ("array", "list", "tensor") if "torch" in sys.modules else ("array", "list")
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter] | None:

@@ -8,6 +8,7 @@ measure is checked: they follow from its parameters and its structure.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ import numpy as np
 from rankbound.errors import DataError, MeasureError
 from rankbound.measures import Definition, Measure, Ranked, definitions, values
 from rankbound.measures.additive import Additive
+from rankbound.measures.cascade import Cascade
 from rankbound.measures.definition import Discounted
 from rankbound.measures.discounts import CONSTANT, LOG2, RECIPROCAL, Discount
 from rankbound.testing._examples import Query, to_lists
@@ -26,6 +28,7 @@ from rankbound.testing._examples import Query, to_lists
 __all__ = ["Cause", "Result", "find_causes"]
 
 _COMBINED = 2  # categories for which combinations of two variations are tried; each takes about half a second
+_CUTOFFS = (1, 3, 5, 10, 20, 50, 100)  # usual cutoffs
 _NUMBERS = (1, 2, 3, 4, 5, 0.5, 0.8, 0.85, 0.9, 0.95)  # usual values of numeric parameters
 
 
@@ -36,9 +39,14 @@ class Cause:
     sentence: str
     advice: str = ""
     is_convention: bool = False
+    parts: tuple[Cause, ...] = ()  # of which it is a combination
 
     def __str__(self) -> str:
-        return f"{self.sentence} {self.advice}".strip()
+        return " ".join(map(str, self.parts)) or f"{self.sentence} {self.advice}".strip()
+
+    def conventions(self) -> list[str]:
+        """What of it is a convention."""
+        return [str(cause) for cause in self.parts or (self,) if cause.is_convention]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,21 +120,14 @@ def find_causes(
     for name in left[:_COMBINED]:
         pair = _combination(categories[name], right, variations, measure, ties) if name not in causes else None
         if pair is not None:
-            cause = _joined(*(variation.cause for variation in pair))
+            parts = (pair[0].cause, pair[1].cause)
+            cause = Cause("", is_convention=all(part.is_convention for part in parts), parts=parts)
             causes |= {
                 other: cause
                 for other in left
                 if other not in causes and _explains(categories[other], measure, ties, pair)
             }
     return causes
-
-
-def _joined(first: Cause, second: Cause) -> Cause:
-    return Cause(
-        f"{first.sentence} {second.sentence}",
-        f"{first.advice} {second.advice}".strip(),
-        first.is_convention and second.is_convention,
-    )
 
 
 def _spans(categories: Mapping[str, Sequence[Result]]) -> dict[str, slice]:
@@ -160,18 +161,23 @@ def _predict(results: Sequence[Result], measure: Measure, ties: str, variations:
     queries, cutoffs = tuple(result.query for result in results), [result.k for result in results]
     state = _State(queries, tuple(replace(measure, cutoff=k) for k in cutoffs), ties)
     predicted = np.full(len(results), np.nan)
-    try:
-        for variation in variations:
-            state = variation.apply(state)
-        groups: dict[Measure, list[int]] = {}
-        for index, each in enumerate(state.measures):
-            groups.setdefault(each, []).append(index)
-        for each, indices in groups.items():
-            ranked = Ranked(to_lists([state.queries[i] for i in indices]), state.ties)
-            predicted[indices] = values(ranked, each)
-    except (DataError, MeasureError, FloatingPointError):
-        pass
+    for variation in variations:
+        state = variation.apply(state)
+    groups: dict[Measure, list[int]] = {}
+    for index, each in enumerate(state.measures):
+        groups.setdefault(each, []).append(index)
+    for each, indices in groups.items():
+        try:
+            predicted[indices] = _values(state, each, indices)
+        except DataError:  # a label is too large for the measure; others may do
+            for index in indices:
+                with contextlib.suppress(DataError):
+                    predicted[index] = _values(state, each, [index])[0]
     return predicted
+
+
+def _values(state: _State, measure: Measure, indices: Sequence[int]) -> Any:
+    return values(Ranked(to_lists([state.queries[i] for i in indices]), state.ties), measure)
 
 
 # ---- arithmetic: the values are right up to a factor -----------------------------------------------------------------
@@ -222,6 +228,7 @@ def _variations(measure: Measure, ties: str, policies: Sequence[str]) -> Iterato
     yield from _documents(measure)
     yield from _discounts(measure)
     yield from _normalizers(measure)
+    yield from _stops(measure)
     yield from _others(measure)
 
 
@@ -348,6 +355,12 @@ def _documents(measure: Measure) -> Iterator[_Variation]:
     def at_most_documents(each: Measure, query: Query) -> Measure:
         return replace(each, cutoff=max(min(each.cutoff or 1, len(query)), 1))
 
+    if measure.definition.cutoff != "none":
+        for k in _CUTOFFS:
+            other = replace(measure, cutoff=k)
+            cause = Cause(f"Only the first {k} ranks count, at any k.", f"Compare it with {other}.", True)
+            if other != measure:
+                yield _Variation("cutoff", cause, _each_measure(lambda each, _, k=k: replace(each, cutoff=k)))  # type: ignore[misc]
     if measure.cutoff is not None:
         sentence = (
             "Only the first k documents of the ranking count where the ideal ranking or the number of relevant "
@@ -432,6 +445,26 @@ def _normalizers(measure: Measure) -> Iterator[_Variation]:
 
     sentence = "The ideal ranking is not cut off at rank k, but the ranking is."
     yield _Variation("normalizer", Cause(sentence), _redefined(definition, normalizer=without_cutoff))
+
+
+def _stops(measure: Measure) -> Iterator[_Variation]:
+    """Other stop probabilities, for cascades."""
+    definition = measure.definition
+    if not isinstance(definition, Cascade) or definition.is_binary(measure):
+        return
+    stops, discounts = definition.stops, definition.discounts
+
+    def without_earlier(measure: Measure, ranked: Ranked) -> Any:
+        query, rank, stop = ranked.weights(lambda labels: stops(measure, labels), measure.cutoff)
+        return ranked.sum(query, stop * discounts(measure, rank))
+
+    def certain(measure: Measure, labels: Any) -> Any:
+        return np.minimum(stops(measure, labels) / stops(measure, np.array([1])), 1.0)
+
+    sentence = "The documents above a rank make no difference: the probability that the user comes so far is missing."
+    yield _Variation("stops", Cause(sentence), _redefined(definition, values=without_earlier))
+    sentence = "The probability to stop at a document of label 1 is 1: its divisor is missing."
+    yield _Variation("stops", Cause(sentence), _redefined(definition, stops=certain))
 
 
 def _others(measure: Measure) -> Iterator[_Variation]:

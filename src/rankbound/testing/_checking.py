@@ -71,9 +71,7 @@ class Check:
         disagreements |= self._side_effects(every)
         agreements = {category.name: len(done[category]) - len(failures[category]) for category in cases}
         called, planned = len(every), sum(map(len, cases.values()))
-        conventions = dict.fromkeys(
-            str(cause) for name, cause in causes.items() if name in disagreements and cause.is_convention
-        )
+        conventions = dict.fromkeys(text for cause in causes.values() for text in cause.conventions())
         return CheckReport(
             self.name,
             str(self.policy.measure),
@@ -171,14 +169,20 @@ class Check:
         policies = TIES if "run" in self.convention.roles else ("average", "input")
         found = find_causes(results, measure, self.policy.ties, policies)
         every = [entry for group in done.values() for entry in group]
-        return {
-            category.name: problem_cause(category, entry, every)
-            or found.get(category.name)
-            or mean_cause(entry)
-            or common_cause(every, self.policy.tolerance)
-            or Cause(category.hint)
-            for category, entry in smallest.items()
-        }
+        simplest = next(iter(done))
+        causes = {}
+        for category, entry in smallest.items():
+            hint = category.hint
+            if simplest in smallest and category is not simplest:  # other hints would mislead
+                hint = f"Look at {simplest.name} first, where the value is wrong as well."
+            causes[category.name] = (
+                problem_cause(category, entry, every)
+                or found.get(category.name)
+                or mean_cause(entry)
+                or common_cause(every, self.policy.tolerance)
+                or Cause(hint)
+            )
+        return causes
 
     # ---- what is checked besides values ------------------------------------------------------------------------------
 

@@ -58,7 +58,7 @@ def problem_cause(category: Category, entry: Trial, every: Sequence[Trial]) -> C
         return Cause(f"The function {outcome.problem} on every example; the input may not be what it takes.")
     if any(word in outcome.problem for word in ("ZeroDivision", "returns inf", "returns -inf", "math domain")):
         return _division_cause(undefined, same, every)
-    return Cause(f"The function cannot handle this input. {category.hint}")
+    return Cause(f"The function rejects or cannot handle input of this kind: {category.name}.")
 
 
 def _division_cause(undefined: bool, same: Sequence[Trial], every: Sequence[Trial]) -> Cause:
