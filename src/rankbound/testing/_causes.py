@@ -121,7 +121,7 @@ def find_causes(
         pair = _combination(categories[name], right, variations, measure, ties) if name not in causes else None
         if pair is not None:
             parts = (pair[0].cause, pair[1].cause)
-            cause = Cause("", is_convention=all(part.is_convention for part in parts), parts=parts)
+            cause = Cause("", is_convention=all(cause.is_convention for cause in parts), parts=parts)
             causes |= {
                 other: cause
                 for other in left

@@ -146,8 +146,8 @@ class Check:
             entry = self._try(example)
             return not entry.agrees(self.policy.tolerance) and entry.outcome.kind == first.outcome.kind
 
-        found = shrink(first.example, fails, free=self.convention.takes_k)
-        return first if found == first.example else self._try(found)
+        smallest = shrink(first.example, fails, free=self.convention.takes_k)
+        return first if smallest == first.example else self._try(smallest)
 
     # ---- causes ------------------------------------------------------------------------------------------------------
 
@@ -167,7 +167,7 @@ class Check:
                 and not math.isnan(entry.outcome.values[0])
             ]
         policies = TIES if "run" in self.convention.roles else ("average", "input")
-        found = find_causes(results, measure, self.policy.ties, policies)
+        explained = find_causes(results, measure, self.policy.ties, policies)
         every = [entry for group in done.values() for entry in group]
         simplest = next(iter(done))
         causes = {}
@@ -177,7 +177,7 @@ class Check:
                 hint = f"Look at {simplest.name} first, where the value is wrong as well."
             causes[category.name] = (
                 problem_cause(category, entry, every)
-                or found.get(category.name)
+                or explained.get(category.name)
                 or mean_cause(entry)
                 or common_cause(every, self.policy.tolerance)
                 or Cause(hint)
@@ -188,14 +188,14 @@ class Check:
 
     def _side_effects(self, every: Sequence[Trial]) -> dict[str, Disagreement]:
         """Arguments that the function modified, and results that differ from call to call."""
-        found = {}
+        disagreements = {}
         modified = [entry for entry in every if entry.outcome.modified]
         if modified:
             first = self._shrunk(modified, lambda example: self.caller(example).modified)
             cause = Cause("The function modifies its arguments; it must copy them before it sorts or changes them.")
             entry = self._try(first)
             changed = replace(entry, outcome=replace(entry.outcome, problem="modifies its arguments"))
-            found[_MODIFIES] = self._disagreement(_MODIFIES, changed, cause, len(modified), len(every))
+            disagreements[_MODIFIES] = self._disagreement(_MODIFIES, changed, cause, len(modified), len(every))
         step = max(len(every) // _REPEATED, 1)
         repeated = [entry for entry in every[::step] if entry.outcome.kind != TOO_LONG]
         differing = [entry for entry in repeated if self._differs(entry.example, entry.outcome)]
@@ -206,8 +206,8 @@ class Check:
             problem = f"returns other values from call to call: {' and '.join(texts[:2])}"
             cause = Cause("The function is not deterministic: equal arguments do not give equal results.")
             entry = replace(self._try(first), outcome=Outcome(problem=problem))
-            found[_RANDOM] = self._disagreement(_RANDOM, entry, cause, len(differing), len(repeated))
-        return found
+            disagreements[_RANDOM] = self._disagreement(_RANDOM, entry, cause, len(differing), len(repeated))
+        return disagreements
 
     def _differs(self, example: Example, known: Outcome | None = None) -> bool:
         if time.monotonic() > self.caller.deadline:

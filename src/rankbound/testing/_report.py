@@ -41,7 +41,7 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What `check_measure` found.
+    """The result of `check_measure`.
 
     ``agreements`` has the number of examples of each category on which function and measure agree, ``disagreements``
     the smallest failing example of each category that has one; the categories come in the order in which they should be
