@@ -517,6 +517,7 @@ NO_ARRAYS = {
     **dict.fromkeys(("parse_measure", "get_bounding", "losses.get_loss"), _NAMES),
     **dict.fromkeys(("set_threads", "threads", "losses.set_threads", "losses.threads", "losses.warm_up"), _NAMES),
     **dict.fromkeys(("losses.MeasureLoss", "losses.SmoothLoss"), "is abstract: its subclasses are tried"),
+    "Lists.without_added_candidates": "takes nothing",
     **dict.fromkeys(("Lists.from_trec", "Lists.from_letor", "models.load_ranker"), _FILES),
     **dict.fromkeys(("Lists.from_dicts", "Lists.from_frame"), "takes dicts and frames: see test_tables"),
     **dict.fromkeys(("models.export_onnx", "models.export_ranklib", "models.export_xgboost_json"), _MADE),
@@ -545,7 +546,7 @@ NO_ARRAYS = {
     **{f"analysis.runs.{name}": _MADE for name in "align_evaluations align_lists align_runs".split()},
     **{f"analysis.stability.{name}": _MADE for name in """compare_normalizations disjoint_references stability
         with_standardized""".split()},
-    **{f"analysis.scores.{name}": _MADE for name in "ScoreMatrix difference is_lower_better".split()},
+    **{f"analysis.scores.{name}": _MADE for name in "QueryDifficulty ScoreMatrix difference is_lower_better".split()},
     **{f"analysis.learning.{name}": _TABLES for name in "coefficients_of_history training_paths".split()},
     **{f"analysis.image_pairs.{name}": _TABLES for name in "check_examples pictures_of".split()},
     "analysis.datasets.describe_data": _FILES,
