@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -15,6 +16,7 @@ from rankbound.analysis.runs import align_runs
 from rankbound.analysis.scores import ScoreMatrix
 from rankbound.analysis.stability import QUANTITIES, disjoint_references, stability, with_standardized
 from rankbound.errors import ArgumentError, DataError
+from rankbound.report.numbers import show_number
 
 
 def matrix(queries: int = 12, systems: int = 6, noise: float = 1.0, seed: int = 0) -> ScoreMatrix:
@@ -175,3 +177,33 @@ def test_real_runs_are_ordered_alike_by_halves_of_their_topics(data_dir):
     rows = table.filter(pl.col("difference").is_not_null())
     assert (rows["ci_low"] < rows["difference"]).all()
     assert (rows["difference"] < rows["ci_high"]).all()
+
+
+def test_the_page_of_the_study_has_the_numbers_of_its_file():
+    page = Path(__file__).parents[2] / "docs" / "results" / "covid-stability.md"
+    table = pl.read_csv(page.with_suffix(".csv"))
+    protocol, checked = "", 0
+    for line in page.read_text().splitlines():
+        if line.startswith("## "):
+            protocol = {"## All runs": "all runs", "## Disjoint halves": "disjoint halves"}.get(line, "")
+        if not line.startswith("| `"):
+            continue
+        measure, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        expected = []
+        for quantity in QUANTITIES:
+            row = table.row(
+                by_predicate=(pl.col("measure") == measure.strip("`"))
+                & (pl.col("quantity") == quantity)
+                & (pl.col("references") == protocol),
+                named=True,
+            )
+            low, high = (show_number(row[end], digits=3, sign=True) for end in ("ci_low", "ci_high"))
+            difference = show_number(row["difference"], digits=3, sign=True)
+            has_difference = row["difference"] is not None
+            expected += [
+                show_number(row["value"], digits=3),
+                f"{difference} ({low} to {high})" if has_difference else "",
+            ]
+        assert cells == expected
+        checked += 1
+    assert checked >= 20
