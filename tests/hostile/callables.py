@@ -520,7 +520,6 @@ NO_ARRAYS = {
     "Lists.without_added_candidates": "takes nothing",
     **dict.fromkeys(("Lists.from_trec", "Lists.from_letor", "models.load_ranker"), _FILES),
     **dict.fromkeys(("Lists.from_dicts", "Lists.from_frame"), "takes dicts and frames: see test_tables"),
-    "Lists.without_added_candidates": "takes nothing: see tests/test_candidates.py",
     **dict.fromkeys(("models.export_onnx", "models.export_ranklib", "models.export_xgboost_json"), _MADE),
     "models.backbone_features": "needs the file of a network: see tests/models/test_neural_backbone.py",
     **{f"Distribution.{name}": _MADE for name in ("mean", "std")},
