@@ -127,7 +127,11 @@ def _scores_by_rank(case: Case, size: int, rng: np.random.Generator) -> NDArray[
             free &= ~pick
             picks.append(pick)
         for level, pick in enumerate(picks):
-            total += pick * case.growth(rank, level, so_far)
+            if case.rank_weights is not None:
+                total += pick * case.growth(rank, level, so_far)
+            else:  # it depends on the counts, which takes longer than to select those that need it
+                chosen = np.flatnonzero(pick)
+                total[chosen] += case.growth(rank, level, so_far[:, chosen])
         so_far += picks
     scale, shift = case.value(so_far)
     return np.asarray(total * scale + shift)

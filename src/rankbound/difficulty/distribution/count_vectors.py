@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CountVectors", "count_vectors", "number_of_vectors"]
+__all__ = ["CountVectors", "Growth", "count_vectors", "number_of_vectors"]
 
 Growth = Callable[[int, int, list[Any]], Any]  # rank, level, counts above: what a document of the level adds
 
@@ -42,6 +42,11 @@ class CountVectors:
     def last(self) -> NDArray[np.int64]:
         """The count vectors of all m ranks."""
         return self.rows[-1]
+
+    def index_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where these count vectors are among those of all ranks."""
+        code = _code(rows.shape[1], len(self.rows) - 1)
+        return np.searchsorted(self.last @ code, rows @ code)
 
     def arrangements(self) -> NDArray[np.float64]:
         """Number of arrangements that have each of the count vectors of all ranks: m! / prod c_l!."""
@@ -114,13 +119,18 @@ def count_vectors(levels: int, ranks: int) -> CountVectors:
     ([[0, 2], [1, 1], [2, 0]], [1.0, 2.0, 1.0])
     """
     rows = [_divisions(levels, size) for size in range(ranks + 1)]
-    code = (ranks + 1) ** np.arange(levels, dtype=np.int64)[::-1]
+    code = _code(levels, ranks)
     before = [np.full((1, levels), -1, dtype=np.int64)]
     for smaller, larger in pairwise(rows):
         codes = smaller @ code  # ascending, because the rows are in lexicographic order
         known = np.searchsorted(codes, (larger @ code)[:, None] - code)
         before.append(np.where(larger > 0, known, -1))
     return CountVectors(rows, before)
+
+
+def _code(levels: int, ranks: int) -> NDArray[np.int64]:
+    """Factors that make one number of a count vector; the numbers ascend with the vectors in lexicographic order."""
+    return np.asarray((ranks + 1) ** np.arange(levels, dtype=np.int64)[::-1])
 
 
 def _divisions(levels: int, size: int) -> NDArray[np.int64]:

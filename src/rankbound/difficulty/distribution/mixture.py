@@ -9,9 +9,10 @@ and the conditional distributions F(. | c) are tabulated once. There are two for
 
 ``grid``
     All ranks that the measure sees are among the first m (cutoffs up to about 12 with five levels). The conditional
-    distributions are kept on grids, one for each highest level among the first ranks, because totals with and without
-    a document of high gain differ in size. Arrangements that are likely by themselves are kept exactly, as steps of the
-    distribution function. For many queries this is a product of two matrices.
+    distributions are kept on grids, one for each highest level among the first ranks or, for measures such as ERR, one
+    for each sequence of levels on the first few ranks, because these differ in the size of their totals. Arrangements
+    that are likely by themselves are kept exactly, as steps of the distribution function. For many queries this is a
+    product of two matrices.
 ``tail``
     The measure is a sum of level * weight(rank) and sees further ranks. Their total given c is nearly normal, because
     their weights are small and similar: it is described by its first four cumulants, which are those of a linear
@@ -22,18 +23,19 @@ Where the expansion does not settle, or a grid is too coarse, there is no mixtur
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rankbound.difficulty.distribution.arrangements import merged, tolerance
 from rankbound.difficulty.distribution.case import Case
-from rankbound.difficulty.distribution.count_vectors import count_vectors, number_of_vectors
+from rankbound.difficulty.distribution.count_vectors import CountVectors, Growth, count_vectors, number_of_vectors
 from rankbound.difficulty.distribution.dynamic import Points
 
 __all__ = ["TOGETHER", "mixture_key", "mixtures"]
@@ -45,6 +47,7 @@ _FEW_VECTORS = 1_100  # of the tail form
 _MOST_RANKS = 16  # of the first ranks
 _LEAST_TAIL = 4  # ranks after them in the tail form; the fourth cumulant is not defined for fewer
 _GRID = 4096  # points of the table of each highest level
+_MOST_SEQUENCES, _SMALL_GRID = 128, 384  # of levels on the first ranks that have a grid of their own, and its points
 _LIKELY = 2.5e-4  # probability from which an arrangement is kept exactly
 _HEAVIEST = 1.5e-3  # probability that one point of a grid may have
 _JOINED, _JOINED_IN_TAIL = 8e-4, 0.1  # probability of points that are joined, in the tails over what lies beyond
@@ -102,6 +105,19 @@ def _grid_table(case: Case) -> _GridTable:
     return _GridTable(case)
 
 
+class _Group(NamedTuple):
+    """A group of arrangements whose totals are of similar size, with a grid of its own.
+
+    ``members`` are rows of the count vectors, ``fraction`` is the fraction of the arrangements of each that belong to
+    the group, and ``masses`` has a row of probabilities of the totals ``scores`` for each.
+    """
+
+    members: NDArray[np.int64]
+    fraction: NDArray[np.float64]
+    scores: NDArray[np.float64]
+    masses: NDArray[np.float64]
+
+
 class _GridTable:
     """Conditional distributions of the total of all seen ranks, for the levels and ranks of a case.
 
@@ -113,51 +129,77 @@ class _GridTable:
         self.case = case
         self.vectors = count_vectors(len(case.labels), case.ranks)
         self.arrangements = self.vectors.arrangements()
-        self.members: list[NDArray[np.int64]] = []
-        self.masses: list[NDArray[np.float64]] = []
-        grids = []
-        highest = (self.vectors.last > 0).argmax(axis=1)
-        for top in range(len(case.labels)):
-            self.members.append(np.flatnonzero(highest == top))
-            scores, masses = self._conditional(top)
-            grids.append(scores)
-            self.masses.append(masses)
-        joined = np.concatenate(grids)
+        self.groups = self._by_first_ranks() if case.rank_weights is None else self._by_highest_level()
+        joined = np.concatenate([group.scores for group in self.groups])
         self.order = np.argsort(joined, kind="stable")
         joined = joined[self.order]
         self.first = np.flatnonzero(np.diff(joined, prepend=-np.inf) > tolerance(joined))
         self.scores = joined[self.first]
         self._totals: dict[tuple[int, ...], NDArray[np.float64]] = {}
 
-    def _conditional(self, top: int) -> Points:
-        """Totals of a grid, and a row of probabilities for each count vector whose highest level is ``top``.
+    def _by_highest_level(self) -> list[_Group]:
+        """Sums of level * weight(rank): totals with and without a document of high gain differ in size."""
+        highest = (self.vectors.last > 0).argmax(axis=1)
+        groups = []
+        for top in range(len(self.case.labels)):
+            lower = count_vectors(len(self.case.labels) - top, self.case.ranks)
 
-        A total between two points is split between them, which keeps its mean. This is done on the transform of the
-        grid, where a shift by k + f points is a factor exp(-i k omega) (1 - f + f exp(-i omega)).
+            def growth(rank: int, level: int, so_far: list[Any], top: int = top) -> Any:
+                return self.case.growth(rank, level + top, [np.zeros_like(so_far[0])] * top + so_far)
+
+            members = np.flatnonzero(highest == top)
+            scores, masses = _conditional(lower, growth, lower.last[:, 0] > 0, _GRID)
+            groups.append(_Group(members, np.ones(len(members)), scores, masses))
+        return groups
+
+    def _by_first_ranks(self) -> list[_Group]:
+        """Measures whose later ranks count less after a document of high level: what follows has a scale of its own.
+
+        Where the growth of later ranks differs from that of a fresh start by a factor, as for a cascade of stop
+        probabilities, all sequences of levels on the first ranks share one table.
         """
-        vectors = count_vectors(len(self.case.labels) - top, self.case.ranks)
-        growth = _growth(self.case, top)
-        rows = vectors.last[:, 0] > 0
-        low, high = vectors.extremes(growth)
-        low, high = low[rows].min(), high[rows].max()
-        if high <= low:
-            return np.array([low]), np.ones((int(rows.sum()), 1))
-        step = (high - low) / (_GRID - 1)
-        lean = self.case.ranks + 1  # points by which splits may lean over
-        origin = math.floor(low / step) - lean
-        columns = _GRID + 2 * lean + 2
-        omega = 2 * np.pi / columns * np.arange(columns // 2 + 1)
-        one = np.exp(-1j * omega)
+        levels = len(self.case.labels)
+        leading = max(1, min(int(math.log(_MOST_SEQUENCES, levels)), self.case.ranks - 1))
+        rest = count_vectors(levels, self.case.ranks - leading)
+        everything = np.ones(len(rest.last), dtype=bool)
+        arrangements = rest.arrangements()
+        fresh = self._growths(rest, leading, np.zeros(levels))
+        shared = _conditional(rest, self._growth_after(leading, np.zeros(levels)), everything, _SMALL_GRID)
+        groups = []
+        for sequence in itertools.product(range(levels), repeat=leading):
+            above = np.zeros(levels)
+            total = 0.0
+            for rank, level in enumerate(sequence, 1):
+                total += float(np.ravel(self.case.growth(rank, level, list(above[:, None])))[0])
+                above[level] += 1
+            growths = self._growths(rest, leading, above)
+            factor = float(growths @ fresh / (fresh @ fresh))
+            if np.abs(growths - factor * fresh).max() <= 1e-12 * np.abs(fresh).max():
+                scores, masses = factor * shared[0], shared[1]
+            else:
+                scores, masses = _conditional(rest, self._growth_after(leading, above), everything, _SMALL_GRID)
+            members = self.vectors.index_of(rest.last + above.astype(np.int64))
+            groups.append(_Group(members, arrangements / self.arrangements[members], total + scores, masses))
+        return groups
 
-        def turn(growth: NDArray[np.float64]) -> NDArray[np.complex128]:
-            at = growth[:, None] / step
-            whole = np.floor(at)
-            split = at - whole
-            return np.asarray(_unit(-whole * omega) * (1 - split + split * one))
+    def _growth_after(self, leading: int, above: NDArray[np.float64]) -> Growth:
+        """The growth at the ranks after the first ``leading``, which have the counts ``above``."""
 
-        transform = vectors.transforms(growth, len(omega), turn)[rows] * _unit(origin * omega)
-        masses = np.maximum(np.fft.irfft(transform, columns, axis=1), 0.0)
-        return (origin + np.arange(columns)) * step, masses / masses.sum(axis=1, keepdims=True)
+        def growth(rank: int, level: int, so_far: list[Any]) -> Any:
+            return self.case.growth(leading + rank, level, [seen + n for seen, n in zip(so_far, above, strict=True)])
+
+        return growth
+
+    def _growths(self, rest: CountVectors, leading: int, above: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The growth at every later rank, of every level, after every count vector."""
+        growth = self._growth_after(leading, above)
+        return np.concatenate(
+            [
+                np.broadcast_to(growth(rank, level, list(rows.T)), len(rows))
+                for rank, rows in enumerate(rest.rows[:-1], 1)
+                for level in range(rows.shape[1])
+            ]
+        )
 
     def totals(self, counts: tuple[int, ...]) -> NDArray[np.float64]:
         """The totals of all arrangements with these counts."""
@@ -168,19 +210,39 @@ class _GridTable:
             for level, count in enumerate(counts):
                 if count:
                     above = (*counts[:level], count - 1, *counts[level + 1 :])
-                    added = _growth(self.case)(rank, level, [np.array([float(seen)]) for seen in above])
+                    added = self.case.growth(rank, level, [np.array([float(seen)]) for seen in above])
                     parts.append(self.totals(above) + added)
             known = self._totals[counts] = np.concatenate(parts) if parts else np.zeros(1)
         return known
 
 
-def _growth(case: Case, top: int = 0) -> Callable[[int, int, list[Any]], Any]:
-    """The growth of a case whose documents are all of the level ``top`` or lower."""
+def _conditional(vectors: CountVectors, growth: Growth, rows: NDArray[np.bool_], points: int) -> Points:
+    """Totals on a grid, and a row of probabilities for each of the count vectors that ``rows`` selects.
 
-    def growth(rank: int, level: int, so_far: list[Any]) -> Any:
-        return case.growth(rank, level + top, [np.zeros_like(so_far[0])] * top + so_far)
+    A total between two points is split between them, which keeps its mean. This is done on the transform of the grid,
+    where a shift by k + f points is a factor exp(-i k omega) (1 - f + f exp(-i omega)).
+    """
+    lowest, highest = vectors.extremes(growth)
+    low, high = float(lowest[rows].min()), float(highest[rows].max())
+    if high <= low:
+        return np.array([low]), np.ones((int(rows.sum()), 1))
+    step = (high - low) / (points - 1)
+    lean = len(vectors.rows)  # points by which splits may lean over
+    origin = math.floor(low / step) - lean
+    columns = points + 2 * lean + 2
+    omega = 2 * np.pi / columns * np.arange(columns // 2 + 1, dtype=np.float64)
+    one = np.exp(-1j * omega)
 
-    return growth
+    def turn(growth: NDArray[np.float64]) -> NDArray[np.complex128]:
+        at = growth[:, None] / step
+        whole = np.floor(at)
+        split = at - whole
+        return np.asarray(_unit(-whole * omega) * (1 - split + split * one))
+
+    transform = vectors.transforms(growth, len(omega), turn)[rows] * _unit(origin * omega)
+    masses = np.maximum(np.fft.irfft(transform, columns, axis=1), 0.0)
+    scores = (origin + np.arange(columns, dtype=np.float64)) * step
+    return scores, masses / masses.sum(axis=1, keepdims=True)
 
 
 def _on_grids(cases: Sequence[Case]) -> list[Points | None]:
@@ -190,9 +252,7 @@ def _on_grids(cases: Sequence[Case]) -> list[Points | None]:
     likely = probability > _LIKELY * table.arrangements
     light = np.zeros((TOGETHER, probability.shape[1]))  # of fixed size: the order of sums must not depend on the others
     light[: len(cases)] = np.where(likely, 0.0, probability)
-    mass = np.concatenate(
-        [light[:, members] @ masses for members, masses in zip(table.members, table.masses, strict=True)], axis=1
-    )
+    mass = np.concatenate([(light[:, group.members] * group.fraction) @ group.masses for group in table.groups], axis=1)
     mass = np.add.reduceat(mass[:, table.order], table.first, axis=1)
     results: list[Points | None] = []
     for index, case in enumerate(cases):
