@@ -1,4 +1,4 @@
-"""Exact distributions of measures against 300,000 sampled rankings."""
+"""Distributions of measures against sampled rankings."""
 
 from __future__ import annotations
 
@@ -12,13 +12,19 @@ from numpy.typing import NDArray
 import rankbound as rb
 from benchmarks.comparison import Peer, compare_with_peers
 from benchmarks.curves import OURS, Curve, Implementation, growth_of
-from benchmarks.records import Finding
-from benchmarks.timing import Work
+from benchmarks.records import Finding, Row
+from benchmarks.timing import Work, best_of
+from rankbound.difficulty.distribution.many import Distributions, distributions_of
+from rankbound.measures import LabelCounts, parse_measure
 
 __all__ = ["CURVES", "INPUTS", "run"]
 
-INPUTS = "queries of n items, some of them relevant; the distribution computed anew, without its cache"
+INPUTS = (
+    "queries of n items, some of them relevant, and queries of 50 items with five levels; the distributions computed "
+    "anew, without their cache"
+)
 SAMPLES = 300_000
+GRADED_ITEMS = 50
 MEASURES = ("nDCG", "AP", "RBP")
 _CHUNK = 8_192
 _TOLERANCE = 5.0  # standard errors of the sampled mean
@@ -84,6 +90,38 @@ def _sampled(case: Case, draw: Callable[..., NDArray[np.float64]]) -> NDArray[np
     return np.concatenate([draw(rng, min(_CHUNK, case.samples - start), weight) for start in starts]) / divisor
 
 
+def graded_queries(queries: int) -> LabelCounts:
+    """Queries of 50 items with labels from 0 to 4: nearly every one has label counts of its own."""
+    labels = np.random.default_rng(0).integers(0, 5, queries * GRADED_ITEMS)
+    return LabelCounts.from_labels(labels, np.arange(queries + 1) * GRADED_ITEMS)
+
+
+def graded(measure: str, counts: LabelCounts) -> Work:
+    """All distributions of the queries, as DB needs them."""
+    return lambda: distributions_of(parse_measure(measure), counts, cache=False)
+
+
+def graded_permutations(counts: LabelCounts, samples: int) -> Work:
+    """The mean DCG@10 of sampled orders of every query: each row of random keys is sorted as far as rank 10."""
+    labels = np.repeat(counts.values, counts.counts).reshape(len(counts), GRADED_ITEMS).astype(np.float64)
+    weight = 1 / np.log2(np.arange(2.0, 12.0))
+
+    def work() -> NDArray[np.float64]:
+        rng = np.random.default_rng(0)
+        means = np.empty(len(labels))
+        for query, row in enumerate(labels):
+            first = np.argpartition(rng.random((samples, GRADED_ITEMS), dtype=np.float32), 10, axis=1)[:, :10]
+            means[query] = (row[rng.permuted(first, axis=1)] @ weight).mean()
+        return means
+
+    return work
+
+
+def _means_of_queries(distributions: Distributions) -> NDArray[np.float64]:
+    means = np.array([float(scores @ weights) for scores, weights, _ in distributions.distributions])
+    return means[distributions.class_of]
+
+
 def mean(result: Any) -> float:
     """Return the mean of a distribution or of sampled values."""
     return float(result.mean()) if isinstance(result, np.ndarray) else float(result.mean)
@@ -106,7 +144,26 @@ def run(quick: bool) -> Iterator[Finding]:
             yield from compare_with_peers(
                 name, distribution(case), peers, turns=turns, values=mean, tolerance=_TOLERANCE * error
             )
+    yield from _graded_labels(quick)
     yield from growth_of(__name__, CURVES, quick)
+
+
+def _graded_labels(quick: bool) -> Iterator[Finding]:
+    queries, samples = (5, 3_000) if quick else (200, 20_000)
+    counts = graded_queries(queries)
+    peer = Peer(f"{samples:,} graded permutations", partial(graded_permutations, counts, samples), values=list)
+    name = f"distributions of DCG@10 of {queries:,} queries with graded labels"
+    largest = 2.5  # no standard deviation of a total exceeds this
+    yield from compare_with_peers(
+        name, graded("DCG@10", counts), [peer], turns=1, values=_means_of_queries,
+        tolerance=_TOLERANCE * largest * samples**-0.5,
+    )  # fmt: skip
+    for queries, limit in ((4, 10.0),) if quick else ((1_000, 10.0), (10_000, 60.0)):
+        counts = graded_queries(queries)
+        for measure in ("nDCG@10", "nDCG", "ERR@10"):
+            time = best_of({"": graded(measure, counts)}, 1)[""]
+            name = f"distributions of {measure} of {queries:,} queries with graded labels"
+            yield Row(name, time, f"{limit:g} seconds", limit, 1.0, against="limit")
 
 
 _IMPLEMENTATIONS = {OURS: Implementation(distribution), "permutations": Implementation(permutations)}
@@ -118,5 +175,13 @@ CURVES = (
     Curve(
         "distribution of nDCG, 100 items", "relevant items", (3, 6, 12, 25, 50), (1, 3),
         lambda size, _: Case("nDCG", 100, size), _IMPLEMENTATIONS,
+    ),
+    Curve(
+        "distributions of nDCG@10, 50 items with five levels", "queries", (50, 200, 800), (2, 4, 8),
+        lambda size, _: graded_queries(size), {OURS: Implementation(partial(graded, "nDCG@10"))}, turns=1,
+    ),
+    Curve(
+        "distributions of nDCG, 50 items with five levels", "queries", (50, 200, 800), (2, 4, 8),
+        lambda size, _: graded_queries(size), {OURS: Implementation(partial(graded, "nDCG"))}, turns=1,
     ),
 )  # fmt: skip

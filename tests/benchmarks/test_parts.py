@@ -14,7 +14,7 @@ from rankbound.errors import ArgumentError
 OPTIONAL = ("ranx", "rax", "keras_rs")  # peers that are usually absent where the tests run
 PEERS = {
     "evaluation": {"pytrec_eval", "ir_measures", "scikit-learn ndcg_score, with ties", "python -c 'import numpy'"},
-    "distributions": {"3,000 permutations", "3,000 drawn rank by rank"},
+    "distributions": {"3,000 permutations", "3,000 drawn rank by rank", "3,000 graded permutations", "10 seconds"},
     "losses": {"torch N x N per query", "torch padded", "NDCGLoss", "direct sums", "1 second"},
     "objectives": {"lambdarank of lightgbm", "rank:ndcg of xgboost"},
     "reading": {"load_svmlight_file", "rng.choice user by user"},
@@ -24,7 +24,7 @@ PEERS = {
 MISSING = {"evaluation": {"ranx"}, "losses": {"rax", "keras_rs"}}
 COMPARED = {
     "evaluation": 7,
-    "distributions": 6,
+    "distributions": 7,
     "losses": 5,
     "objectives": 0,
     "reading": 2,

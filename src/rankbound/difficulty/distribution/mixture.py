@@ -84,7 +84,13 @@ def mixtures(cases: Sequence[Case]) -> list[Points | None]:
     results: list[Points | None] = []
     for start in range(0, len(cases), TOGETHER):
         chunk = cases[start : start + TOGETHER]
-        results += _on_grids(chunk) if key[0] == "grid" else _with_tails(chunk)
+        results += _on_grids(chunk, _grid_table) if key[0] == "grid" else _with_tails(chunk)
+    if key[0] == "grid":
+        rough = [index for index, points in enumerate(results) if points is None]
+        for start in range(0, len(rough), TOGETHER):
+            chunk = [cases[index] for index in rough[start : start + TOGETHER]]
+            for index, points in zip(rough[start:], _on_grids(chunk, _fine_grid_table), strict=False):
+                results[index] = points
     return results
 
 
@@ -103,6 +109,12 @@ def _head(levels: int) -> int:
 def _grid_table(case: Case) -> _GridTable:
     """The table of all cases that differ from this one in their counts only."""
     return _GridTable(case)
+
+
+@lru_cache(maxsize=2)
+def _fine_grid_table(case: Case) -> _GridTable:
+    """The same on finer grids, which take more memory and time."""
+    return _GridTable(case, finer=4)
 
 
 class _Group(NamedTuple):
@@ -125,11 +137,12 @@ class _GridTable:
     this, and ``first`` are the first of equal ones.
     """
 
-    def __init__(self, case: Case) -> None:
-        self.case = case
+    def __init__(self, case: Case, finer: int = 1) -> None:
+        self.case, self.finer = case, finer
         self.vectors = count_vectors(len(case.labels), case.ranks)
         self.arrangements = self.vectors.arrangements()
         self.groups = self._by_first_ranks() if case.rank_weights is None else self._by_highest_level()
+        self.sharing = [list(groups) for _, groups in itertools.groupby(self.groups, lambda group: id(group.masses))]
         joined = np.concatenate([group.scores for group in self.groups])
         self.order = np.argsort(joined, kind="stable")
         joined = joined[self.order]
@@ -148,7 +161,7 @@ class _GridTable:
                 return self.case.growth(rank, level + top, [np.zeros_like(so_far[0])] * top + so_far)
 
             members = np.flatnonzero(highest == top)
-            scores, masses = _conditional(lower, growth, lower.last[:, 0] > 0, _GRID)
+            scores, masses = _conditional(lower, growth, lower.last[:, 0] > 0, self.finer * _GRID)
             groups.append(_Group(members, np.ones(len(members)), scores, masses))
         return groups
 
@@ -164,7 +177,7 @@ class _GridTable:
         everything = np.ones(len(rest.last), dtype=bool)
         arrangements = rest.arrangements()
         fresh = self._growths(rest, leading, np.zeros(levels))
-        shared = _conditional(rest, self._growth_after(leading, np.zeros(levels)), everything, _SMALL_GRID)
+        shared = _conditional(rest, self._growth_after(leading, np.zeros(levels)), everything, self.finer * _SMALL_GRID)
         groups = []
         for sequence in itertools.product(range(levels), repeat=leading):
             above = np.zeros(levels)
@@ -177,7 +190,9 @@ class _GridTable:
             if np.abs(growths - factor * fresh).max() <= 1e-12 * np.abs(fresh).max():
                 scores, masses = factor * shared[0], shared[1]
             else:
-                scores, masses = _conditional(rest, self._growth_after(leading, above), everything, _SMALL_GRID)
+                scores, masses = _conditional(
+                    rest, self._growth_after(leading, above), everything, self.finer * _SMALL_GRID
+                )
             members = self.vectors.index_of(rest.last + above.astype(np.int64))
             groups.append(_Group(members, arrangements / self.arrangements[members], total + scores, masses))
         return groups
@@ -245,14 +260,21 @@ def _conditional(vectors: CountVectors, growth: Growth, rows: NDArray[np.bool_],
     return scores, masses / masses.sum(axis=1, keepdims=True)
 
 
-def _on_grids(cases: Sequence[Case]) -> list[Points | None]:
-    table = _grid_table(replace(cases[0], counts=(cases[0].ranks,) * len(cases[0].labels)))
+def _mixed(light: NDArray[np.float64], groups: Sequence[_Group]) -> NDArray[np.float64]:
+    """The mass on the grids of groups with a common table, next to each other: one product of matrices."""
+    members = np.stack([group.members for group in groups])
+    weights = light[:, members] * np.stack([group.fraction for group in groups])
+    return np.asarray((weights.reshape(-1, members.shape[1]) @ groups[0].masses).reshape(len(light), -1))
+
+
+def _on_grids(cases: Sequence[Case], table_of: Callable[[Case], _GridTable]) -> list[Points | None]:
+    table = table_of(replace(cases[0], counts=(cases[0].ranks,) * len(cases[0].labels)))
     counts = np.array([case.counts for case in cases])
     probability = table.vectors.probabilities(counts)
     likely = probability > _LIKELY * table.arrangements
     light = np.zeros((TOGETHER, probability.shape[1]))  # of fixed size: the order of sums must not depend on the others
     light[: len(cases)] = np.where(likely, 0.0, probability)
-    mass = np.concatenate([(light[:, group.members] * group.fraction) @ group.masses for group in table.groups], axis=1)
+    mass = np.concatenate([_mixed(light, groups) for groups in table.sharing], axis=1)
     mass = np.add.reduceat(mass[:, table.order], table.first, axis=1)
     results: list[Points | None] = []
     for index, case in enumerate(cases):
