@@ -19,10 +19,11 @@ other                                                   draws: up to 256 orders 
 
 All but the last are exact up to rounding; where convolved distributions would have more than 65,536 points they are
 binned first, which keeps their means. Drawn orders come in pairs of an order and its reverse, and the known mean of the
-plain measure serves as a control variate. The standard error of a query's value is at most 1/32 of the distance between
-the normalized values of its best and its worst order of the ties (256 draws), or 1/16 (64 draws) where this distance is
-below 0.05 or the list is longer than 2,000; usually it is far below that. The draws depend on nothing but the query's
-own blocks: how many documents of each kind tie, and at which ranks.
+plain measure serves as a control variate. Without the control variate, the standard error of a query's value is at most
+1/22 of the distance between the normalized values of its best and its worst order of the ties (128 pairs: 1 / (2 sqrt
+128)), or 1/11 (32 pairs) where this distance is below 0.05 or the list is longer than 2,000. The slope of the control
+variate is estimated from the same draws, so with it this is no strict bound; the errors that the tests measure are far
+below. The draws depend on nothing but the query's own blocks: how many documents of each kind tie, and at which ranks.
 """
 
 from __future__ import annotations
