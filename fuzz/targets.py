@@ -151,7 +151,8 @@ def faces(data: bytes, folder: Path) -> list[Any]:
 
 def csv(data: bytes, folder: Path) -> list[Any]:
     from rankbound.data.frames import lists_from_frame
-    from rankbound.evaluation import evaluate, to_frame
+    from rankbound.data.sources import to_frame
+    from rankbound.evaluation import evaluate
 
     ending = "tsv" if b"\t" in data[:200] else "csv"
     qrels, run = _files(data, folder, f"qrels.{ending}", f"run.{ending}")

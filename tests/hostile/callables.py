@@ -164,7 +164,7 @@ def _front_door() -> Iterable[Entry]:
     depths = argument([2, 2, 4], WHOLE, OPTIONAL)
     judged = argument(np.arange(len(LABELS)) % 3 > 0, {"as float16": EITHER, "all equal": EITHER}, OPTIONAL)
     flat = {"labels": labels, "offsets": offsets, "scores": scores, "ids": ids, "qids": qids, "depths": depths}
-    flat["judged"] = judged
+    flat |= {"judged": judged, "candidates": judged}
     yield Entry("Lists", ("Lists", "Lists.sizes", "Lists.query_of_item", "Lists.query_ids"), rb.Lists, flat)
     must = flat | {"scores": argument(SCORES)}
 
@@ -517,7 +517,6 @@ NO_ARRAYS = {
     **dict.fromkeys(("parse_measure", "get_bounding", "losses.get_loss"), _NAMES),
     **dict.fromkeys(("set_threads", "threads", "losses.set_threads", "losses.threads", "losses.warm_up"), _NAMES),
     **dict.fromkeys(("losses.MeasureLoss", "losses.SmoothLoss"), "is abstract: its subclasses are tried"),
-    "Lists.without_added_candidates": "takes nothing",
     **dict.fromkeys(("Lists.from_trec", "Lists.from_letor", "models.load_ranker"), _FILES),
     **dict.fromkeys(("Lists.from_dicts", "Lists.from_frame"), "takes dicts and frames: see test_tables"),
     **dict.fromkeys(("models.export_onnx", "models.export_ranklib", "models.export_xgboost_json"), _MADE),

@@ -16,10 +16,11 @@ import numpy as np
 from rankbound.analysis.query_sets import types_of
 from rankbound.analysis.scores import QueryDifficulty, ScoreMatrix
 from rankbound.data.candidates import read_candidates
+from rankbound.data.sources import to_frame
 from rankbound.difficulty import Difficulty
 from rankbound.difficulty.run_values import RunValues
 from rankbound.errors import ArgumentError, DataError
-from rankbound.evaluation import EMPTY, Evaluation, judged_coverage, references_of, to_frame
+from rankbound.evaluation import EMPTY, Evaluation, judged_coverage, references_of
 from rankbound.lists import Coverage, Lists
 from rankbound.measures import LabelCounts, Measure, parse_measure
 

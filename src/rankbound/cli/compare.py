@@ -65,7 +65,7 @@ def compare(
       rankbound compare qrels.txt baseline.txt new.txt -m nDCG@10 -m "EM(nDCG@10)"
     """
     from rankbound.analysis.comparison import compare as compare_runs
-    from rankbound.evaluation import to_frame
+    from rankbound.data.sources import to_frame
     from rankbound.measures.measure import parse_measure
 
     options.check_inputs(qrels, *runs)

@@ -184,7 +184,7 @@ def _only(scores: pl.DataFrame, measures: list[str]) -> pl.DataFrame:
 def _from_runs(paths: list[str], measures: list[str], **policy: Any) -> _Found:
     from rankbound.analysis.comparison import run_names
     from rankbound.analysis.runs import align_runs
-    from rankbound.evaluation import to_frame
+    from rankbound.data.sources import to_frame
     from rankbound.measures.measure import parse_measure
 
     options.check_inputs(*paths)

@@ -1,0 +1,18 @@
+"""Evaluate runs: measures of rankings, per query and averaged over queries."""
+
+from rankbound.evaluation.coverage import judged_coverage, warn_of_coverage
+from rankbound.evaluation.references import evaluate_references, references_of
+from rankbound.evaluation.result import Evaluation
+from rankbound.evaluation.runs import EMPTY, evaluate, evaluate_lists, evaluate_runs
+
+__all__ = [
+    "EMPTY",
+    "Evaluation",
+    "evaluate",
+    "evaluate_lists",
+    "evaluate_references",
+    "evaluate_runs",
+    "judged_coverage",
+    "references_of",
+    "warn_of_coverage",
+]

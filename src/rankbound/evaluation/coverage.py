@@ -1,0 +1,48 @@
+"""How far judgments and runs cover each other, with Judged@k."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rankbound.errors import CoverageWarning
+from rankbound.lists import Coverage, Lists
+from rankbound.measures import Measure, parse_measure
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["judged_coverage", "warn_of_coverage"]
+
+_CUTOFF = 10  # k of Judged@k if no measure has a cutoff
+
+
+def warn_of_coverage(sentences: Iterable[str], stacklevel: int = 3) -> None:
+    """Issue a `CoverageWarning` for each sentence."""
+    for sentence in sentences:
+        warnings.warn(sentence, CoverageWarning, stacklevel=stacklevel)
+
+
+def judged_coverage(
+    lists: Lists, plain_values: Callable[[Measure], NDArray[np.float64]], measures: Iterable[Measure]
+) -> Coverage:
+    """The coverage of lists with Judged@k, where k is the smallest cutoff of the measures, or 10 if none has one.
+
+    ``plain_values`` computes a plain measure for the ranking of the lists. Nothing is ranked for lists in which every
+    document is judged: their Judged@k is 1.
+    """
+    coverage = lists.coverage
+    if coverage is None:  # not from judgments and a run: every query is shared
+        depths = judged_depths = lists.sizes if lists.depths is None else lists.depths
+        if lists.judged is not None:
+            query = lists.query_of_item
+            returned = np.arange(len(query)) - lists.offsets[query] < depths[query]
+            judged_depths = np.bincount(query[returned & lists.judged], minlength=len(lists))
+        coverage = Coverage(shared_queries=len(lists)).with_documents(depths, judged_depths)
+    cutoff = min((measure.cutoff for measure in measures if measure.cutoff is not None), default=_CUTOFF)
+    fractions = plain_values(parse_measure(f"Judged@{cutoff}"))
+    return replace(coverage, cutoff=cutoff, sum_at_cutoff=float(fractions.sum()))

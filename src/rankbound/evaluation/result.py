@@ -1,0 +1,224 @@
+"""Evaluation: the values of measures for each query of a run, and what is known about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rankbound.difficulty.bounding import Bounds
+from rankbound.difficulty.p_values import PValues
+from rankbound.lists import Coverage
+from rankbound.measures import parse_measure
+
+if TYPE_CHECKING:
+    import polars as pl
+    from numpy.typing import NDArray
+
+__all__ = ["Evaluation", "concatenated"]
+
+_SIDES = ("worst", "expected", "best")
+_LEAST = 0.00001  # trec_eval's floor under values of a geometric mean
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Values of measures for each query; the measures keep the names that they were requested by.
+
+    ``values[name]`` has one number per query, NaN where the measure has no value and such queries are skipped.
+    ``empty[name]`` marks the queries with nothing relevant, whatever the policy was, and ``no_choice[name]`` those
+    whose candidates score the same in every order, which MM, EM, DB and UL2 are not defined for. ``bounds[name]`` has
+    worst, expected and best of the candidates' rankings where they were requested, and ``complete[name]`` the value of
+    the run read as a complete ranking of the candidates, which always lies between them. ``coverage`` says how
+    far judgments and run cover each other, and ``policy`` which candidates were used and how ties, empty and missing
+    queries were treated. ``p_values[name]`` has the p-values of each query against random rankings by the plain
+    measures, where they were requested; `rankbound.against_random` summarizes them.
+    """
+
+    query_ids: Any
+    values: Mapping[str, NDArray[np.float64]]
+    empty: Mapping[str, NDArray[np.bool_]]
+    bounds: Mapping[str, Bounds] = field(default_factory=dict)
+    coverage: Coverage = field(default_factory=Coverage)
+    policy: Mapping[str, str] = field(default_factory=dict)
+    no_choice: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+    complete: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    p_values: Mapping[str, PValues] = field(default_factory=dict)
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The measures' names."""
+        return tuple(self.values)
+
+    @property
+    def queries(self) -> int:
+        """Queries that were evaluated, empty ones included."""
+        return len(self.query_ids)
+
+    @property
+    def empty_queries(self) -> int:
+        """Queries that are empty for at least one of the measures."""
+        return int(np.any([*self.empty.values()], axis=0).sum()) if self.empty else 0
+
+    @property
+    def no_choice_queries(self) -> int:
+        """Queries whose candidates score the same in every order for at least one measure whose bounds are known."""
+        return int(np.any([*self.no_choice.values()], axis=0).sum()) if self.no_choice else 0
+
+    @property
+    def candidates(self) -> str:
+        """Which documents bounds and normalized measures are about: "judged", "returned", a file, or "explicit"."""
+        return self.policy.get("candidates", "judged")
+
+    @property
+    def missing_queries(self) -> int:
+        """Queries that are judged but not in the run."""
+        return self.coverage.missing_queries
+
+    @property
+    def unjudged_queries(self) -> int:
+        """Queries that are in the run but not judged."""
+        return self.coverage.unjudged_queries
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences on what makes the values doubtful: a run without any judged document."""
+        return () if self.coverage.warning is None else (self.coverage.warning,)
+
+    def counted_queries(self) -> dict[str, int]:
+        """Queries that each mean is over."""
+        return {name: int(np.count_nonzero(~np.isnan(value))) for name, value in self.values.items()}
+
+    def mean(self) -> dict[str, float]:
+        """Mean of each measure over the queries that count; NaN only where no query counts.
+
+        Some measures are aggregated as trec_eval does: counts such as NumRet are summed, and
+        ``AP(mean='geometric')`` is the geometric mean of max(AP, 0.00001).
+        """
+        return {name: _aggregate(name, value[~np.isnan(value)]) for name, value in self.values.items()}
+
+    def mean_bounds(self) -> dict[str, dict[str, float]]:
+        """Worst, expected, best and the value as a complete ranking, in the mean over the queries that count."""
+        means = {}
+        for name, bounds in self.bounds.items():
+            counted = ~np.isnan(self.values[name])
+            columns = {side: getattr(bounds, side) for side in _SIDES}
+            if name in self.complete:
+                columns["complete"] = self.complete[name]
+            means[name] = {
+                side: float(array[counted].mean()) if counted.any() else float("nan") for side, array in columns.items()
+            }
+        return means
+
+    def interval(
+        self, confidence: float = 0.95, *, method: str = "bca", resamples: int = 10_000, seed: int = 0
+    ) -> dict[str, tuple[float, float]]:
+        """Confidence interval of each mean over the queries that count: (low, high), by the policy of `compare`.
+
+        ``method`` is "bca" (bias-corrected and accelerated bootstrap), "percentile" (bootstrap) or "t" (Student's); see
+        `rankbound.Inference`. (NaN, NaN) with fewer than two queries; fewer than 10 raise an `InferenceWarning`.
+
+        >>> from rankbound import evaluate
+        >>> labels = {f"q{i}": {"a": 1, "b": 0} for i in range(20)}
+        >>> run = {f"q{i}": {"a": 0.5, "b": 0.9 if i % 2 else 0.1} for i in range(20)}
+        >>> low, high = evaluate(labels, run, "RR").interval(method="t")["RR"]
+        >>> round(low, 4), round(high, 4)  # 0.75 -+ 2.093 * 0.2565 / sqrt(20)
+        (0.63, 0.87)
+        """
+        from rankbound.analysis.inference import Inference, warn
+
+        policy = Inference(confidence=confidence, interval=method, resamples=resamples, seed=seed)
+        intervals, counts = {}, {}
+        for name, value in self.values.items():
+            if _aggregation(name) != "mean":  # sums and geometric means have no interval of a mean
+                continue
+            counted = value[~np.isnan(value)]
+            low, high = policy.intervals(counted[:, None])[:, 0] if len(counted) else (np.nan, np.nan)
+            intervals[name], counts[name] = (float(low), float(high)), len(counted)
+        warn(policy.notes(counts))
+        return intervals
+
+    @cached_property
+    def per_query(self) -> pl.DataFrame:
+        """One row per query: qid, a column per measure (null where skipped), and the bounds if there are any.
+
+        With bounds there is also the value of the run read as a complete ranking of the candidates: "AP complete".
+        """
+        import polars as pl
+
+        columns = {"qid": pl.Series(self.query_ids)}
+        for name, value in self.values.items():
+            columns[name] = pl.Series(value, nan_to_null=True)
+        for name, bounds in self.bounds.items():
+            for side in _SIDES:
+                columns[f"{name} {side}"] = pl.Series(getattr(bounds, side))
+            if name in self.complete:
+                columns[f"{name} complete"] = pl.Series(self.complete[name])
+        for name, p in self.p_values.items():
+            columns[f"{name} p better"], columns[f"{name} p worse"] = pl.Series(p.better), pl.Series(p.worse)
+        return pl.DataFrame(columns)
+
+    def to_pandas(self) -> Any:
+        """`per_query` as a pandas frame."""
+        import pandas as pd
+
+        return pd.DataFrame({name: column.to_list() for name, column in self.per_query.to_dict().items()})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the values per query, ready for JSON."""
+        summary: dict[str, Any] = {
+            "mean": self.mean(),
+            "queries": self.queries,
+            "empty_queries": self.empty_queries,
+            "no_choice_queries": self.no_choice_queries,
+            "counted_queries": self.counted_queries(),
+            "missing_queries": self.missing_queries,
+            "unjudged_queries": self.unjudged_queries,
+            "coverage": self.coverage.to_dict(),
+            "warnings": list(self.warnings),
+            **self.policy,
+        }
+        return summary | ({"bounds": self.mean_bounds()} if self.bounds else {})
+
+    def __repr__(self) -> str:
+        means = ", ".join(f"{name}={mean:.4f}" for name, mean in self.mean().items())
+        return f"Evaluation({means}; queries={self.queries}, empty={self.empty_queries})"
+
+
+def _aggregation(name: str) -> str:
+    measure = parse_measure(name)
+    return measure.definition.aggregate(measure) if measure.bounding == "none" else "mean"
+
+
+def _aggregate(name: str, values: NDArray[np.float64]) -> float:
+    aggregation = _aggregation(name)
+    if aggregation == "sum":
+        return float(values.sum())
+    if len(values) == 0:
+        return float("nan")
+    if aggregation == "geometric":
+        return float(np.exp(np.log(np.maximum(values, _LEAST)).mean()))
+    return float(values.mean())
+
+
+def concatenated(results: Sequence[Evaluation]) -> Evaluation:
+    """One evaluation of the queries of several."""
+    if len(results) == 1:
+        return results[0]
+    first = results[0]
+    return Evaluation(
+        np.concatenate([result.query_ids for result in results]),
+        {name: np.concatenate([result.values[name] for result in results]) for name in first.values},
+        {name: np.concatenate([result.empty[name] for result in results]) for name in first.empty},
+        {
+            name: Bounds(*(np.concatenate([getattr(result.bounds[name], side) for result in results])
+                           for side in _SIDES))
+            for name in first.bounds
+        },
+        no_choice={name: np.concatenate([result.no_choice[name] for result in results]) for name in first.no_choice},
+        complete={name: np.concatenate([result.complete[name] for result in results]) for name in first.complete},
+        p_values={name: PValues.concatenated([result.p_values[name] for result in results]) for name in first.p_values},
+    )  # fmt: skip

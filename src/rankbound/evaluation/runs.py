@@ -1,0 +1,289 @@
+"""evaluate: plain and normalized measures of rankings, per query and averaged over queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from rankbound.data import table_chunks
+from rankbound.data.candidates import CandidateSource, read_candidates
+from rankbound.data.judged import CandidatesError
+from rankbound.data.sources import is_parquet, to_frame, to_lists
+from rankbound.difficulty.bounding import Bounds
+from rankbound.difficulty.candidates import check_rule
+from rankbound.difficulty.p_values import PValues
+from rankbound.difficulty.run_values import RunValues
+from rankbound.difficulty.standardization import ReferenceScores
+from rankbound.errors import ArgumentError, DataError
+from rankbound.evaluation.coverage import judged_coverage, warn_of_coverage
+from rankbound.evaluation.references import references_of
+from rankbound.evaluation.result import Evaluation, concatenated
+from rankbound.lists import Coverage, Lists
+from rankbound.measures import Measure, parse_measures
+
+if TYPE_CHECKING:
+    import polars as pl
+    from numpy.typing import NDArray
+
+__all__ = ["EMPTY", "evaluate", "evaluate_lists", "evaluate_runs"]
+
+EMPTY = ("skip", "zero", "one")
+
+
+@overload
+def evaluate(
+    qrels: Any, run: Mapping[str, str | PathLike[str] | pl.DataFrame], measures: Any = None, **options: Any
+) -> dict[str, Evaluation]: ...
+@overload
+def evaluate(qrels: Any, run: Any = None, measures: Any = None, **options: Any) -> Evaluation: ...
+def evaluate(  # type: ignore[misc]  # the overloads do not repeat the options
+    qrels: Any,
+    run: Any = None,
+    measures: Any = None,
+    *,
+    ties: str = "average",
+    empty: str = "skip",
+    missing: str = "ignore",
+    judged_only: bool = False,
+    depth: int | None = None,
+    bounds: bool = False,
+    candidates: Any = "judged",
+    judged_outside: str = "error",
+    against_random: bool = False,
+    references: Any = None,
+) -> Evaluation | dict[str, Evaluation]:
+    """Evaluate a run against judgments, or `Lists` that carry scores.
+
+    Several runs, ``{name: run}``, give a dict with the result of each.
+
+    Parameters
+    ----------
+    qrels, run:
+        Paths of TREC files, ``{query: {document: number}}`` dicts, or polars or pandas frames with the columns ``qid,
+        docid`` and ``label`` or ``score``. Or give scored Lists as the only data, ``evaluate(lists, measures=[...])``,
+        or the path of a parquet file with ``qid, label, score``. A run or scored table in a parquet file is read
+        chunk by chunk, so that it may be larger than memory; the rows of a query must stand together there.
+    measures:
+        Names such as ``"nDCG@10"``, ``"AP(rel=2)"``, ``"EM(nDCG@10)"``, one or several; objects of ir_measures too.
+    ties:
+        ``average`` takes the mean over all orders of tied items, ``input`` keeps the order of the input,
+        ``docid`` is trec_eval's order (32-bit scores, ids descending). A normalized measure is normalized in each
+        order before the mean is taken, which matters for UL1, UL2, UL2C and DB (`rankbound.difficulty.ties`).
+    empty:
+        How to count queries for which a measure is not defined: leave them out (``skip``), ``zero`` or ``one``.
+    missing:
+        Judged queries that the run lacks: ``ignore`` them or count them as empty rankings, ``zero``
+        (trec_eval -c).
+    judged_only:
+        Leave documents without judgment out of the run (trec_eval -J).
+    depth:
+        Look only at the first ``depth`` documents of each query (trec_eval -M); bounds and normalized measures are
+        those of rankings of which only the first ``depth`` ranks count.
+    bounds:
+        Add worst, expected and best of every measure over all rankings of the query's candidates.
+    candidates:
+        The documents whose rankings a query's bounds and normalized measures are about. For these, the run is read as a
+        complete ranking of the candidates: other documents are taken out, and candidates that it did not return are
+        tied below those that it did. Plain measures do not depend on them. ``"judged"``: the judged documents;
+        ``"returned"``: the judged documents that the run returned; a path (TREC run or qrels, lines "query document",
+        csv or parquet), a frame with ``qid, docid``, or ``{query: documents}``: those documents, where documents
+        without a judgment have label 0; ``"column:NAME"``: the rows of the judgments, or of a table with ``qid, label,
+        score``, that have true in this column.
+    judged_outside:
+        Judged documents that given candidates lack: an ``error``, or ``ignore`` them, because a re-ranker cannot return
+        what its first stage did not retrieve.
+    against_random:
+        Add the p-values of each query against random rankings of its candidates; see `rankbound.against_random`.
+    references:
+        Reference runs of standardized measures, such as ``STD(nDCG@10)``: at least two, as ``{name: run}`` or a
+        sequence, in the same form as ``run`` and evaluated by the same policies; or the result of
+        `evaluate_references`, or the path of a ``.json`` file of it.
+
+    Warns
+    -----
+    CoverageWarning
+        If judgments and run have no document in common in any shared query.
+
+    >>> qrels = {"q1": {"a": 1, "b": 0, "c": 0}, "q2": {"a": 0, "b": 1}}
+    >>> run = {"q1": {"a": 0.2, "b": 0.9, "c": 0.1}, "q2": {"a": 0.1, "b": 0.8}}
+    >>> evaluate(qrels, run, ["RR", "MM(RR)"])
+    Evaluation(RR=0.7500, MM(RR)=0.6250; queries=2, empty=0)
+    >>> evaluate(qrels, {"new": run, "old": qrels}, "RR")
+    {'new': Evaluation(RR=0.7500; queries=2, empty=0), 'old': Evaluation(RR=1.0000; queries=2, empty=0)}
+    """
+    options: dict[str, Any] = {
+        "ties": ties, "empty": empty, "missing": missing, "judged_only": judged_only, "depth": depth, "bounds": bounds,
+        "candidates": candidates, "judged_outside": judged_outside, "against_random": against_random,
+        "references": references,
+    }  # fmt: skip
+    if _are_runs_by_name(run):
+        return evaluate_runs(qrels, run, _required(measures), **options)
+    result = _evaluate(qrels, run, measures, **options)
+    warn_of_coverage(result.warnings)
+    return result
+
+
+def _evaluate(
+    qrels: Any,
+    run: Any,
+    measures: Any,
+    *,
+    ties: str = "average",
+    empty: str = "skip",
+    missing: str = "ignore",
+    judged_only: bool = False,
+    depth: int | None = None,
+    bounds: bool = False,
+    candidates: Any = "judged",
+    judged_outside: str = "error",
+    against_random: bool = False,
+    references: Any = None,
+) -> Evaluation:
+    """`evaluate` without its warnings."""
+    scored = isinstance(qrels, Lists)
+    if scored:
+        if measures is None:
+            measures = run
+        elif run is not None:
+            raise ArgumentError("Lists carry their scores; evaluate(lists, measures=[...]) takes no run")
+    elif run is None and not is_parquet(qrels):
+        raise ArgumentError("evaluate needs qrels and a run, or Lists that carry scores")
+    requested = _requested(_required(measures))  # a wrong name is reported before large files are read
+    policy: dict[str, Any] = {"missing": missing, "judged_only": judged_only}
+    judgments_of_references = None if scored or run is None else qrels
+    reference_scores = references_of(judgments_of_references, references, requested, ties=ties, depth=depth, **policy)
+    chosen = CandidateSource(check_rule(candidates)) if scored else read_candidates(candidates, judged_outside)
+    if scored:
+        chunks: Iterable[Lists] = (qrels,)
+    elif run is None:
+        chunks = table_chunks.scored_chunks(qrels, candidates=chosen)
+    elif is_parquet(run):
+        judgments = to_frame(qrels, "label", column=chosen.column)
+        chunks = table_chunks.RunChunks(judgments, run, candidates=chosen, **policy)
+    else:
+        chunks = (to_lists(qrels, run, keep_ids=ties == "docid", candidates=chosen, **policy),)
+    results, coverage = [], Coverage()
+    for lists in chunks:
+        result = evaluate_lists(
+            lists, requested, ties=ties, empty=empty, depth=depth, bounds=bounds, candidates=chosen.rule,
+            against_random=against_random, references=reference_scores,
+        )  # fmt: skip
+        results.append(result)
+        coverage += result.coverage
+    if isinstance(chunks, table_chunks.RunChunks):  # a chunk does not know the queries of the others
+        known = chunks.coverage
+        coverage = replace(coverage, missing_queries=known.missing_queries, unjudged_queries=known.unjudged_queries)
+    described = {"candidates": candidates if scored else chosen.name, "ties": ties, "empty": empty, "missing": missing}
+    result = concatenated(results)
+    if reference_scores is not None:
+        reference_scores.check_covers(result.query_ids)
+        described["references"] = reference_scores.describe()
+    return replace(result, coverage=coverage, policy=described)
+
+
+def evaluate_runs(qrels: Any, runs: Mapping[str, Any], measures: Any, **options: Any) -> dict[str, Evaluation]:
+    """Evaluate several runs against the same judgments, which are read once; the options are those of `evaluate`.
+
+    >>> qrels = {"q": {"a": 1, "b": 0}}
+    >>> results = evaluate_runs(qrels, {"good": {"q": {"a": 2, "b": 1}}, "bad": {"q": {"a": 1, "b": 2}}}, "RR")
+    >>> {name: result.mean() for name, result in results.items()}
+    {'good': {'RR': 1.0}, 'bad': {'RR': 0.5}}
+    """
+    requested = parse_measures(measures)
+    references = options.get("references")
+    several = len(runs) > 1 or references is not None
+    source = read_candidates(options.pop("candidates", "judged"), options.pop("judged_outside", "error"))
+    judgments = qrels
+    if several and not isinstance(qrels, Mapping):
+        judgments, source = source.take_column(to_frame(qrels, "label", column=source.column))
+    if references is not None:  # they are evaluated once for all runs
+        policy = {key: options[key] for key in ("ties", "missing", "judged_only", "depth") if key in options}
+        options["references"] = references_of(judgments, references, requested, **policy)
+    results = {}
+    for name, run in runs.items():
+        try:
+            results[name] = _evaluate(judgments, run, requested, candidates=source, **options)
+        except CandidatesError:
+            raise
+        except DataError as error:
+            files = (f"{name}:", f"{qrels}:" if isinstance(qrels, (str, PathLike)) else f"{name}:")
+            raise error if str(error).startswith(files) else DataError(f"{name}: {error}") from error
+    warn_of_coverage([f"{name}: {text}" for name, result in results.items() for text in result.warnings])
+    return results
+
+
+def _are_runs_by_name(run: Any) -> bool:
+    """Whether a mapping holds runs by their names: paths, frames or dicts of dicts, not documents by query."""
+    if not isinstance(run, Mapping):
+        return False
+    first = next(iter(run.values()), None)
+    if isinstance(first, Mapping):
+        return isinstance(next(iter(first.values()), None), Mapping)
+    return isinstance(first, (str, PathLike)) or hasattr(first, "columns")
+
+
+def evaluate_lists(
+    lists: Lists,
+    measures: Any,
+    *,
+    ties: str = "average",
+    empty: str = "skip",
+    depth: int | None = None,
+    bounds: bool = False,
+    candidates: str = "judged",
+    against_random: bool = False,
+    references: ReferenceScores | None = None,
+) -> Evaluation:
+    """Evaluate scored lists; see `evaluate`. ``measures`` can be the result of `parse_measures` as well."""
+    if empty not in EMPTY:
+        raise ArgumentError(f"empty must be one of {', '.join(EMPTY)}, got {empty!r}")
+    requested = _requested(measures)
+    if len(lists) == 0:
+        raise DataError("there are no queries to evaluate")
+    run = RunValues(lists, ties=ties, depth=depth, candidates=candidates, references=references)
+    result: dict[str, NDArray[np.float64]] = {}
+    is_empty, no_choice = {}, {}
+    bounds_by_name, complete = {}, {}
+    for name, measure in requested.items():
+        stand_in = {"skip": np.nan, "zero": 0.0, "one": 1.0}[empty]
+        result[name] = np.where(run.has_value(measure), run.value(measure), stand_in)
+        is_empty[name] = run.is_empty(measure)
+        if (measure.bounding != "none" and not measure.is_standardized) or bounds:
+            no_choice[name] = run.has_no_choice(measure)
+        if measure.bounding == "none" and bounds:
+            difficulty = run.difficulty(measure)
+            bounds_by_name[name] = Bounds(difficulty.worst, difficulty.expected, difficulty.best)
+            complete[name] = run.complete(measure)
+    policy = {"candidates": candidates if lists.candidates is None else "explicit", "ties": ties, "empty": empty}
+    return Evaluation(
+        lists.query_ids,
+        result,
+        is_empty,
+        bounds_by_name,
+        judged_coverage(lists, run.plain, requested.values()),
+        policy,
+        no_choice=no_choice,
+        complete=complete,
+        p_values=_p_values(run, requested) if against_random else {},
+    )
+
+
+def _p_values(run: RunValues, requested: Mapping[str, Measure]) -> dict[str, PValues]:
+    """p-values by each plain measure, under its requested name where it was requested without a bounding."""
+    names = {measure.plain: str(measure.plain) for measure in requested.values()}
+    names |= {measure: name for name, measure in requested.items() if measure.bounding == "none"}
+    return {name: run.p_values(measure) for measure, name in names.items()}
+
+
+def _required(measures: Any) -> Any:
+    if measures is None:
+        raise ArgumentError("evaluate needs measures, such as ['nDCG@10', 'AP']")
+    return measures
+
+
+def _requested(measures: Any) -> Mapping[str, Measure]:
+    return measures if isinstance(measures, Mapping) else parse_measures(measures)
