@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from unittest.mock import Mock, call
+from unittest.mock import MagicMock, Mock, call
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from rankbound.cli import output
 from rankbound.difficulty.bounds import bounds_of
 from rankbound.difficulty.distribution import Distribution, distribution, many, mixture
 from rankbound.difficulty.distribution.count_vectors import count_vectors, number_of_vectors
@@ -201,6 +202,19 @@ def test_a_query_has_the_same_distribution_alone_and_among_others() -> None:
             assert alone.method == method
             assert alone.scores == pytest.approx(scores, abs=1e-12)
             assert alone.probabilities == pytest.approx(probabilities, abs=1e-12)
+
+
+def test_commands_show_how_many_distributions_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Mock(isatty=lambda: True)
+    status = MagicMock()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr("rich.console.Console.status", status)
+    counts = LabelCounts.binary(np.arange(3, 14), 1)
+    with output.working("evaluating ..."):
+        distributions_of(parse_measure("AP"), counts)
+    distributions_of(parse_measure("AP"), counts)  # outside: nobody watches
+    shown = [update.args[0] for update in status.return_value.__enter__.return_value.update.call_args_list]
+    assert shown == ["evaluating ... distribution 10 of 11", "evaluating ... distribution 11 of 11"]
 
 
 def test_approximations_are_kept_in_memory_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,14 +101,22 @@ def print_warnings(sentences: Iterable[str]) -> None:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Show a spinner on stderr while the block runs, if stderr is a terminal."""
+    """Show a spinner on stderr while the block runs, if stderr is a terminal, and how many distributions are done."""
     if not sys.stderr.isatty():
         yield
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(what):
-        yield
+    from rankbound.difficulty.distribution.many import watched_distributions
+
+    with Console(stderr=True).status(what) as status:
+
+        def show(done: int, total: int) -> None:
+            if done % 10 == 0 or done == total:
+                status.update(f"{what} distribution {done:,} of {total:,}")
+
+        with watched_distributions(show):
+            yield
 
 
 def describe_policy(inference: Inference) -> dict[str, str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from copy import copy
 from functools import cached_property, lru_cache
 from typing import Any
@@ -26,7 +28,7 @@ from rankbound.difficulty.distribution.walk import Walk
 from rankbound.errors import ArgumentError
 from rankbound.measures import LabelCounts, Measure
 
-__all__ = ["METHODS", "Distributions", "distribution_of", "distributions_of"]
+__all__ = ["METHODS", "Distributions", "distribution_of", "distributions_of", "watched_distributions"]
 
 METHODS = ("auto", "closed", "enumeration", "approximate", "dynamic", "sampled")
 SAMPLES = 300_000  # as in Westerborg, User/query-wise metric bounding in learning to rank
@@ -300,6 +302,27 @@ def _joined(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
+_watcher: ContextVar[Callable[[int, int], None] | None] = ContextVar("watcher", default=None)
+
+
+@contextmanager
+def watched_distributions(progress: Callable[[int, int], None]) -> Iterator[None]:
+    """Call ``progress(done, all)`` for all distributions that are computed inside the block, whoever needs them.
+
+    >>> from rankbound.measures import parse_measure
+    >>> with watched_distributions(lambda done, all_: print(done, "of", all_)):
+    ...     distributions_of(measure=parse_measure("P@2"), counts=LabelCounts.binary([4, 3], [2, 1]))
+    1 of 2
+    2 of 2
+    Distributions(queries=2, distinct=2)
+    """
+    token = _watcher.set(progress)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
+
+
 def distributions_of(
     measure: Measure,
     counts: LabelCounts,
@@ -321,7 +344,7 @@ def distributions_of(
     if not 0 < ranker_strength < 1:
         raise ArgumentError(f"ranker_strength must lie between 0 and 1, got {ranker_strength}")
     cases, class_of = _cases(plain_measure(measure), counts, ranker_strength)
-    return Distributions(_computed(cases, cache, progress), class_of)
+    return Distributions(_computed(cases, cache, progress or _watcher.get()), class_of)
 
 
 def _computed(
