@@ -126,7 +126,7 @@ def test_cutoff_of_nine_with_more_levels_against_every_sequence(measure: str, ki
     labels = drawn_labels(kind, 50, seed=4)
     null = distribution(f"{measure}@9", labels=labels)
     if (measure, kind) == ("ERR", "common"):  # the first rank decides nearly everything: steps finer than any grid
-        assert null.method == "sampled"
+        assert null.method in ("dynamic", "sampled")
         return
     assert null.method == "approximate"
     assert largest_error(null, *every_sequence(measure, labels, 9)) < ERROR
