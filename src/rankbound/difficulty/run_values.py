@@ -55,7 +55,7 @@ class RunValues:
         self.query_ids = lists.query_ids
         self._references = references
         self._mask = candidate_mask(lists, candidates)
-        all_ranked = self._mask is None and lists.depths is None
+        all_ranked = self._mask is None and lists.depths is None and lists.labels.min(initial=0) >= 0
         if lists.candidates is None:
             self._ranked = Ranked(lists, ties, depth, keep_order=not all_ranked)
             self._every: Ranked = self._ranked

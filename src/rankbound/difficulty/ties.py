@@ -114,14 +114,14 @@ class _Blocks:
     def grows_by_rank(self) -> bool:
         """Whether blocks contribute to the value independently of one another."""
         definition = self.measure.definition
-        return definition.has_walk and not definition.scale_varies(self.measure)
+        return definition.has_walk and not self.reads_judgments and not definition.scale_varies(self.measure)
 
     @classmethod
     def of(cls, measure: Measure, ranked: Ranked) -> _Blocks | None:
         """The blocks of ranked lists; None if there are none."""
         definition = measure.definition
-        reads_judgments = not definition.has_walk and (
-            definition.reads_negative_labels or not definition.is_binary(measure)
+        reads_judgments = ranked.has_gaps and (
+            definition.reads_negative_labels or not (definition.has_walk or definition.is_binary(measure))
         )
         if reads_judgments:
             ranked = ranked.detailed
@@ -186,7 +186,9 @@ class _Blocks:
     ) -> NDArray[np.float64]:
         """Value of each row of items, which rank documents of these queries."""
         rows, definition = self.ranked.rows(query, items, length), self.measure.definition
-        return (definition.values if definition.has_walk else definition.values_in_order)(self.measure, rows)
+        if definition.reads_negative_labels or not definition.has_walk:
+            return definition.values_in_order(self.measure, rows)
+        return definition.values(self.measure, rows)
 
 
 # ---- which way each query takes --------------------------------------------------------------------------------------
@@ -222,7 +224,7 @@ def _averaged(
             settled |= (slope_high - slope_low) * (high - low) / 4 <= slack
         open_[queries[settled]] = False
         span[queries] = np.abs(bounded_high - bounded_low)
-    if measure.definition.has_walk or (bounding.needs_distribution and not blocks.reads_judgments):
+    if not blocks.reads_judgments and (measure.definition.has_walk or bounding.needs_distribution):
         whole = np.zeros(len(ranked), dtype=bool)
         whole[blocks.query] = blocks.size == ranked.sizes[blocks.query]
         whole &= open_ & (ranked.depths == ranked.counts.depths)

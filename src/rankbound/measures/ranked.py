@@ -140,7 +140,7 @@ class Ranked:
         from rankbound.lists import Lists
 
         lists = self._lists
-        if lists.depths is None and candidates is None:
+        if lists.depths is None and candidates is None and lists.labels.min(initial=0) >= 0:
             return self
         assert self._order is not None, "complete needs keep_order=True"
         order, offsets = self._order, lists.offsets
@@ -183,7 +183,9 @@ class Ranked:
         rows.sizes, rows.depths, rows.tied = lengths, np.minimum(self.depths[query], lengths), None
         rows._take(None, self.raw_labels[items])
         rows.__dict__["counts"] = self.counts.take(query)
-        if self._order is not None:
+        if self._lists.judged is None:
+            rows.__dict__["judged"] = np.ones(len(items), dtype=bool)
+        elif self._order is not None:
             rows.__dict__["judged"] = self.judged[items]
         return rows
 
@@ -204,6 +206,11 @@ class Ranked:
     def detailed(self) -> Ranked:
         """The same lists, with ties that distinguish judged from unjudged documents, for measures of judgments."""
         return Ranked(self._lists, self._ties, self._depth, detailed=True, is_complete=self._is_complete)
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether some documents are not judged or have a negative label, which few measures distinguish from 0."""
+        return self._lists.judged is not None or bool(self.raw_labels.min(initial=0) < 0)
 
     @cached_property
     def judgments(self) -> Ranked | None:
