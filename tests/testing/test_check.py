@@ -40,7 +40,7 @@ RIGHT = [
     (own.empty_is_one, "nDCG@10", {"empty": "one"}),
     (own.empty_is_nan, "nDCG@10", {"empty": "skip"}),
     (own.exponential_gain, "nDCG(dcg='exp-log2')@10", {"ties": "input"}),
-    (functools.partial(own.ndcg, k=10), "nDCG@10", {"signature": "labels,scores"}),
+    pytest.param(functools.partial(own.ndcg, k=10), "nDCG@10", {"signature": "labels,scores"}, id="partial"),
 ]
 
 
