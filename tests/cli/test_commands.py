@@ -52,7 +52,8 @@ def test_compare_counts_judged_queries_that_no_run_has(cli, files):
     (files / "many").write_text((files / "qrels").read_text() + more)  # q4 and 628 others are in neither run
     answer = cli("compare", "many", "run", "other", "-m", "AP")
     lines = answer.out.splitlines()
-    assert "3 queries compared; 1 empty for some measure; 629 judged but in none of the runs (left out)" in lines
+    counts = "3 queries compared; 1 empty for some measure; 629 judged but in none of the runs (left out)"
+    assert f"{counts}; candidates: judged documents" in lines
     described = "run: 629 judged but not in the run (left out); 1 in the run but not judged (ignored)"
     assert described in lines
     counted = cli("compare", "many", "run", "other", "-m", "AP", "-c").out
