@@ -117,6 +117,7 @@ def run(quick: bool) -> Iterator[Finding]:
         yield from _from_memory(make(queries, items), f"{queries:,} x {items:,}", 1 if quick else 7)
     queries, items = (50, 20) if quick else (10_000, 100)
     yield from _from_arrays(queries, items, 1 if quick else 5)
+    yield from _normalized(queries, items, 1 if quick else 15)
     yield from _from_files(queries, items, 1 if quick else 3)
     yield from _start_up(1 if quick else 9)
     yield from growth_of(__name__, CURVES, quick)
@@ -153,6 +154,36 @@ def _from_memory(made: Made, shape: str, turns: int) -> Iterator[Finding]:
         turns=turns,
         values=lambda result: _means(result)[: len(MEASURES)],
     )
+
+
+def _normalized(queries: int, items: int, turns: int) -> Iterator[Finding]:
+    """Compare affine normalizations with the plain measure alone, in memory, where sorting is nearly all the work.
+
+    In the second kind of lists the run returns four fifths of the documents, and three tenths have no judgment: then
+    the run has to be read as a complete ranking of the judged documents as well.
+    """
+    labels, scores = arrays(queries, items)
+    offsets = np.arange(queries + 1) * items
+    judged = np.random.default_rng(1).random(labels.shape) < 0.7
+    judged[:, items * 4 // 5 :] = True  # documents that were not returned are known from their judgments alone
+    depths = np.full(queries, items * 4 // 5)
+    kinds = {
+        "all judged": rb.Lists(labels.ravel(), offsets, scores.ravel()),
+        "some not judged or returned": rb.Lists(
+            np.where(judged, labels, 0).ravel(), offsets, scores.ravel(), depths=depths, judged=judged.ravel()
+        ),
+    }
+    for kind, lists in kinds.items():
+        for measure in ("nDCG@10", "AP", "RR"):
+            plain = Peer(measure, partial(_evaluation_of, lists, measure), 1 / 1.4, against="ourselves")
+            for wrapper in ("MM", "EB", "EM"):
+                work = partial(rb.evaluate, lists, [f"{wrapper}({measure})"])
+                name = f"{queries:,} x {items:,} in memory, {kind}, {wrapper}({measure})"
+                yield from compare_with_peers(name, work, [plain], turns=turns)
+
+
+def _evaluation_of(lists: rb.Lists, measure: str) -> Work:
+    return partial(rb.evaluate, lists, [measure])
 
 
 def _from_arrays(queries: int, items: int, turns: int) -> Iterator[Finding]:

@@ -228,6 +228,14 @@ class Lists:
             if getattr(self, name) is not None:
                 _set(self, name, _ids(name, getattr(self, name), length))
 
+    @classmethod
+    def of_checked_arrays(cls, **arrays: Any) -> Self:
+        """Create Lists from arrays that come out of other Lists, without validating them again."""
+        lists = object.__new__(cls)
+        for name in cls.__slots__:
+            _set(lists, name, arrays.get(name))
+        return lists
+
     # ---- shape -------------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:

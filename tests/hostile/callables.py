@@ -518,6 +518,7 @@ NO_ARRAYS = {
     **dict.fromkeys(("set_threads", "threads", "losses.set_threads", "losses.threads", "losses.warm_up"), _NAMES),
     **dict.fromkeys(("losses.MeasureLoss", "losses.SmoothLoss"), "is abstract: its subclasses are tried"),
     "Lists.without_added_candidates": "takes nothing: see tests/test_candidates.py",
+    "Lists.of_checked_arrays": "takes what other Lists have checked",
     **dict.fromkeys(("Lists.from_trec", "Lists.from_letor", "models.load_ranker"), _FILES),
     **dict.fromkeys(("Lists.from_dicts", "Lists.from_frame"), "takes dicts and frames: see test_tables"),
     **dict.fromkeys(("models.export_onnx", "models.export_ranklib", "models.export_xgboost_json"), _MADE),

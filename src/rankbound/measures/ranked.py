@@ -152,9 +152,14 @@ class Ranked:
             offsets = before[offsets]
         assert lists.scores is not None
         scores = lists.scores[order]
-        returned_and_not = np.column_stack((depths, np.diff(offsets) - depths)).ravel()
-        scores[np.repeat(np.tile([False, True], len(self)), returned_and_not)] = -np.inf
-        ordered = Lists(np.maximum(lists.labels[order], 0), offsets, scores, qids=lists.qids, depths=depths)
+        sizes = np.diff(offsets)
+        if (depths < sizes).any():
+            returned_and_not = np.column_stack((depths, sizes - depths)).ravel()
+            scores[np.repeat(np.tile([False, True], len(self)), returned_and_not)] = -np.inf
+        labels = lists.labels[order]
+        if labels.min(initial=0) < 0:
+            labels = np.maximum(labels, 0)
+        ordered = Lists.of_checked_arrays(labels=labels, offsets=offsets, scores=scores, qids=lists.qids, depths=depths)
         return Ranked(ordered, self._ties, self._depth, is_complete=True)
 
     def _take(self, order: NDArray[np.int64] | None, labels: NDArray[Any]) -> None:
