@@ -46,6 +46,33 @@ class Bpref(Walked):
         """Always."""
         return True
 
+    def values(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
+        """The mean over the orders of ties, in closed form where every document is judged.
+
+        In a block of ties with o other documents, below b others, the number of others above a relevant document is
+        uniform on b..b + o.
+        """
+        if ranked.tied is None or ranked.has_gaps or len(ranked.ties_across_depth[0]):
+            return super().values(measure, ranked)
+        tied, relevant = ranked.tied, ranked.labels >= measure.rel
+        query, rank = ranked.locate(np.arange(len(relevant)))
+        running = np.concatenate(([0], np.cumsum(~relevant)))
+        total_relevant = ranked.counts.relevant(measure.rel)
+        most = np.minimum(ranked.sizes - total_relevant, total_relevant)
+        above = running[:-1] - running[ranked.offsets[query]]
+        seen = relevant & (rank <= ranked.depths[query])
+        seen[tied.items] = False
+        term = 1 - ratio(np.minimum(above, most[query]), most[query])
+        total = ranked.sum(query[seen], term[seen])
+        others = tied.sum(~relevant)
+        above_block, most_of_block = above[tied.start], most[tied.query]
+        below_most = np.clip(most_of_block - above_block, 0, others + 1)  # numbers of others that are less than most
+        mean = below_most * above_block + below_most * (below_most - 1) / 2 + (others + 1 - below_most) * most_of_block
+        fraction = 1 - ratio(mean / (others + 1), most_of_block)
+        ranked_block = tied.start - ranked.offsets[tied.query] < ranked.depths[tied.query]
+        total += ranked.sum(tied.query, np.where(ranked_block, (tied.size - others) * fraction, 0.0))
+        return ratio(total, total_relevant)
+
     def values_in_order(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
         """The sum over the relevant documents that were returned."""
         relevant = ranked.labels >= measure.rel

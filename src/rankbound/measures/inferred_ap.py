@@ -41,6 +41,14 @@ class InferredAP(Walked):
         """Always."""
         return True
 
+    def values(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
+        """The mean over the orders of ties, in closed form where every document is judged: precision is linear."""
+        if ranked.has_gaps:
+            return super().values(measure, ranked)
+        hits = ranked.hits(measure.rel)
+        precision = hits.probability * _precision(hits.rank, hits.nth - 1)
+        return ratio(ranked.sum_of_hits(hits, precision, ranked.cut(None)), ranked.counts.relevant(measure.rel))
+
     def values_in_order(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
         """The sum over the relevant documents that were returned."""
         relevant = ranked.labels >= measure.rel
