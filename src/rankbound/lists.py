@@ -256,6 +256,14 @@ class Lists:
         return np.repeat(np.arange(len(self)), self.sizes)
 
     @property
+    def returned(self) -> NDArray[np.bool_]:
+        """Whether the run returned each item."""
+        if self.depths is None:
+            return np.ones(len(self.labels), dtype=bool)
+        index = np.arange(len(self.labels)) - np.repeat(self.offsets[:-1], self.sizes)
+        return np.asarray(index < np.repeat(self.depths, self.sizes))
+
+    @property
     def query_ids(self) -> Any:
         """Identifiers of the queries; 0, 1, 2, ... if there are none."""
         return np.arange(len(self)) if self.qids is None else self.qids
@@ -268,8 +276,7 @@ class Lists:
         """Return the same lists without the items that are neither returned nor judged; candidates are forgotten."""
         if self.candidates is None or self.depths is None or self.judged is None:
             return replace(self, candidates=None)
-        query = self.query_of_item
-        kept = (np.arange(len(self.labels)) - self.offsets[query] < self.depths[query]) | self.judged
+        query, kept = self.query_of_item, self.returned | self.judged
         return Lists(
             self.labels[kept],
             np.concatenate(([0], np.cumsum(np.bincount(query[kept], minlength=len(self))))),
@@ -443,8 +450,7 @@ def _scores(values: ArrayLike, items: int, lists: Lists) -> NDArray[np.float64]:
     scores = floats("scores", values, length=items, finite=False)
     finite = np.isfinite(scores)
     if lists.depths is not None and not finite.all():  # items that the run did not return have no score
-        rank = np.arange(items) - np.repeat(lists.offsets[:-1], lists.sizes)
-        finite |= rank >= np.repeat(lists.depths, lists.sizes)
+        finite |= ~lists.returned
     if not finite.all():
         index = int(np.flatnonzero(~finite)[0])
         query = int(np.searchsorted(lists.offsets, index, side="right")) - 1

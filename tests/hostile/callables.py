@@ -165,7 +165,9 @@ def _front_door() -> Iterable[Entry]:
     judged = argument(np.arange(len(LABELS)) % 3 > 0, {"as float16": EITHER, "all equal": EITHER}, OPTIONAL)
     flat = {"labels": labels, "offsets": offsets, "scores": scores, "ids": ids, "qids": qids, "depths": depths}
     flat |= {"judged": judged, "candidates": judged}
-    yield Entry("Lists", ("Lists", "Lists.sizes", "Lists.query_of_item", "Lists.query_ids"), rb.Lists, flat)
+    yield Entry(
+        "Lists", ("Lists", "Lists.sizes", "Lists.query_of_item", "Lists.query_ids", "Lists.returned"), rb.Lists, flat
+    )
     must = flat | {"scores": argument(SCORES)}
 
     def evaluated(ties: str, **arrays: Any) -> Any:

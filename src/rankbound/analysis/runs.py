@@ -16,6 +16,7 @@ import numpy as np
 from rankbound.analysis.query_sets import types_of
 from rankbound.analysis.scores import QueryDifficulty, ScoreMatrix
 from rankbound.data.candidates import read_candidates
+from rankbound.data.frames import with_equal_id_types
 from rankbound.data.sources import to_frame
 from rankbound.difficulty import Difficulty
 from rankbound.difficulty.run_values import RunValues
@@ -25,7 +26,6 @@ from rankbound.lists import Coverage, Lists
 from rankbound.measures import LabelCounts, Measure, parse_measure
 
 if TYPE_CHECKING:
-    import polars as pl
     from numpy.typing import NDArray
 
     from rankbound.difficulty.standardization import ReferenceScores
@@ -64,7 +64,7 @@ def align_runs(
     reference_scores = references_of(
         judgments, references, requested, ties=ties, missing=missing, judged_only=judged_only, depth=depth
     )
-    judged, *returned = _alike([judgments, *(to_frame(run, "score") for run in runs)])
+    judged, *returned = with_equal_id_types([judgments, *(to_frame(run, "score") for run in runs)])
     have = [set(frame["qid"].unique()) for frame in returned]
     known = set(judged["qid"].unique())
     common = known.intersection(*have) if missing == "ignore" else known
@@ -294,8 +294,7 @@ class _Run:
             lists, ties=ties, depth=depth, candidates=candidates, difficulties=self.difficulties, references=references
         )
         self.coverage = judged_coverage(lists, run.plain, plain)
-        stand_in = {"skip": np.nan, "zero": 0.0, "one": 1.0}[empty]
-        self.values = {measure: np.where(run.has_value(measure), run.value(measure), stand_in) for measure in measures}
+        self.values = {measure: run.value_or(measure, empty) for measure in measures}
         self.complete = {measure: run.complete(measure) for measure in plain}
         self.no_choice = {measure: run.has_no_choice(measure) for measure in plain}
         self.p_values = run.p_values(plain[0]) if against_random else None
@@ -355,15 +354,3 @@ def _in_no_run(coverage: Sequence[Coverage], evaluated: Sequence[int], in_any: i
     judged = {part.judged_queries for part in coverage}
     own = all(part.shared_queries == queries for part, queries in zip(coverage, evaluated, strict=True))
     return judged.pop() - in_any if own and len(judged) == 1 and min(judged) >= in_any else None
-
-
-def _alike(frames: list[pl.DataFrame]) -> list[pl.DataFrame]:
-    """The frames with query and document ids of one type: unchanged where they agree, else as text."""
-    import polars as pl
-
-    for name in ("qid", "docid"):
-        if any(frame[name].null_count() for frame in frames):
-            raise DataError(f"column {name!r} must have no empty entries")
-        if len({frame[name].dtype for frame in frames}) > 1:
-            frames = [frame.with_columns(pl.col(name).cast(pl.String)) for frame in frames]
-    return frames

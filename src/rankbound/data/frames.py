@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -25,6 +25,7 @@ __all__ = [
     "polars_failures",
     "read_frame",
     "rename_columns",
+    "with_equal_id_types",
 ]
 
 # names that a column may have: ours, those of ir_measures and ranx, and common ones
@@ -127,6 +128,19 @@ def find_columns(present: list[str], names: dict[str, str | None], required: tup
         elif ours in required:
             raise DataError(f"no column for {ours} ({', '.join(usual)}); the columns are {', '.join(present)}")
     return columns
+
+
+def with_equal_id_types(tables: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
+    """Return the frames with query and document ids of one type: unchanged where they agree, else as text."""
+    import polars as pl
+
+    tables = list(tables)
+    for name in ("qid", "docid"):
+        if any(table[name].null_count() for table in tables):
+            raise DataError(f"column {name!r} must have no empty entries")
+        if len({table[name].dtype for table in tables}) > 1:
+            tables = [table.with_columns(pl.col(name).cast(pl.String)) for table in tables]
+    return tables
 
 
 def lists_from_frame(

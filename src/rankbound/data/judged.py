@@ -228,14 +228,9 @@ def _with_candidates(
     """Return the judgments with the other candidates as label 0, and which rows are judged and which are candidates."""
     import polars as pl
 
-    judgments = qrels.select("qid", "docid", "label")
-    for name in ("qid", "docid"):
-        if judgments[name].null_count():
-            raise DataError(f"column {name!r} must have no empty entries")
-        if judgments[name].dtype != candidates[name].dtype:
-            judgments, candidates = (
-                frame.with_columns(pl.col(name).cast(pl.String)) for frame in (judgments, candidates)
-            )
+    from rankbound.data.frames import with_equal_id_types
+
+    judgments, candidates = with_equal_id_types([qrels.select("qid", "docid", "label"), candidates])
     candidates = candidates.filter(candidates["qid"].is_in(judgments["qid"].unique().implode()))
     marked = candidates.unique(maintain_order=True).with_columns(pl.lit(value=True).alias("candidate"))
     is_candidate = (

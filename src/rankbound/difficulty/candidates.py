@@ -54,6 +54,4 @@ def candidate_mask(lists: Lists, rule: str = "judged") -> NDArray[np.bool_] | No
         return lists.candidates
     if check_rule(rule) == "judged" or lists.depths is None:
         return lists.judged
-    rank = np.arange(len(lists.labels)) - np.repeat(lists.offsets[:-1], lists.sizes)
-    returned = rank < np.repeat(lists.depths, lists.sizes)
-    return returned if lists.judged is None else returned & lists.judged
+    return lists.returned if lists.judged is None else lists.returned & lists.judged

@@ -175,8 +175,8 @@ def _types(
     choice = np.abs(best - worst) > _ROUNDING * size
     types = np.full(len(gap), "informative", dtype="<U13")
     if quota is None:
-        room = np.maximum(upward * (best - expected), _ROUNDING * size)
-        gain = np.round(np.where(choice, gap / room, 0.0), 9)  # so that rounding does not decide at the thresholds
+        best_gap = np.maximum(upward * (best - expected), _ROUNDING * size)
+        gain = np.round(np.where(choice, gap / best_gap, 0.0), 9)  # so that rounding does not decide at the thresholds
         near_random = np.abs(gain) <= margin
         types[gain >= ideal] = "ideal"
         types[gain < -margin] = "below random"

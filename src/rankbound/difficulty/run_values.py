@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RunValues"]
 
+_STAND_INS = {"skip": np.nan, "zero": 0.0, "one": 1.0}
+
 
 class RunValues:
     """The values of measures for the queries of one run, computed when they are first used and then kept.
@@ -117,6 +119,10 @@ class RunValues:
         if self._references is None:
             raise missing_references(measure)
         return self._references.standardize(measure, self.query_ids, self.plain(measure.plain))
+
+    def value_or(self, measure: Measure, empty: str) -> NDArray[np.float64]:
+        """The same, with what the policy ``empty`` puts where the measure has no value: NaN, 0 or 1."""
+        return np.where(self.has_value(measure), self.value(measure), _STAND_INS[empty])
 
     def is_empty(self, measure: Measure) -> NDArray[np.bool_]:
         """Queries for which the measure is not defined because they have nothing relevant."""

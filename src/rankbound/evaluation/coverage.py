@@ -39,9 +39,7 @@ def judged_coverage(
     if coverage is None:  # not from judgments and a run: every query is shared
         depths = judged_depths = lists.sizes if lists.depths is None else lists.depths
         if lists.judged is not None:
-            query = lists.query_of_item
-            returned = np.arange(len(query)) - lists.offsets[query] < depths[query]
-            judged_depths = np.bincount(query[returned & lists.judged], minlength=len(lists))
+            judged_depths = np.bincount(lists.query_of_item[lists.returned & lists.judged], minlength=len(lists))
         coverage = Coverage(shared_queries=len(lists)).with_documents(depths, judged_depths)
     cutoff = min((measure.cutoff for measure in measures if measure.cutoff is not None), default=_CUTOFF)
     fractions = plain_values(parse_measure(f"Judged@{cutoff}"))

@@ -249,8 +249,7 @@ def evaluate_lists(
     is_empty, no_choice = {}, {}
     bounds_by_name, complete = {}, {}
     for name, measure in requested.items():
-        stand_in = {"skip": np.nan, "zero": 0.0, "one": 1.0}[empty]
-        result[name] = np.where(run.has_value(measure), run.value(measure), stand_in)
+        result[name] = run.value_or(measure, empty)
         is_empty[name] = run.is_empty(measure)
         if (measure.bounding != "none" and not measure.is_standardized) or bounds:
             no_choice[name] = run.has_no_choice(measure)
