@@ -73,3 +73,18 @@ def shell():
         return Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     return call
+
+
+@pytest.fixture
+def long_lists(tmp_path, monkeypatch):
+    """Judgments of 12 queries with 3 of 20 documents relevant; a run that ranks them first, and one with all tied."""
+    monkeypatch.chdir(tmp_path)
+    queries, documents = range(12), range(20)
+    lines = {
+        "qrels": [f"q{q} 0 d{d} {int(d < 3)}" for q in queries for d in documents],
+        "good": [f"q{q} Q0 d{d} {d + 1} {20 - d} good" for q in queries for d in documents],
+        "tied": [f"q{q} Q0 d{d} {d + 1} 1 tied" for q in queries for d in documents],
+    }
+    for name, text in lines.items():
+        (tmp_path / name).write_text("\n".join(text) + "\n")
+    return tmp_path

@@ -47,6 +47,7 @@ __all__ = [
     "check_inputs",
     "files_in",
     "inference",
+    "plain_measures",
     "read_references",
 ]
 
@@ -180,6 +181,12 @@ Correction = Annotated[CorrectionName, typer.Option(help="Correction of p-values
 Resamples = Annotated[int, typer.Option(metavar="N", help="Number of draws of bootstrap and randomization test.")]
 Seed = Annotated[int, typer.Option(metavar="N", help="Seed of these draws.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
+
+
+def plain_measures(default: tuple[str, ...]) -> Any:
+    """The option -m of commands that take plain measures."""
+    text = f"Plain measure; can be repeated.  [default: {', '.join(default)}]"
+    return typer.Option("-m", "--measure", metavar="MEASURE", help=text)
 
 
 def inference(

@@ -24,15 +24,7 @@ def references(
         list[str], typer.Argument(help="Two or more reference runs: files, or folders of files.", metavar="RUN")
     ],
     path: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="File to write, with the suffix .json.")],
-    measures: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-m",
-            "--measure",
-            metavar="MEASURE",
-            help=f"Plain measure; can be repeated.  [default: {', '.join(_DEFAULT_MEASURES)}]",
-        ),
-    ] = None,
+    measures: Annotated[list[str] | None, options.plain_measures(_DEFAULT_MEASURES)] = None,
     ties: options.Ties = options.TiesPolicy.average,
     missing: options.Missing = options.MissingPolicy.ignore,
     missing_zero: options.MissingZero = False,

@@ -21,15 +21,7 @@ _DEFAULT_MEASURES = ("nDCG@10", "AP")
 def stability(
     qrels: options.Qrels,
     runs: Annotated[list[str], typer.Argument(help="Runs of the systems: TREC files, csv or parquet.", metavar="RUN")],
-    measures: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-m",
-            "--measure",
-            metavar="MEASURE",
-            help=f"Plain measure; can be repeated.  [default: {', '.join(_DEFAULT_MEASURES)}]",
-        ),
-    ] = None,
+    measures: Annotated[list[str] | None, options.plain_measures(_DEFAULT_MEASURES)] = None,
     wrappers: Annotated[
         list[str] | None,
         typer.Option("--wrapper", metavar="NAME", help="Wrapper to compare; can be repeated.  [default: all]"),
