@@ -17,6 +17,7 @@ from rankbound.difficulty.distribution import distribution as distribution
 from rankbound.difficulty.queries import difficulty_weights as difficulty_weights
 from rankbound.difficulty.queries import query_types as query_types
 from rankbound.difficulty.standardization import ReferenceScores as ReferenceScores
+from rankbound.difficulty.weights import effective_sample_fraction as effective_sample_fraction
 from rankbound.errors import ArgumentError as ArgumentError
 from rankbound.errors import CoverageWarning as CoverageWarning
 from rankbound.errors import DataError as DataError
@@ -24,6 +25,7 @@ from rankbound.errors import FileFormatError as FileFormatError
 from rankbound.errors import InferenceWarning as InferenceWarning
 from rankbound.errors import MeasureError as MeasureError
 from rankbound.errors import RankboundError as RankboundError
+from rankbound.errors import WeightWarning as WeightWarning
 from rankbound.evaluation import Evaluation as Evaluation
 from rankbound.evaluation import evaluate as evaluate
 from rankbound.evaluation import evaluate_references as evaluate_references

@@ -8,6 +8,7 @@ RankboundError            every error that rankbound raises itself; the command 
 
 CoverageWarning           a run and judgments without a document in common (also a UserWarning)
 InferenceWarning          intervals or p-values that rest on too little data (also a UserWarning)
+WeightWarning             weights under which few queries decide what is learned (also a UserWarning)
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ __all__ = [
     "InferenceWarning",
     "MeasureError",
     "RankboundError",
+    "WeightWarning",
 ]
 
 
@@ -74,3 +76,7 @@ class CoverageWarning(UserWarning):
 
 class InferenceWarning(UserWarning):
     """Intervals or p-values rest on too little data to be relied on."""
+
+
+class WeightWarning(UserWarning):
+    """Weights have an effective sample fraction below 0.5, so that few queries decide what is learned."""

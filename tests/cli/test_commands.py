@@ -14,7 +14,7 @@ import pytest
 
 from rankbound.cli import main
 from rankbound.cli.commands import COMMANDS
-from rankbound.difficulty import QUERY_TYPES, difficulty_weights
+from rankbound.difficulty import QUERY_TYPES
 
 SINGLE_COMMANDS = [name for name in COMMANDS if name != "data"]
 
@@ -170,56 +170,6 @@ def test_compare_types_queries_by_gain_or_by_quota(cli, files):
     assert (refused.code, refused.err) == (
         2, "rankbound: quota must be None, or greater than 0 and at most 0.5, got 0.7\n"
     )  # fmt: skip
-
-
-# ---- weights ---------------------------------------------------------------------------------------------------------
-
-LETOR = "2 qid:7 1:0.5 #docid = a\n0 qid:7 1:0.1 #docid = b\n1 qid:9 1:0.3 #docid = c\n1 qid:9 1:0.3 #docid = d\n"
-EXPECTED = difficulty_weights([2, 0, 1, 1], [7, 7, 9, 9])
-
-
-@pytest.fixture
-def labeled(files):
-    """One small data set in three formats."""
-    (files / "letor.txt").write_text(LETOR)
-    (files / "judged").write_text("7 0 a 2\n7 0 b 0\n9 0 c 1\n9 0 d 1\n")
-    pl.DataFrame({"qid": [7, 7, 9, 9], "label": [2, 0, 1, 1]}).write_csv("data.csv")
-    return files
-
-
-@pytest.mark.parametrize("name", ["letor.txt", "judged", "data.csv"])
-def test_weights_of_every_format(cli, labeled, name):
-    answer = cli("weights", name, "--json").json
-    assert answer["weights"] == pytest.approx(EXPECTED.tolist())
-    assert [str(qid) for qid in answer["qid"]] == ["7", "9"]
-    assert (answer["queries"], answer["no_choice_queries"], answer["rows"]) == (2, 1, 4)
-    shown = cli("weights", name)
-    assert [line.split("\t")[0] for line in shown.out.splitlines()] == ["7", "9"]
-    assert shown.err == "1 of 2 queries without a choice (all rankings have the same nDCG): weight 0\n"
-
-
-def test_weights_per_row_as_text_and_table(cli, labeled):
-    shown = cli("weights", "letor.txt", "--per", "row", "-o", "w.txt")
-    assert "4 weights written to w.txt; 1 of 2 queries without a choice" in shown.out
-    assert np.loadtxt("w.txt") == pytest.approx(np.repeat(EXPECTED, 2))
-    answer = cli("weights", "letor.txt", "--normalize", "-o", "w.csv", "--json").json
-    assert "weights" not in answer
-    assert pl.read_csv("w.csv")["weight"].to_list() == [1.0, 0.0]
-
-
-def test_weights_per_row_need_the_order_of_the_file(cli, labeled):
-    lines = LETOR.splitlines(keepends=True)
-    (labeled / "mixed.txt").write_text("".join(lines[i] for i in (0, 2, 1, 3)))
-    assert cli("weights", "mixed.txt", "--json").code == 0
-    answer = cli("weights", "mixed.txt", "--per", "row", "-o", "w.txt")
-    assert answer.code == 2
-    assert "rows of a query must be contiguous" in answer.err
-    assert not (labeled / "w.txt").exists()
-
-
-def test_weights_from_standard_input(shell, labeled):
-    answer = shell("weights", "-", "--format", "letor", "--json", stdin=LETOR.encode())
-    assert answer.json["weights"] == pytest.approx(EXPECTED.tolist())
 
 
 # ---- help, version, and the way out ----------------------------------------------------------------------------------

@@ -114,36 +114,6 @@ def test_distribution_bounding_needs_distributions():
         get_bounding("distribution").apply(np.array([0.5]), plain_difficulty(0.0, 0.5, 1.0))
 
 
-# ---- weights ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("bounding", ["min-max", "expectation", "expectation-max"])
-def test_weights_are_the_reciprocal_ranges(bounding):
-    labels, qid = [1, 0, 0, 1, 1, 0, 0, 0], [7, 7, 7, 3, 3, 3, 5, 5]
-    weights = rb.difficulty_weights(labels, qid, measure="AP", bounding=bounding)
-    for q, (n, p) in enumerate([(3, 1), (3, 2)]):
-        b = rb.bounds("AP", n=n, relevant=p)
-        span = {"min-max": b.best - b.worst, "expectation": b.expected, "expectation-max": b.best - b.expected}
-        assert weights[q] == pytest.approx(1 / span[bounding])
-    assert weights[2] == 0  # nothing relevant
-    rows = rb.difficulty_weights(labels, qid, measure="AP", bounding=bounding, per="row")
-    np.testing.assert_allclose(rows, np.repeat(weights, [3, 3, 2]))
-    scaled = rb.difficulty_weights(labels, qid, measure="AP", bounding=bounding, normalize=True)
-    assert scaled[scaled > 0].mean() == pytest.approx(1)
-
-
-def test_row_weights_when_the_rows_of_a_query_are_not_contiguous():
-    labels, qid = [1, 1, 0, 0, 0, 1], ["b", "a", "b", "a", "a", "b"]
-    query = rb.difficulty_weights(labels, qid)
-    rows = rb.difficulty_weights(labels, qid, per="row")
-    np.testing.assert_allclose(rows, query[[0, 1, 0, 1, 1, 0]])
-
-
-def test_weights_check_their_arguments():
-    with pytest.raises(ArgumentError, match="per must be 'query' or 'row', got 'list'"):
-        rb.difficulty_weights([1], [1], per="list")
-
-
 def test_every_wrapper_gives_finite_values_for_every_measure_that_it_accepts():
     rng = np.random.default_rng(0)
     lists = rb.Lists(rng.integers(0, 3, 40), [0, 8, 15, 16, 40], rng.normal(size=40))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from rankbound.cli import options, output
+from rankbound.difficulty.weights import DEFAULT_FORM, LEAST_EFFECTIVE
 from rankbound.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
@@ -21,6 +22,16 @@ class Per(StrEnum):
 
     query = "query"
     row = "row"
+
+
+class Form(StrEnum):
+    """Form of a weight."""
+
+    plain = "plain"
+    sqrt = "sqrt"
+
+
+_DEFAULT_FORM = Form(DEFAULT_FORM)
 
 
 class Format(StrEnum):
@@ -40,11 +51,22 @@ def weights(
     ],
     measure: Annotated[str, typer.Option("-m", "--measure", metavar="MEASURE", help="Measure to train for.")] = "nDCG",
     bounding: Annotated[
-        str, typer.Option(metavar="NAME", help="min-max, expectation or expectation-max.")
+        str,
+        typer.Option(metavar="NAME", help="min-max, expectation (not for tree ensembles) or expectation-max."),
     ] = "expectation-max",
     per: Annotated[
         Per, typer.Option(help="One weight per query, or the weight of its query for each row.")
     ] = Per.query,
+    form: Annotated[Form, typer.Option(help="The weight itself (plain) or its square root.")] = _DEFAULT_FORM,
+    cap: Annotated[
+        float | None, typer.Option(metavar="NUMBER", help="Cut weights at this multiple of their median.")
+    ] = None,
+    effective: Annotated[
+        float,
+        typer.Option(
+            metavar="FRACTION", help="Cut weights to have at least this effective sample fraction; 0: do not."
+        ),
+    ] = LEAST_EFFECTIVE,
     normalize: Annotated[
         bool, typer.Option("--normalize", help="Scale to mean 1 over queries with a non-zero weight.")
     ] = False,
@@ -59,46 +81,70 @@ def weights(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Compute weights that make a trainer difficulty-aware: 1/(B-W), 1/E or 1/(B-E) of each query.
+    """Compute weights that make a trainer difficulty-aware: from 1/(B-W), 1/E or 1/(B-E) of each query.
 
     Pass them to LightGBM, XGBoost, CatBoost or scikit-learn as query or sample weights. Queries without a choice,
-    on which all rankings have the same value, get 0; their number is reported.
+    on which all rankings have the same value, get 0; their number is reported. Very large weights are cut so that
+    the effective sample size, (sum w)^2 / sum w^2, is at least half of the number of queries with a weight.
 
     \b
-    Example:
-      rankbound weights train.txt -m nDCG --bounding expectation-max --per row -o train.txt.weight.txt
+    Examples:
+      rankbound weights train.txt -m nDCG --per row -o train.txt.weight.txt
+      rankbound weights train.txt -m nDCG --form plain --effective 0   # exactly 1/(B-E)
     """
-    from rankbound.difficulty.queries import difficulty_weights
+    from rankbound.difficulty.queries import query_weights
 
     if out is not None and not out.endswith(".txt"):
         output.check_table_path(out)
     rows = _read(file, file_format, per)
-    result = difficulty_weights(
-        rows.labels, rows.qid, measure=measure, bounding=bounding, per=per.value, normalize=normalize
+    result = query_weights(
+        rows.labels,
+        rows.qid,
+        measure=measure,
+        bounding=bounding,
+        form=form.value,
+        cap=cap,
+        effective=effective or None,
+        normalize=normalize,
     )
-    qid = rows.qid if per is Per.row else _first_appearances(rows.qid)
+    qid, values = (rows.qid, result.per_row(rows.qid)) if per is Per.row else (result.qids, result.weights)
     if out is not None:
-        _write(out, qid, result)
-    queries = len(_first_appearances(rows.qid))
-    no_choice = len(_first_appearances(qid[result == 0]))  # all other weights are greater than 0
+        _write(out, qid, values)
+    if result.warning is not None:
+        output.print_warnings([result.warning])
+    queries, no_choice = len(result.weights), int((result.weights == 0).sum())
+    summary = result.summary()
     if as_json:
-        summary = {
+        settings = {
             "measure": measure,
             "bounding": bounding,
             "per": per.value,
+            "form": form.value,
+            "cap": cap,
+            "effective": effective or None,
+            "normalize": normalize,
             "queries": queries,
             "no_choice_queries": no_choice,
             "rows": len(rows.qid),
         }
-        values = {} if out is not None else {"qid": qid.tolist(), "weights": result.tolist()}
-        output.print_json(summary | values, indent=None)
+        listed = {} if out is not None else {"qid": qid.tolist(), "weights": values.tolist()}
+        warning = {"warnings": [] if result.warning is None else [result.warning]}
+        output.print_json(settings | summary | warning | listed, indent=None)
         return
-    text = f"{no_choice} of {queries} queries without a choice (all rankings have the same {measure}): weight 0"
+    notes = [f"{no_choice} of {queries} queries without a choice (all rankings have the same {measure}): weight 0"]
+    if no_choice < queries:
+        notes.append(
+            f"effective sample fraction {summary['effective_sample_fraction']:.3f}; median weight "
+            f"{summary['median']:.4g}, maximum {summary['maximum']:.4g}, {summary['capped']} capped"
+        )
     if out is None:
-        typer.echo("\n".join(f"{name}\t{weight:.9g}" for name, weight in zip(qid.tolist(), result, strict=True)))
-        typer.echo(text, err=True)
+        typer.echo("\n".join(f"{name}\t{weight:.9g}" for name, weight in zip(qid.tolist(), values, strict=True)))
+        for note in notes:
+            typer.echo(note, err=True)
     else:
-        output.print_note(f"{len(result)} weights written to {out}; {text}")
+        output.print_note(f"{len(values)} weights written to {out}")
+        for note in notes:
+            output.print_note(note)
 
 
 class _Rows(NamedTuple):
@@ -138,13 +184,6 @@ def _format_of(path: str) -> Format:
             if fields and not line.startswith(b"#"):
                 return Format.qrels if len(fields) == 4 and b":" not in fields[1] + fields[3] else Format.letor
     raise DataError(f"{path}: is empty")
-
-
-def _first_appearances(qid: NDArray[Any]) -> NDArray[Any]:
-    import numpy as np
-
-    _, first = np.unique(qid, return_index=True)
-    return np.asarray(qid[np.sort(first)])
 
 
 def _write(path: str, qid: NDArray[Any], values: NDArray[Any]) -> None:

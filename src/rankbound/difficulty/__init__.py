@@ -9,16 +9,20 @@ from rankbound.difficulty.queries import (
     difficulty_weights,
     query_type_rule,
     query_types,
+    query_weights,
 )
 from rankbound.difficulty.standardization import ReferenceScores, standardize
 from rankbound.difficulty.ties import bounded_values
+from rankbound.difficulty.weights import WEIGHT_FORMS, QueryWeights, effective_sample_fraction
 
 __all__ = [
     "BOUNDING_NAMES",
     "QUERY_TYPES",
+    "WEIGHT_FORMS",
     "Bounding",
     "Bounds",
     "Difficulty",
+    "QueryWeights",
     "ReferenceScores",
     "bounded_values",
     "bounds",
@@ -26,8 +30,10 @@ __all__ = [
     "describe_query_types",
     "difficulty_of",
     "difficulty_weights",
+    "effective_sample_fraction",
     "get_bounding",
     "query_type_rule",
     "query_types",
+    "query_weights",
     "standardize",
 ]

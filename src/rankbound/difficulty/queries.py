@@ -10,6 +10,7 @@ import numpy as np
 from rankbound.arrays import floats, is_between, names_of
 from rankbound.difficulty.bounding import Difficulty, NullDistributions, get_bounding
 from rankbound.difficulty.bounds import bounds_of, plain_measure
+from rankbound.difficulty.weights import DEFAULT_FORM, LEAST_EFFECTIVE, QueryWeights, shape_weights
 from rankbound.errors import ArgumentError
 from rankbound.lists import Lists
 from rankbound.measures import LabelCounts, Measure
@@ -24,6 +25,7 @@ __all__ = [
     "difficulty_weights",
     "query_type_rule",
     "query_types",
+    "query_weights",
 ]
 
 
@@ -59,33 +61,101 @@ def difficulty_weights(
     measure: str | Measure = "nDCG",
     bounding: str = "expectation-max",
     per: str = "query",
+    form: str = DEFAULT_FORM,
+    cap: float | None = None,
+    effective: float | None = LEAST_EFFECTIVE,
     normalize: bool = False,
 ) -> NDArray[np.float64]:
-    """Weights that make any trainer difficulty-aware: 1/(B-W), 1/E or 1/(B-E) for each query.
+    """Weights that make any trainer difficulty-aware: from 1/(B-W), 1/E or 1/(B-E) of each query.
 
-    An affine bounding of a loss is the loss times this weight plus a constant. So the weights work in every trainer
-    that accepts query or sample weights (LightGBM, XGBoost, CatBoost, scikit-learn). Queries without a choice, on which
-    all rankings have the same value (W = B), get 0, and all others more than 0.
+    They work in every trainer that accepts query or sample weights (LightGBM, XGBoost, CatBoost, scikit-learn).
+    Queries without a choice, on which all rankings have the same value (W = B), get 0. All others get more than 0,
+    except that 1/E is 0 where E is 0. A query with a larger 1/(B-E) never gets the smaller weight.
 
-    ``per="query"`` returns one weight per query in order of first appearance, ``per="row"`` one per row. ``normalize``
-    scales the weights to mean 1 over the queries with a choice, which leaves the trainer's step size as it is.
+    Without a limit, few queries can decide what is learned: if almost every ranking of a query is nearly the best,
+    B - E is close to 0. The default therefore caps the weights so that their effective sample size,
+    (sum w)^2 / sum w^2, is at least half of the number of queries with a weight, whatever the labels are.
 
-    >>> difficulty_weights([1, 0, 1, 1, 1, 0, 0, 0], ["a"] * 2 + ["b"] * 2 + ["c"] * 4, measure="P@1").round(3).tolist()
+    Parameters
+    ----------
+    labels, qid:
+        The label and the query of each row; the rows of a query need not be adjacent.
+    measure:
+        The measure whose W, E and B are used.
+    bounding:
+        ``"min-max"`` for 1/(B-W), ``"expectation"`` for 1/E, ``"expectation-max"`` for 1/(B-E), ``"none"`` for 1. Do
+        not use ``"expectation"`` for tree ensembles: it lowered their nDCG@10 by 0.009 in the mean, significantly on 3
+        of 8 data sets, and raised it significantly on none.
+    per:
+        ``"query"`` returns one weight per query in order of first appearance, ``"row"`` one per row.
+    form:
+        ``"plain"`` for the weight itself, ``"sqrt"`` for its square root, which is less uneven.
+    cap:
+        Cut weights at this multiple of the median of the weights that are not 0. None cuts none.
+    effective:
+        Least effective sample fraction, see `effective_sample_fraction`. Weights above the largest cap that reaches it
+        are cut there; it is at least the median for 0.5. None leaves the weights as they are.
+    normalize:
+        Scale the weights to mean 1 over the queries with a weight, which leaves the trainer's step size as it is.
+
+    Warns
+    -----
+    WeightWarning
+        If the effective sample fraction is below 0.5, which is possible only if ``effective`` is None or below 0.5.
+        Weights per row are judged per query.
+
+    Notes
+    -----
+    An affine bounding of a loss is the loss times the *exact* weight, plus a constant. To train with the bounded loss
+    itself, use ``form="plain", effective=None``.
+
+    >>> labels, qid = [1, 0, 1, 1, 1, 0, 0, 0], ["a"] * 2 + ["b"] * 2 + ["c"] * 4
+    >>> difficulty_weights(labels, qid, measure="P@1", form="plain").round(3).tolist()
     [2.0, 0.0, 1.333]
+    >>> difficulty_weights(labels, qid, measure="P@1", form="sqrt").round(3).tolist()
+    [1.414, 0.0, 1.155]
     """
     if per not in ("query", "row"):
         raise ArgumentError(f"per must be 'query' or 'row', got {per!r}")
     qid = names_of("qid", qid)
-    lists = Lists.from_qid(labels, qid)
+    result = query_weights(
+        labels,
+        qid,
+        measure=measure,
+        bounding=bounding,
+        form=form,
+        cap=cap,
+        effective=effective,
+        normalize=normalize,
+    )
+    result.warn(stacklevel=2)
+    return result.weights if per == "query" else result.per_row(qid)
+
+
+def query_weights(
+    labels: ArrayLike,
+    qid: ArrayLike,
+    *,
+    measure: str | Measure = "nDCG",
+    bounding: str = "expectation-max",
+    form: str = DEFAULT_FORM,
+    cap: float | None = None,
+    effective: float | None = LEAST_EFFECTIVE,
+    normalize: bool = False,
+) -> QueryWeights:
+    """The weights of `difficulty_weights`, with their effective sample fraction and the queries that were capped.
+
+    No warning is issued; `QueryWeights.warning` has its text.
+
+    >>> labels, qid = [1, 0, 1, 1, 1, 0, 0, 0], ["a"] * 2 + ["b"] * 2 + ["c"] * 4
+    >>> query_weights(labels, qid, measure="P@1", form="plain", cap=0.9).summary()
+    {'effective_sample_fraction': 0.996..., 'median': 1.416..., 'maximum': 1.5, 'capped': 1}
+    """
+    lists = Lists.from_qid(labels, names_of("qid", qid))
     difficulty = difficulty_of(plain_measure(measure), LabelCounts.from_lists(lists))
-    weights = get_bounding(bounding).weight(difficulty)
-    if normalize and (weights > 0).any():
-        weights = weights / weights[weights > 0].mean()
-    if per == "query":
-        return weights
-    names = np.asarray(lists.query_ids)
-    order = np.argsort(names, kind="stable")
-    return weights[order[np.searchsorted(names, qid, sorter=order)]]
+    raw = get_bounding(bounding).weight(difficulty)
+    weights, capped = shape_weights(raw, form=form, cap=cap, effective=effective, normalize=normalize)
+    return QueryWeights(np.asarray(lists.query_ids), weights, capped)
 
 
 QUERY_TYPES = ("ideal", "informative", "uninformative", "hard", "easy", "below random", "no choice")
