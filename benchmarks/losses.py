@@ -26,7 +26,7 @@ from benchmarks.timing import MIN_SECONDS, Work, best_of
 from rankbound.losses import (
     APLoss,
     KendallTauLoss,
-    LambdaLoss,
+    LambdaRankLoss,
     ListMLELoss,
     NDCGLoss,
     NRBPLoss,
@@ -54,7 +54,7 @@ MEASURE_LOSSES = {
     "PrecisionLoss(10)": PrecisionLoss(10),
     "NDCGLoss(10)": NDCGLoss(10),
     "KendallTauLoss": KendallTauLoss(),
-    **{f"LambdaLoss({m!r})": LambdaLoss(m) for m in ("nDCG", "AP", "RR", "nRBP(p=0.95)", "P@10", "ERR")},
+    **{f"LambdaRankLoss({m!r})": LambdaRankLoss(m) for m in ("nDCG", "AP", "RR", "nRBP(p=0.95)", "P@10", "ERR")},
 }
 _TOLERANCE = 2e-4  # of float32
 _FEW = slice(2, None, 80)  # users of a quick run

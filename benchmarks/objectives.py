@@ -22,7 +22,7 @@ from benchmarks.timing import Work, best_of
 from rankbound.data import load_fold
 from rankbound.data.letor import LetorData
 from rankbound.data.synthetic import synthetic_letor
-from rankbound.losses import LambdaLoss, NDCGLoss, RankingLoss, lightgbm_objective, xgboost_objective
+from rankbound.losses import LambdaRankLoss, NDCGLoss, RankingLoss, lightgbm_objective, xgboost_objective
 
 __all__ = ["CURVES", "INPUTS", "run"]
 
@@ -43,8 +43,8 @@ LOSSES: dict[str, RankingLoss] = {
     "NDCGLoss": NDCGLoss(),
     "NDCGLoss(bounding='expectation-max')": NDCGLoss(bounding="expectation-max"),
     "NDCGLoss(bounding='min-max')": NDCGLoss(bounding="min-max"),
-    "LambdaLoss('nDCG')": LambdaLoss("nDCG"),
-    "LambdaLoss('nDCG', bounding='expectation-max')": LambdaLoss("nDCG", bounding="expectation-max"),
+    "LambdaRankLoss('nDCG')": LambdaRankLoss("nDCG"),
+    "LambdaRankLoss('nDCG', bounding='expectation-max')": LambdaRankLoss("nDCG", bounding="expectation-max"),
 }
 
 Scorer = Callable[[LetorData], Any]  # the trained model: scores of other data

@@ -22,6 +22,9 @@ def losses():
             yield f"{name} by {sigmoid}", get_loss(name, sigmoid=sigmoid)
     for name in ("nDCG@3", "AP@3", "lambda-nDCG@3", "lambda-AP@3"):
         yield name, get_loss(name)
+    for name in ("nDCG", "nDCG@3", "AP", "RR", "Tau"):
+        yield f"{name}, noisy", get_loss(f"noisy-lambda-{name}", truncation=4, bounding="log-distribution")
+        yield f"{name}, lightgbm", get_loss(f"lambda-{name}", truncation=4, normalization="lightgbm")
     for name, loss in own_measures():
         yield name, loss
     yield "AP of ranks", get_loss("AP", form="ranks")

@@ -15,7 +15,7 @@ from rankbound.errors import ArgumentError
 from rankbound.losses import (
     APLoss,
     KendallTauLoss,
-    LambdaLoss,
+    LambdaRankLoss,
     NDCGLoss,
     NRBPLoss,
     PrecisionLoss,
@@ -29,7 +29,7 @@ SIZES = [3, 8, 1, 15, 6]
 OFFSETS = np.concatenate(([0], np.cumsum(SIZES)))
 LABELS = RNG.integers(0, 3, OFFSETS[-1])
 SCORES = RNG.normal(size=OFFSETS[-1])
-LOSSES = [NDCGLoss, APLoss, RRLoss, NRBPLoss, PrecisionLoss, KendallTauLoss, SoftRankLoss, LambdaLoss]
+LOSSES = [NDCGLoss, APLoss, RRLoss, NRBPLoss, PrecisionLoss, KendallTauLoss, SoftRankLoss, LambdaRankLoss]
 
 
 def run(loss, scores=SCORES, labels=LABELS, offsets=OFFSETS):
@@ -52,7 +52,7 @@ def test_affine_boundings_are_a_weight_and_a_constant(cls, bounding):
     constant = bounded_value - weight * value
     other = RNG.normal(size=len(SCORES))
     again = run(bounded, other)[0] - weight * run(plain, other)[0]
-    np.testing.assert_allclose(constant, 0.0 if cls is LambdaLoss else again, atol=1e-12)
+    np.testing.assert_allclose(constant, 0.0 if cls is LambdaRankLoss else again, atol=1e-12)
 
 
 def test_min_max_of_a_perfect_and_of_the_worst_ranking():
@@ -146,7 +146,7 @@ def test_lambda_losses_bounded_by_a_distribution_have_the_gradient_of_finite_dif
     offsets = np.array([0, 7, 12, 21])
     labels = np.array([1, 0, 2, 0, 0, 1, 0, 1, 0, 0, 1, 0, 0, 0, 1, 0, 0, 2, 0, 0, 1])
     scores = np.concatenate([rng.permutation(size) for size in np.diff(offsets)]) * 0.3
-    loss = LambdaLoss(measure, bounding=bounding)
+    loss = LambdaRankLoss(measure, bounding=bounding)
     plan = loss.plan(labels, offsets)
     step, slopes = 1e-5, np.empty(len(scores))
     for j in range(len(scores)):

@@ -14,7 +14,7 @@ from rankbound.losses import (
     APLoss,
     DirectRankerLoss,
     ERRLoss,
-    LambdaLoss,
+    LambdaRankLoss,
     NDCGLoss,
     NRBPLoss,
     PointwiseLoss,
@@ -50,7 +50,7 @@ def test_fractional_labels():
 
 
 @pytest.mark.parametrize(
-    "loss", [NDCGLoss(), APLoss(bounding="min-max", reduction="sum"), LambdaLoss(reduction="none")]
+    "loss", [NDCGLoss(), APLoss(bounding="min-max", reduction="sum"), LambdaRankLoss(reduction="none")]
 )
 def test_padded_equals_flat(loss):
     flat = scores()
@@ -79,7 +79,7 @@ def test_weights_multiply_queries():
 
 def test_queries_without_a_choice_are_named_and_have_no_loss_and_no_gradient():
     labels, offsets = [1, 0, 0, 1, 1, 0], [0, 2, 3, 5, 6]
-    for loss in (NDCGLoss(reduction="none", bounding="expectation-max"), APLoss(reduction="none"), LambdaLoss()):
+    for loss in (NDCGLoss(reduction="none", bounding="expectation-max"), APLoss(reduction="none"), LambdaRankLoss()):
         assert loss.no_choice(labels, offsets).tolist() == [False, True, True, True]
     flat = scores()
     values = NDCGLoss(reduction="none")(flat, labels, offsets)
@@ -135,7 +135,7 @@ def test_losses_are_values():
     loss = NDCGLoss(10, bounding="min-max")
     loss(scores(), LABELS, OFFSETS)
     assert pickle.loads(pickle.dumps(NDCGLoss(10, bounding="min-max"))) == loss
-    assert repr(loss).startswith("NDCGLoss(reduction='mean', bounding='min-max', ranker_strength=None, alpha=1.0")
+    assert repr(loss).startswith("NDCGLoss(reduction='mean', bounding='min-max', ranker_strength=None, noise=0.0")
 
 
 @pytest.mark.parametrize(
@@ -152,10 +152,14 @@ def test_losses_are_values():
         (lambda: PrecisionLoss(None), ArgumentError, "PrecisionLoss needs a cutoff k"),
         (lambda: RRLoss(rel=-1), ArgumentError, "rel must be a positive number, got -1"),
         (lambda: ERRLoss(max_rel=0), ArgumentError, "max_rel must be a positive number, got 0"),
-        (lambda: LambdaLoss("Bpref"), ArgumentError, "measure must be one that has a loss, nDCG, .* got 'Bpref'"),
-        (lambda: LambdaLoss("EM(AP)"), ArgumentError, r"measure must be one that has a loss, nDCG, .* got 'EM\(AP\)'"),
+        (lambda: LambdaRankLoss("Bpref"), ArgumentError, "measure must be one that has a loss, nDCG, .* got 'Bpref'"),
         (
-            lambda: LambdaLoss("AP", published=True),
+            lambda: LambdaRankLoss("EM(AP)"),
+            ArgumentError,
+            r"measure must be one that has a loss, nDCG, .* got 'EM\(AP\)'",
+        ),
+        (
+            lambda: LambdaRankLoss("AP", published=True),
             ArgumentError,
             "published is for rank-biased precision only, got 'AP'",
         ),

@@ -16,7 +16,7 @@ import torch
 from scipy.special import expit
 
 from rankbound.errors import ArgumentError
-from rankbound.losses import LambdaLoss, NDCGLoss, get_loss, set_threads, threads
+from rankbound.losses import LambdaRankLoss, NDCGLoss, get_loss, set_threads, threads
 from rankbound.losses.compiling import kernel_folder
 from rankbound.losses.sigmoids import RATIONAL_ERROR, log_of_complement, logistic
 
@@ -85,7 +85,14 @@ def batch(queries=37, seed=0):
     return rng.normal(size=offsets[-1]).astype(np.float32), rng.integers(0, 3, offsets[-1]), offsets
 
 
-@pytest.mark.parametrize("loss", [NDCGLoss(reduction="none"), LambdaLoss("AP", reduction="none")])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        NDCGLoss(reduction="none"),
+        LambdaRankLoss("AP", reduction="none"),
+        LambdaRankLoss("nDCG", noise=1.0, truncation=30, normalization="sqrt"),
+    ],
+)
 def test_threads_change_nothing(loss):
     """A query is computed by one thread from start to end: the very same bits."""
     scores, labels, offsets = batch()
@@ -191,10 +198,37 @@ def test_import_of_the_package_leaves_torch_and_numba_alone():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_missing_torch_names_the_extra():
-    code = "import sys; sys.modules['torch'] = None\nimport rankbound.losses"
+OBJECTIVES = """
+import numpy as np
+import rankbound.losses
+from rankbound.losses import get_loss, gradient_and_hessian, lightgbm_objective, loss_names
+labels, scores = np.array([1.0, 0.0, 2.0, 0.0]), np.array([0.3, 0.1, 0.2, 0.0])
+for name in ("nDCG", "noisy-lambda-AP", "RankNet", "ListMLE", "regression"):
+    gradient, hessian = lightgbm_objective(name)(labels, scores, None, [4])
+    assert np.abs(gradient).max() > 0 and hessian.min() > 0
+    gradient_and_hessian(get_loss(name), scores, labels, [0, 4])
+"""
+
+
+def test_objectives_do_not_import_torch():
+    code = f"{OBJECTIVES}\nimport sys\nsys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "call", ["get_loss('nDCG')(scores, labels, [0, 4])", "get_loss('AP').padded([scores], [labels], [labels >= 0])"]
+)
+def test_objectives_work_without_torch_and_tensors_name_the_extra(call):
+    code = f"import sys; sys.modules['torch'] = None\n{OBJECTIVES}\nprint('objectives work')\n{call}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "pip install 'rankbound[train]'" in done.stderr
+    assert done.stdout == "objectives work\n"
+    assert "a loss of tensors needs torch, and torch is missing: pip install 'rankbound[train]'" in done.stderr
+
+
+def test_missing_numba_names_the_extra():
+    code = "import sys; sys.modules['numba'] = None\nimport rankbound.losses"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "rankbound.losses needs numba, and numba is missing: pip install 'rankbound[train]'" in done.stderr
 
 
 def test_kernels_lie_beside_the_source_they_come_from():

@@ -17,7 +17,7 @@ import rankbound.measures
 from rankbound.errors import ArgumentError
 from rankbound.losses import (
     LOSS_BOUNDINGS,
-    LambdaLoss,
+    LambdaRankLoss,
     SmoothMeasureLoss,
     get_loss,
     gradient_and_hessian,
@@ -26,6 +26,7 @@ from rankbound.losses import (
     loss_names,
     xgboost_objective,
 )
+from rankbound.losses.noise import generator_for, logistic_noise
 from rankbound.losses.structures import has_loss
 from rankbound.measures import LabelCounts, Measure, parse_measure, unregister
 from rankbound.testing import oracles
@@ -127,7 +128,7 @@ def loss_of(measure, kind, **options):
     if kind == "smooth":
         return SmoothMeasureLoss(measure, **options)
     gain = {"gain": "exp" if dict(measure.settings).get("dcg") == "exp-log2" else "linear"}
-    return LambdaLoss(measure, **gain, **options)
+    return LambdaRankLoss(measure, **gain, **options)
 
 
 def batch(seed, longest=9, queries=4, largest=3):
@@ -250,6 +251,74 @@ def test_swap_deltas_equal_recomputing_the_measure(measure):
         np.testing.assert_allclose(fast, expected, atol=1e-5 * max(1, np.abs(expected).max()))
 
 
+OPTIONS = [
+    {"truncation": 2},
+    {"normalization": "sqrt", "alpha": 2.0},
+    {"normalization": "lightgbm", "truncation": 3, "alpha": 0.5},
+    {"noise": 1.5, "seed": 7},
+    {"noise": 0.7, "truncation": 1, "normalization": "sqrt"},
+]
+
+
+def lambdas_by_definition(
+    measure, levels, scores, labels, ranked_by, *, alpha=1.0, truncation=None, normalization="none"
+):
+    """Gradient, hessian and value of LambdaRank for one query, by swapping pairs in the ranking by ``ranked_by``."""
+    n = len(scores)
+    order = np.argsort(-ranked_by, kind="stable")
+    ranks = np.empty(n, int)
+    ranks[order] = np.arange(1, n + 1)
+    gradient, hessian, value, total = np.zeros(n), np.zeros(n), 0.0, 0.0
+    for i in range(n):
+        for j in range(n):
+            if levels[i] <= levels[j] or (truncation is not None and min(ranks[i], ranks[j]) > truncation):
+                continue
+            swapped = order.copy()
+            swapped[[ranks[i] - 1, ranks[j] - 1]] = j, i
+            before, after = (oracles.value(measure, labels[ranking].tolist()) for ranking in (order, swapped))
+            weight = abs(after - before)
+            if normalization == "lightgbm" and scores.max() != scores.min():
+                weight /= 0.01 + abs(scores[i] - scores[j])
+            probability = 1 / (1 + np.exp(alpha * (scores[i] - scores[j])))
+            gradient[i] -= alpha * weight * probability
+            gradient[j] += alpha * weight * probability
+            hessian[[i, j]] += alpha**2 * weight * probability * (1 - probability)
+            value += weight * np.log1p(np.exp(-alpha * (scores[i] - scores[j])))
+            total += 2 * alpha * weight * probability
+    factor = 1.0
+    if total > 0:
+        factor = {"none": 1.0, "sqrt": total**-0.5, "lightgbm": np.log2(1 + total) / total}[normalization]
+    return factor * gradient, factor * hessian, factor * value
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@every_measure
+def test_options_of_lambda_rank_equal_their_definition(measure, options):
+    """Truncation, normalization and noise, in both precisions, with and without a hessian."""
+    loss = loss_of(measure, "lambda", **options)
+    others = {name: value for name, value in options.items() if name not in ("noise", "seed")}
+    for seed in range(3):
+        exact, labels, offsets = batch(seed, longest=8, queries=2)
+        plan = loss.plan(labels, offsets)
+        for dtype, error in ((np.float64, 1e-10), (np.float32, 2e-5)):
+            scores = exact.astype(dtype)
+            noise = logistic_noise(generator_for(options.get("seed", 0), scores, offsets), scores)
+            ranked_by = scores + dtype(options.get("noise", 0.0)) * noise
+            for with_hessian in (True, False):
+                result = loss.value_and_gradient(scores, plan, with_hessian=with_hessian)
+                for q in np.flatnonzero(plan.active):
+                    items = slice(offsets[q], offsets[q + 1])
+                    levels = loss._structure.levels(labels[items])
+                    gradient, hessian, value = lambdas_by_definition(
+                        measure, levels, scores[items].astype(float), labels[items], ranked_by[items], **others
+                    )
+                    scale = error * max(1, np.abs(gradient).max())
+                    np.testing.assert_allclose(result.gradient[items], gradient, atol=scale)
+                    assert result.values[q] == pytest.approx(value, rel=error, abs=error)
+                    if with_hessian:
+                        np.testing.assert_allclose(result.hessian[items], hessian, atol=scale)
+
+
 @both_losses
 @every_measure
 def test_informative_queries_are_those_with_a_choice(measure, kind):
@@ -278,8 +347,10 @@ def test_reductions_and_objectives_agree(measure, kind):
     np.testing.assert_allclose(
         gradient, loss.value_and_gradient(scores, loss.plan(labels, offsets)).gradient, atol=1e-12
     )
-    by_objective, _ = lightgbm_objective(name)(labels, scores, None, np.diff(offsets))
-    np.testing.assert_allclose(by_objective, gradient, atol=2e-5 * max(1, np.abs(gradient).max()))
+    by_objective, curvature = lightgbm_objective(name)(labels, scores, None, np.diff(offsets))
+    factor = np.abs(by_objective).sum() / np.abs(gradient).sum()  # objectives are scaled by one number
+    for mine, expected in ((by_objective, gradient), (curvature, hessian)):
+        np.testing.assert_allclose(mine, factor * expected, atol=5e-5 * factor * max(1, np.abs(expected).max()))
     assert xgboost_objective(name).loss == loss
 
 
@@ -332,7 +403,7 @@ def test_long_lists_by_series_equal_direct_sums(measure, monkeypatch):
 def test_a_measure_of_a_user_has_its_losses_by_name(measure):
     assert {"Root", "lambda-Root"} <= set(loss_names())
     assert get_loss("Root@5") == SmoothMeasureLoss("Root@5")
-    assert get_loss("lambda-Root@5", alpha=2.0) == LambdaLoss("Root@5", alpha=2.0)
+    assert get_loss("lambda-Root@5", alpha=2.0) == LambdaRankLoss("Root@5", alpha=2.0)
     assert get_loss(measure) == get_loss("Root")
 
 
@@ -356,6 +427,6 @@ def test_measures_without_a_loss_are_refused_with_the_names_of_those_that_have_o
     with pytest.raises(ArgumentError, match=r"loss must be one of nDCG, DCG, .*, lambda-nDCG, .*, RankNet"):
         get_loss(name)
     text = name.removeprefix("lambda-")
-    for loss in (SmoothMeasureLoss, LambdaLoss):
+    for loss in (SmoothMeasureLoss, LambdaRankLoss):
         with pytest.raises(ArgumentError, match="measure must be one that has a loss, nDCG, DCG, "):
             loss(text)

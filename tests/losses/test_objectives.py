@@ -117,3 +117,80 @@ def test_xgboost_learns(name):
 def test_groups_are_needed():
     with pytest.raises(ArgumentError, match="needs the group sizes"):
         lightgbm_objective("nDCG")([1.0, 0.0], [0.0, 0.0])
+
+
+# ---- scale, weights, defaults ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*BOOSTED, "noisy-lambda-nDCG", "RankNet", "ListNet"])
+def test_items_have_the_hessian_of_logistic_regression_at_equal_scores(name):
+    _, hessian = lightgbm_objective(name)(LABELS, np.zeros(len(LABELS)), None, SIZES)
+    loss = get_loss(name)
+    counts = np.repeat(loss.plan(LABELS, OFFSETS).active, SIZES)
+    assert hessian[counts].mean() == pytest.approx(1 / 4, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["noisy-lambda-nDCG", "nDCG"])
+def test_the_scale_changes_no_direction_and_is_the_same_in_every_round(name):
+    objective, loss = lightgbm_objective(name), get_loss(name)
+    factors = []
+    for scores in (np.zeros(len(LABELS)), RNG.normal(size=len(LABELS))):
+        scaled = np.concatenate(objective(LABELS, scores, None, SIZES))
+        plain = np.concatenate(gradient_and_hessian(loss, scores.astype(np.float32), LABELS, OFFSETS))
+        large = np.abs(plain) > 1e-3
+        factors.append(scaled[large] / plain[large])
+        np.testing.assert_allclose(factors[-1], factors[-1][0], rtol=1e-4)
+    assert factors[0][0] == pytest.approx(factors[1][0], rel=1e-4)
+
+
+def test_xgboost_learns_with_its_defaults():
+    xgboost = pytest.importorskip("xgboost")
+    data = xgboost.DMatrix(FEATURES, LABELS, nthread=1)
+    data.set_group(SIZES)
+    for name in ("noisy-lambda-nDCG", "nDCG", "lambda-AP"):
+        booster = xgboost.train({"nthread": 1}, data, 20, obj=xgboost_objective(name))
+        assert ndcg(booster.predict(data, output_margin=True)) > ndcg(np.zeros(len(LABELS))) + 0.2
+
+
+def test_lightgbm_learns_with_its_defaults():
+    lightgbm = pytest.importorskip("lightgbm")
+    for name in ("noisy-lambda-nDCG", "nDCG"):
+        data = lightgbm.Dataset(FEATURES, LABELS, group=SIZES)
+        parameters = {"objective": lightgbm_objective(name), "verbose": -1, "num_threads": 1}
+        booster = lightgbm.train(parameters, data, 20)
+        assert ndcg(booster.predict(FEATURES)) > ndcg(np.zeros(len(LABELS))) + 0.2
+
+
+def test_the_default_is_the_recipe_and_repeats_itself():
+    first, second = lightgbm_objective(), lightgbm_objective(seed=1)
+    scores = RNG.normal(size=len(LABELS))
+    assert first.loss == get_loss("noisy-lambda-nDCG")
+    again = [first(LABELS, scores, None, SIZES)[0] for _ in range(2)]
+    np.testing.assert_array_equal(*again)
+    assert np.abs(again[0] - second(LABELS, scores, None, SIZES)[0]).max() > 0
+
+
+def test_bounding_and_weights_together_warn():
+    weights = np.repeat(RNG.uniform(1, 2, len(SIZES)), SIZES)
+    objective = lightgbm_objective("nDCG", bounding="expectation-max")
+    with pytest.warns(UserWarning, match="difficulty counts twice"):
+        objective(LABELS, np.zeros(len(LABELS)), weights, SIZES)
+    objective(LABELS, np.zeros(len(LABELS)), np.full(len(LABELS), 3.0), SIZES)  # equal weights change nothing
+    lightgbm_objective("nDCG")(LABELS, np.zeros(len(LABELS)), weights, SIZES)
+
+
+def test_the_curvature_of_a_smooth_pair_answers_to_its_order():
+    """The step gradient / hessian of a single pair grows with how wrong its order is, as for a logistic loss."""
+    steps = []
+    for difference in (-3.0, -1.0, 0.0, 1.0, 2.0):  # of the wrong item over the right one
+        gradient, hessian = gradient_and_hessian(NDCGLoss(), [0.0, difference], [1, 0], [0, 2])
+        steps.append(-gradient[0] / hessian[0])
+        assert steps[-1] == pytest.approx(3 * (1 + np.exp(difference)), rel=1e-6)
+    assert steps == sorted(steps)
+
+
+def test_labels_that_a_gain_cannot_take():
+    with pytest.raises(DataError, match="label"):
+        lightgbm_objective()([2000, 0], [0.0, 0.0], None, [2])
+    with pytest.raises(DataError, match="labels must be finite"):
+        lightgbm_objective()([np.nan, 0], [0.0, 0.0], None, [2])

@@ -15,9 +15,11 @@ from rankbound.losses import (
     LOSS_BOUNDINGS,
     APLoss,
     DirectRankerLoss,
+    DistillationLoss,
     ERRLoss,
     KendallTauLoss,
     LambdaLoss,
+    LambdaRankLoss,
     ListMLELoss,
     ListNetLoss,
     MeasureLoss,
@@ -28,7 +30,9 @@ from rankbound.losses import (
     RankNetLoss,
     RRLoss,
     SmoothMeasureLoss,
+    SoftmaxLoss,
     SoftRankLoss,
+    XENDCGLoss,
 )
 
 SMOOTH = [
@@ -55,13 +59,42 @@ SMOOTH = [
 RELU = [(cls, {"sigmoid": "relu"}) for cls in (NDCGLoss, APLoss, RRLoss, NRBPLoss, KendallTauLoss)]
 SOFT = [(SoftRankLoss, {}), (SoftRankLoss, {"k": 3, "noise": 0.5})]
 LAMBDA = [
-    (LambdaLoss, {"measure": name})
+    (LambdaRankLoss, {"measure": name})
     for name in ("nDCG", "nDCG@3", "AP", "AP@3", "RR", "RR@2", "nRBP(p=0.9)", "P@2", "ERR", "ERR@3")
-] + [(LambdaLoss, {"measure": "nRBP", "published": True, "alpha": 2.0})]
+] + [
+    (LambdaRankLoss, {"measure": "nRBP", "published": True, "alpha": 2.0}),
+    (LambdaRankLoss, {"measure": "nDCG", "truncation": 2}),
+    (LambdaRankLoss, {"measure": "AP", "truncation": 3}),
+    (LambdaRankLoss, {"measure": "Tau", "truncation": 1}),
+    (LambdaLoss, {"form": "1"}),
+    (LambdaLoss, {"form": "2", "k": 3}),
+    (LambdaLoss, {"form": "2++", "alpha": 2.0}),
+    (LambdaLoss, {"form": "2++", "k": 2, "mu": 3.0, "gain": "linear"}),
+]
+# Their factors depend on the scores and count as constants, so that finite differences are not the gradient.
+NORMALIZED = [
+    (LambdaRankLoss, {"measure": "nDCG@3", "normalization": "sqrt", "alpha": 2.0}),
+    (LambdaRankLoss, {"measure": "nDCG", "normalization": "lightgbm", "truncation": 4}),
+    (LambdaRankLoss, {"measure": "AP", "normalization": "sqrt"}),
+    (LambdaRankLoss, {"measure": "ERR", "normalization": "lightgbm", "alpha": 0.5}),
+    (LambdaRankLoss, {"measure": "Tau", "normalization": "lightgbm"}),
+]
+# Their noise depends on all scores of a call, so that other orders, precisions and batches have other noise.
+NOISY = [
+    (LambdaRankLoss, {"measure": "nDCG@3", "noise": 1.0, "truncation": 4, "normalization": "sqrt"}),
+    (LambdaRankLoss, {"measure": "AP", "noise": 0.5, "seed": 3}),
+    (LambdaRankLoss, {"measure": "RR", "noise": 2.0}),
+    (LambdaRankLoss, {"measure": "Tau", "noise": 1.0, "truncation": 2}),
+]
 OTHERS = [
     (RankNetLoss, {"alpha": 2.0}),
     (DirectRankerLoss, {}),
     (DirectRankerLoss, {"cost": "tanh"}),
+    (SoftmaxLoss, {}),
+    (SoftmaxLoss, {"target": "gains", "normalize": True, "temperature": 2.0}),
+    (XENDCGLoss, {"deterministic": True}),
+    (DistillationLoss, {}),
+    (DistillationLoss, {"kind": "pairwise", "temperature": 2.0}),
     (ListNetLoss, {}),
     (ListMLELoss, {}),
     (PointwiseLoss, {}),
@@ -76,7 +109,7 @@ def under(cls, options, boundings, reduction="none"):
     """A loss under each bounding that it takes; losses without a measure take none."""
     if not issubclass(cls, MeasureLoss):
         return [cls(reduction=reduction, **options)]
-    refused = ("expectation",) if cls is KendallTauLoss else ()
+    refused = ("expectation",) if cls is KendallTauLoss or options.get("measure") == "Tau" else ()
     return [cls(reduction=reduction, bounding=name, **options) for name in boundings if name not in refused]
 
 
@@ -86,7 +119,8 @@ def named(cases):
     return pytest.mark.parametrize(("cls", "options"), cases, ids=names)
 
 
-CASES = [*SMOOTH, *RELU, *SOFT, *LAMBDA, *OTHERS]
+DIFFERENTIABLE = [*SMOOTH, *RELU, *SOFT, *LAMBDA, *OTHERS]
+CASES = [*DIFFERENTIABLE, *NORMALIZED]
 
 
 @st.composite
@@ -119,7 +153,7 @@ def assert_kernel_equals_reference(loss, case):
         np.testing.assert_allclose(mine, expected, rtol=1e-8, atol=1e-9 * max(1, np.abs(expected).max()))
 
 
-@named([*SMOOTH, *RELU, *LAMBDA, *OTHERS])
+@named([*SMOOTH, *RELU, *LAMBDA, *OTHERS, *NORMALIZED, *NOISY])
 @settings(max_examples=5, deadline=None)
 @given(case=lists(longest=60))
 def test_kernel_equals_reference(cls, options, case):
@@ -128,7 +162,7 @@ def test_kernel_equals_reference(cls, options, case):
         assert_kernel_equals_reference(loss, case)
 
 
-@named([*SMOOTH, *RELU, *LAMBDA, *SOFT])
+@named([*SMOOTH, *RELU, *LAMBDA, *SOFT, *NORMALIZED, *NOISY])
 @settings(max_examples=3, deadline=None)
 @given(case=lists(longest=6, levels=2))
 def test_kernel_equals_reference_on_short_lists(cls, options, case):
@@ -141,11 +175,11 @@ def test_kernel_equals_reference_on_short_lists(cls, options, case):
 def test_kernel_equals_reference_on_long_lists(n):
     rng = np.random.default_rng(n)
     case = rng.normal(size=n), rng.integers(0, 4, n), np.array([0, n])
-    for cls, options in [*SMOOTH, *LAMBDA, *OTHERS]:
+    for cls, options in [*SMOOTH, *LAMBDA, *OTHERS, *NORMALIZED, *NOISY]:
         assert_kernel_equals_reference(cls(reduction="none", **options), case)
 
 
-@named(CASES)
+@named(DIFFERENTIABLE)
 @settings(max_examples=3, deadline=None)
 @given(case=lists(longest=6, distinct=True, levels=2))
 def test_gradient_equals_finite_differences(cls, options, case):
@@ -181,7 +215,7 @@ def test_float32_is_near_float64(cls, options, case):
         np.testing.assert_allclose(mine, expected, rtol=1e-4, atol=3e-5 * max(1, np.abs(expected).max()))
 
 
-@named(CASES)
+@named([*CASES, *NOISY])
 @settings(max_examples=3, deadline=None)
 @given(case=lists(longest=6, levels=2), huge=st.sampled_from([1e2, 1e4]))
 def test_finite_on_extreme_scores(cls, options, case, huge):
@@ -229,7 +263,7 @@ def test_reductions_agree_and_queries_are_alone(cls, options, case):
         assert alone.item() == pytest.approx(each[q].item(), rel=1e-9, abs=1e-12)
 
 
-@named([case for case in CASES if case[0] is not PointwiseLoss])
+@named([case for case in [*CASES, *NOISY] if case[0] not in (PointwiseLoss, DistillationLoss)])
 def test_nothing_to_learn_gives_nothing(cls, options):
     """No relevant item, equal labels, a single item, an empty query: no loss, no gradient, not counted."""
     labels = np.array([0, 0, 0, 3, 3, 3, 2, -1, 0, 3, 0, 0, 0])

@@ -1,10 +1,11 @@
 """Losses on flat scores and offsets: value and gradient in one pass, bounded by what each query allows.
 
 =====================================  ==============================================================================
-any measure with a loss                SmoothMeasureLoss LambdaLoss
+any measure with a loss                SmoothMeasureLoss LambdaRankLoss
 smooth measures                        NDCGLoss APLoss RRLoss ERRLoss NRBPLoss PrecisionLoss KendallTauLoss SoftRankLoss
-pairs                                  RankNetLoss DirectRankerLoss
-lists and points                       ListNetLoss ListMLELoss PointwiseLoss
+pairs                                  RankNetLoss DirectRankerLoss LambdaLoss
+lists and points                       SoftmaxLoss XENDCGLoss ListNetLoss ListMLELoss PointwiseLoss
+a teacher's scores                     DistillationLoss
 objectives of boosting libraries       gradient_and_hessian lightgbm_objective xgboost_objective
 =====================================  ==============================================================================
 """
@@ -13,18 +14,18 @@ from __future__ import annotations
 
 try:
     import numba  # noqa: F401
-    import torch  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        f"rankbound.losses needs torch and numba, and {error.name} is missing: pip install 'rankbound[train]'"
+        f"rankbound.losses needs numba, and {error.name} is missing: pip install 'rankbound[train]'"
     ) from error
 
 from rankbound.losses.base import LOSS_BOUNDINGS, MeasureLoss, RankingLoss
 from rankbound.losses.catalog import LOSS_NAMES, get_loss, loss_names, warm_up
 from rankbound.losses.compiling import set_threads, threads
+from rankbound.losses.distillation import DistillationLoss
 from rankbound.losses.listwise import ListMLELoss, ListNetLoss, PointwiseLoss
 from rankbound.losses.objectives import gradient_and_hessian, lightgbm_objective, xgboost_objective
-from rankbound.losses.pairwise import DirectRankerLoss, LambdaLoss, RankNetLoss
+from rankbound.losses.pairwise import DirectRankerLoss, LambdaLoss, LambdaRankLoss, RankNetLoss
 from rankbound.losses.smooth import (
     APLoss,
     ERRLoss,
@@ -37,15 +38,18 @@ from rankbound.losses.smooth import (
     SmoothMeasureLoss,
     SoftRankLoss,
 )
+from rankbound.losses.softmax import SoftmaxLoss, XENDCGLoss
 
 __all__ = [
     "LOSS_BOUNDINGS",
     "LOSS_NAMES",
     "APLoss",
     "DirectRankerLoss",
+    "DistillationLoss",
     "ERRLoss",
     "KendallTauLoss",
     "LambdaLoss",
+    "LambdaRankLoss",
     "ListMLELoss",
     "ListNetLoss",
     "MeasureLoss",
@@ -59,6 +63,8 @@ __all__ = [
     "SmoothLoss",
     "SmoothMeasureLoss",
     "SoftRankLoss",
+    "SoftmaxLoss",
+    "XENDCGLoss",
     "get_loss",
     "gradient_and_hessian",
     "lightgbm_objective",

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from rankbound.arrays import (
     array_of,
@@ -18,11 +17,11 @@ from rankbound.arrays import (
     mask_of,
     numbers,
     offsets_of,
-    weights_of,
 )
 from rankbound.difficulty.bounding import get_bounding
 from rankbound.difficulty.queries import difficulty_of
 from rankbound.errors import ArgumentError, DataError
+from rankbound.losses.lazy_torch import torch
 from rankbound.measures.label_counts import LabelCounts
 
 if TYPE_CHECKING:
@@ -75,21 +74,25 @@ class RankingLoss(ABC):
 
         ``labels`` and ``offsets`` are tensors, arrays or lists; ``weights`` has one entry per query.
         """
-        scores = _checked_scores(scores)
+        from rankbound.losses import torch_calls  # only calls with tensors need torch
+
+        scores = torch_calls.checked_scores(scores)
         plan = self.plan(labels, offsets, tuple(scores.shape))
         if scores.device.type == "cpu":
-            losses = _KernelFunction.apply(scores, self, plan)
+            losses = torch_calls.KernelFunction.apply(scores, self, plan)
         else:
             losses = self.reference(scores, plan)
         if weights is not None:
-            losses = losses * _weight_tensor(weights, losses)
+            losses = losses * torch_calls.weight_tensor(weights, losses)
         if self.reduction == "none":
             return losses
         return losses.sum() / (max(int(plan.active.sum()), 1) if self.reduction == "mean" else 1)
 
     def padded(self, scores: Any, labels: Any, mask: Any, weights: Any = None) -> Any:
         """Compute the loss of padded 2-D scores and labels (queries x longest list); only entries in the mask count."""
-        scores, labels, mask = _checked_scores(scores), array_of("labels", labels), mask_of("mask", mask, None)
+        from rankbound.losses.torch_calls import checked_scores
+
+        scores, labels, mask = checked_scores(scores), array_of("labels", labels), mask_of("mask", mask, None)
         if scores.ndim != 2 or scores.shape != mask.shape or labels.shape != mask.shape:
             raise DataError(
                 "scores, labels and mask must be 2-D of one shape, got "
@@ -116,10 +119,10 @@ class RankingLoss(ABC):
             if np.array_equal(known_offsets, offsets) and np.array_equal(known_labels, labels):
                 plan = known
         if plan is None:
-            cuts, known_labels = for_kernel(offsets_of(offsets)), labels_of(labels)
+            cuts, known_labels = for_kernel(offsets_of(offsets)), self._checked_labels(labels)
             if len(known_labels) != cuts[-1]:
                 raise DataError(f"labels must be 1-D with offsets[-1] = {cuts[-1]} entries, got {len(known_labels)}")
-            plan = self._plan(np.maximum(known_labels, 0), cuts)
+            plan = self._plan(known_labels, cuts)
             self._last_plan[:] = [(labels.copy(), offsets.copy(), plan)]
         if shape is not None and shape != plan.labels.shape:
             raise DataError(f"scores must be 1-D with one entry per label, {plan.labels.shape}, got {shape}")
@@ -147,23 +150,37 @@ class RankingLoss(ABC):
 
     def reference(self, scores: Any, plan: Plan) -> Any:
         """Compute the loss per query in torch operations, on any device. The kernels are tested against this form."""
-        values_of_queries, measured = [], np.zeros(len(plan.rows))
-        for q in range(len(plan.rows)):
-            lo, hi = int(plan.offsets[q]), int(plan.offsets[q + 1])
-            if plan.rows[q] > 0:
-                value, measured[q] = self._reference(scores[lo:hi], plan.labels[lo:hi])
-            else:
-                value = scores[lo:hi].sum() * 0
-            values_of_queries.append(value)
+        values_of_queries, measured = self._reference_values(scores, plan)
         values = torch.stack(values_of_queries) if values_of_queries else scores[:0]
         losses, slopes = self._apply_bounding(values.detach().cpu().double().numpy(), measured, plan)
         # The bounding is computed in NumPy, which torch cannot differentiate: pass its slope on explicitly.
         losses, slopes = (torch.as_tensor(x, dtype=scores.dtype, device=scores.device) for x in (losses, slopes))
         return losses + slopes * (values - values.detach())
 
+    def _reference_values(self, scores: Any, plan: Plan) -> tuple[list[Any], NDArray[np.float64]]:
+        """The values of all queries and, for lambda losses, the measures of their present rankings."""
+        return self._reference_by_query(scores, plan)
+
+    def _reference_by_query(self, scores: Any, plan: Plan, *others: Any) -> tuple[list[Any], NDArray[np.float64]]:
+        """The same by `_reference`, which is passed its query's part of the scores, labels and other tensors."""
+        values, measured = [], np.zeros(len(plan.rows))
+        for q in range(len(plan.rows)):
+            items = slice(int(plan.offsets[q]), int(plan.offsets[q + 1]))
+            if plan.rows[q] > 0:
+                value, measured[q] = self._reference(scores[items], plan.labels[items], *(x[items] for x in others))
+            else:
+                value = scores[items].sum() * 0
+            values.append(value)
+        return values, measured
+
+    def _checked_labels(self, labels: NDArray[Any]) -> NDArray[Any]:
+        """Validate labels; those below 0 count as 0."""
+        checked: NDArray[Any] = np.maximum(labels_of(labels), 0)
+        return checked
+
     @abstractmethod
     def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
-        """Make the plan for labels that are not negative."""
+        """Make the plan for labels as `_checked_labels` returns them."""
 
     @abstractmethod
     def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:
@@ -237,45 +254,7 @@ class MeasureLoss(RankingLoss):
         return np.where(active, sign * bounded, 0.0), np.where(active, sign * slope, 0.0)
 
 
-class _KernelFunction(torch.autograd.Function):  # type: ignore[misc]  # torch ships no types we follow
-    """The kernel as a torch operation: forward stores the gradient of the same pass, backward scales it."""
-
-    @staticmethod
-    def forward(ctx: Any, scores: Any, loss: RankingLoss, plan: Plan) -> Any:
-        result, losses, slopes = loss._run_bounded(scores.numpy(force=True), plan)
-        ctx.gradient, ctx.slopes, ctx.plan = result.gradient, slopes, plan
-        return torch.from_numpy(losses).to(scores.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, upstream: Any) -> Any:
-        if torch.is_grad_enabled():  # create_graph=True: the result would look differentiable without being so
-            raise RuntimeError("the losses have no second derivative: call backward without create_graph=True")
-        gradient = ctx.gradient * ctx.plan.per_item(ctx.slopes * upstream.numpy())
-        return torch.from_numpy(gradient), None, None
-
-
 # ---- checks ----------------------------------------------------------------------------------------------------------
-
-
-def _checked_scores(scores: Any) -> Any:
-    """Return scores as a dense tensor of float32 or float64, or raise ArgumentError."""
-    if not isinstance(scores, torch.Tensor):
-        raise ArgumentError(f"scores must be a torch tensor, got {type(scores).__name__}")
-    ready = scores.dtype in (torch.float32, torch.float64)
-    if (not ready and scores.is_complex()) or scores.layout is not torch.strided or scores.is_meta:
-        kind = f"{scores.dtype} with layout {scores.layout} on {scores.device}"
-        raise ArgumentError(f"scores must be a dense tensor of real numbers, got {kind}")
-    return scores if ready else scores.float()
-
-
-def _weight_tensor(weights: Any, losses: Any) -> Any:
-    """Return one weight per query on the device of the losses; a tensor that requires a gradient keeps it."""
-    checked = weights_of("weights", weights)
-    if not isinstance(weights, torch.Tensor) or not weights.requires_grad:
-        weights = torch.from_numpy(for_kernel(checked))
-    if weights.shape != losses.shape:
-        raise DataError(f"weights must have one entry per query, {tuple(losses.shape)}, got {tuple(weights.shape)}")
-    return weights.to(dtype=losses.dtype, device=losses.device)
 
 
 def positive(name: str, value: float | None, whole: bool = False) -> None:

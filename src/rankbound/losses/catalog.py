@@ -9,9 +9,11 @@ import numpy as np
 
 from rankbound.errors import ArgumentError, MeasureError
 from rankbound.losses.base import RankingLoss
+from rankbound.losses.distillation import DistillationLoss
 from rankbound.losses.listwise import ListMLELoss, ListNetLoss, PointwiseLoss
-from rankbound.losses.pairwise import DirectRankerLoss, LambdaLoss, RankNetLoss
+from rankbound.losses.pairwise import DirectRankerLoss, LambdaLoss, LambdaRankLoss, RankNetLoss
 from rankbound.losses.smooth import NAMED_LOSSES, SmoothMeasureLoss, SoftRankLoss
+from rankbound.losses.softmax import SoftmaxLoss, XENDCGLoss
 from rankbound.losses.structures import has_loss, measures_with_loss
 from rankbound.measures.measure import Measure, parse_measure
 
@@ -20,13 +22,22 @@ __all__ = ["LOSS_NAMES", "get_loss", "loss_names", "warm_up"]
 _OTHER: dict[str, tuple[type[RankingLoss], dict[str, Any]]] = {
     "RankNet": (RankNetLoss, {}),
     "DirectRanker": (DirectRankerLoss, {}),
+    "NDCG-Loss1": (LambdaLoss, {"form": "1"}),
+    "NDCG-Loss2": (LambdaLoss, {"form": "2"}),
+    "NDCG-Loss2++": (LambdaLoss, {"form": "2++"}),
+    "softmax": (SoftmaxLoss, {}),
+    "XE-NDCG": (XENDCGLoss, {}),
     "ListNet": (ListNetLoss, {}),
     "ListMLE": (ListMLELoss, {}),
     "SoftRank": (SoftRankLoss, {}),
+    "distillation": (DistillationLoss, {"kind": "listwise"}),
+    "distillation-pairs": (DistillationLoss, {"kind": "pairwise"}),
     "regression": (PointwiseLoss, {"kind": "regression"}),
     "classification": (PointwiseLoss, {"kind": "classification"}),
 }
 _LAMBDA = "lambda-"
+_NOISY = "noisy-lambda-"
+_NOISY_OPTIONS = {"truncation": 30, "normalization": "sqrt", "noise": 2.0}
 
 
 def loss_names(k: int | None = None) -> tuple[str, ...]:
@@ -50,13 +61,17 @@ def get_loss(name: str | Measure | RankingLoss, **options: Any) -> RankingLoss:
 
     A measure stands for its smooth loss: ``nDCG``, ``nDCG@10``, ``AP(rel=2)``, ``RR``, ``P@5``, ``Tau``, or a measure
     of your own, ``MyDCG@10``; ``nRBP`` is U, the loss behind nRBP for every persistence, and ``nRBP(p=0.95)`` the
-    smooth measure itself. ``lambda-`` before any of these gives its lambda loss. The gain of nDCG and DCG is
-    2^label - 1, as in the papers on losses; ``gain="linear"`` changes it. See `loss_names` for all names.
+    smooth measure itself. ``lambda-`` before any of these gives its `LambdaRankLoss`, and ``noisy-lambda-`` the same
+    with ``truncation=30``, ``normalization="sqrt"`` and ``noise=2.0``, unless the options say otherwise. The gain of
+    nDCG and DCG is 2^label - 1, as in the papers on losses; ``gain="linear"`` changes it. See `loss_names` for all
+    names.
 
     >>> print(get_loss("nDCG@10", bounding="min-max").target)
     nDCG(dcg='exp-log2')@10
     >>> type(get_loss("lambda-AP")).__name__, type(get_loss("nRBP")).__name__, get_loss("AP(rel=2)").rel
-    ('LambdaLoss', 'NRBPLoss', 2)
+    ('LambdaRankLoss', 'NRBPLoss', 2)
+    >>> get_loss("noisy-lambda-nDCG@10", noise=0.5).truncation
+    30
     >>> get_loss("bpref")
     Traceback (most recent call last):
     rankbound.errors.ArgumentError: loss must be one of nDCG, DCG, ...
@@ -72,7 +87,7 @@ def get_loss(name: str | Measure | RankingLoss, **options: Any) -> RankingLoss:
     if name in _OTHER:
         loss, preset = _OTHER[name]
         return _make(loss, name, preset | options)
-    text = name.removeprefix(_LAMBDA)
+    text = name.removeprefix(_NOISY).removeprefix(_LAMBDA)
     try:
         measure = parse_measure(text)
     except MeasureError as error:
@@ -80,7 +95,8 @@ def get_loss(name: str | Measure | RankingLoss, **options: Any) -> RankingLoss:
     if not has_loss(measure):
         raise ArgumentError(f"loss must be one of {', '.join(loss_names())}, got {name!r}")
     if name != text:
-        return _make(LambdaLoss, name, {"measure": text} | options)
+        preset = _NOISY_OPTIONS if name.startswith(_NOISY) else {}
+        return _make(LambdaRankLoss, name, {"measure": text} | preset | options)
     return _smooth(measure, name, options)
 
 

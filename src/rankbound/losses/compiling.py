@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -19,7 +20,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import numba
-import torch
 
 from rankbound.io import cache_folder, caching_is_off, is_private_and_writable
 from rankbound.losses.kernel_cache import KernelCache
@@ -44,13 +44,16 @@ def running(work: float) -> Iterator[int]:
     with _lock:
         most = min(threads(), int(numba.config.NUMBA_NUM_THREADS))
         budget = max(1, min(most, int(work / _WORK_PER_THREAD)))
-        before, before_in_torch = numba.get_num_threads(), torch.get_num_threads()
+        before = numba.get_num_threads()
+        torch = sys.modules.get("torch")  # if it was imported, its number of threads is restored below
+        before_in_torch = torch.get_num_threads() if torch is not None and hasattr(torch, "get_num_threads") else None
         numba.set_num_threads(budget)
         try:
             yield budget
         finally:
             numba.set_num_threads(before)
-            if torch.get_num_threads() != before_in_torch:  # the first kernel starts OpenMP, which torch uses, too
+            # the first kernel starts OpenMP, which torch uses, too
+            if torch is not None and before_in_torch not in (None, torch.get_num_threads()):
                 torch.set_num_threads(before_in_torch)
 
 

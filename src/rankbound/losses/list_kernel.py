@@ -1,4 +1,4 @@
-"""Kernels of the losses of whole lists: ListNet, ListMLE and SoftRank. They compute in float64 throughout."""
+"""Kernels of the losses of whole lists: softmax, ListNet, ListMLE and SoftRank, in float64 throughout."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numba import prange
 
 from rankbound.losses.compiling import helper, kernel
 
-__all__ = ["LISTMLE", "LISTNET", "list_pass", "soft_rank_pass"]
+__all__ = ["LISTMLE", "LISTNET", "list_pass", "soft_rank_pass", "softmax_pass"]
 
 LISTNET, LISTMLE = range(2)
 
@@ -87,6 +87,38 @@ def list_pass(
                 for j in range(n):
                     gradient[lo + order[lo + j]] = sorted_gradient[j]
                     hessian[lo + order[lo + j]] = sorted_hessian[j]
+
+
+@helper
+def _softmax(scores: Any, target: Any, scale: float, gradient: Any, hessian: Any) -> float:
+    """Cross entropy of softmax(scale * scores) and a target; its gradient is scale (sum(target) softmax - target)."""
+    highest = scores.max()
+    mass, total, mean = 0.0, 0.0, 0.0
+    for j in range(len(scores)):
+        x = scale * (scores[j] - highest)
+        gradient[j] = math.exp(x)
+        mass += gradient[j]
+        total += target[j]
+        mean += target[j] * x
+    for j in range(len(scores)):
+        probability = gradient[j] / mass
+        gradient[j] = scale * (total * probability - target[j])
+        hessian[j] = scale * scale * total * probability * (1.0 - probability)
+    return total * math.log(mass) - mean
+
+
+@kernel
+def softmax_pass(
+    scores: Any, offsets: Any, target: Any, active: Any, blocks: Any, block_starts: Any,
+    scale: float, values: Any, gradient: Any, hessian: Any,
+) -> None:  # fmt: skip
+    """Softmax cross entropy per active query: one pass over its items and one over their probabilities."""
+    for block in prange(len(block_starts) - 1):
+        for at in range(block_starts[block], block_starts[block + 1]):
+            q = blocks[at]
+            if active[q]:
+                lo, hi = offsets[q], offsets[q + 1]
+                values[q] = _softmax(scores[lo:hi], target[lo:hi], scale, gradient[lo:hi], hessian[lo:hi])
 
 
 @helper

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
 
 from rankbound.errors import ArgumentError
 from rankbound.losses import reference
 from rankbound.losses.base import KernelResult, RankingLoss, positive
 from rankbound.losses.compiling import running
+from rankbound.losses.lazy_torch import torch
 from rankbound.losses.list_kernel import LISTMLE, LISTNET, list_pass
 from rankbound.losses.plans import Plan, plan_rows
 

@@ -1,13 +1,14 @@
-"""The losses as objectives of LightGBM and XGBoost: gradient and hessian per item."""
+"""The losses as objectives of LightGBM and XGBoost: gradient and hessian per item. torch is not needed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rankbound.arrays import floats, integers, numbers, weights_of
+from rankbound.difficulty.weights import warn_of_two_weightings
 from rankbound.errors import ArgumentError, DataError
 from rankbound.losses.base import RankingLoss
 from rankbound.losses.catalog import get_loss
@@ -15,9 +16,15 @@ from rankbound.losses.catalog import get_loss
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["gradient_and_hessian", "lightgbm_objective", "xgboost_objective"]
+    from rankbound.losses.plans import Plan
 
+__all__ = ["DEFAULT_OBJECTIVE", "gradient_and_hessian", "lightgbm_objective", "xgboost_objective"]
+
+DEFAULT_OBJECTIVE = "noisy-lambda-nDCG"  # chosen by the study in docs/results/training.md
 _LEAST_HESSIAN = 1e-9  # an item without pairs must not lead to a division by zero
+_TYPICAL_HESSIAN = (
+    0.25  # that of an undecided item in logistic regression, which the defaults of boosting libraries suit
+)
 
 
 def gradient_and_hessian(
@@ -26,8 +33,9 @@ def gradient_and_hessian(
     """Gradient and a positive hessian diagonal of the *summed* loss, one entry per item.
 
     Pairwise and listwise losses have their own hessian (DirectRanker the Gauss-Newton approximation). A smooth measure
-    is not convex; its hessian is alpha times the sum of |contribution to the gradient| over the pairs of an item, an
-    upper bound of the curvature of the sigmoids, so that a Newton step moves scores by at most 1/alpha.
+    is not convex. The hessian of each of its pairs is alpha (1 - p) / 3 times its gradient, where p is the smooth step
+    that counts the pair as wrongly ordered: as for a logistic loss, a Newton step has the least size (3/alpha) for a
+    pair in the right order, and is the larger the more wrong the order is.
 
     >>> from rankbound.losses import RankNetLoss
     >>> gradient, hessian = gradient_and_hessian(RankNetLoss(), [0.0, 0.0], [1, 0], [0, 2])
@@ -51,19 +59,39 @@ def gradient_and_hessian(
 
 @dataclass(frozen=True)
 class _Objective:
-    """The common part of both objectives: scores in float32 (the fast path of the kernels) and weights per item."""
+    """The common part of both objectives: scores in float32 (the fast path of the kernels) and weights per item.
+
+    Gradient and hessian are multiplied by one number per training set, such that the mean hessian of items in queries
+    that count is 1/4 at equal scores. The regularization of a boosting library is made for that size, and without
+    regularization the number changes nothing.
+    """
 
     loss: RankingLoss
+    _scale: list[tuple[Plan, float]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def _gradient_and_hessian(self, scores: Any, labels: Any, offsets: Any, weight: Any) -> tuple[Any, Any]:
         with np.errstate(over="ignore"):  # infinite scores raise DataError in the loss
             scores = floats("scores", scores).astype(np.float32)
-        gradient, hessian = gradient_and_hessian(self.loss, scores, labels, offsets)
+        plan = self.loss.plan(labels, offsets, scores.shape)
+        result = self.loss.value_and_gradient(scores, plan, with_hessian=True)
+        factor: Any = np.float32(self._scale_of(plan))
         if weight is not None and len(weight := weights_of("weight", weight)):
-            if len(weight) != len(gradient):
-                raise DataError(f"weight must have one entry per item, {len(gradient)}, got {len(weight)}")
-            gradient, hessian = gradient * weight, hessian * weight
-        return gradient, hessian
+            if len(weight) != len(scores):
+                raise DataError(f"weight must have one entry per item, {len(scores)}, got {len(weight)}")
+            if plan.active.any() and (bounding := getattr(self.loss, "bounding", "none")) != "none":
+                warn_of_two_weightings(bounding, weight[plan.offsets[:-1][plan.active]])
+            factor = (factor * weight).astype(np.float32)
+        return result.gradient * factor, np.maximum(result.hessian * factor, np.float32(_LEAST_HESSIAN))
+
+    def _scale_of(self, plan: Plan) -> float:
+        """Return the factor that gives items a typical hessian of 1/4; it depends on the labels alone."""
+        if not self._scale or self._scale[0][0] is not plan:
+            equal = np.zeros(len(plan.labels), np.float32)
+            hessian = self.loss.value_and_gradient(equal, plan, with_hessian=True).hessian
+            counts = plan.per_item(plan.active)
+            mean = float(hessian[counts].mean(dtype=np.float64)) if counts.any() else 0.0
+            self._scale[:] = [(plan, _TYPICAL_HESSIAN / mean if mean > 0 else 1.0)]
+        return self._scale[0][1]
 
 
 class LightGBMObjective(_Objective):
@@ -88,6 +116,11 @@ class XGBoostObjective(_Objective):
 
     def __call__(self, scores: Any, matrix: Any) -> tuple[Any, Any]:
         """Compute gradient and hessian for the scores of a DMatrix."""
+        if not hasattr(matrix, "get_uint_info"):
+            raise ArgumentError(
+                "the objective needs the queries of a DMatrix, which the scikit-learn interface of XGBoost does not "
+                f"pass on: use xgboost.train(..., obj=objective), got {type(matrix).__name__}"
+            )
         offsets = np.asarray(matrix.get_uint_info("group_ptr"), dtype=np.int64)
         if len(offsets) == 0:
             raise ArgumentError("the objective needs a DMatrix with group= or qid=")
@@ -97,10 +130,13 @@ class XGBoostObjective(_Objective):
         return self._gradient_and_hessian(scores, matrix.get_label(), offsets, weight)
 
 
-def lightgbm_objective(loss: str | RankingLoss = "nDCG", **options: Any) -> LightGBMObjective:
+def lightgbm_objective(loss: str | RankingLoss = DEFAULT_OBJECTIVE, **options: Any) -> LightGBMObjective:
     """Make a LightGBM objective of a loss, given by name (see `get_loss`) or as an object.
 
-    >>> objective = lightgbm_objective("nDCG", bounding="expectation-max")
+    The default is LambdaRank for nDCG with noisy ranks, see `LambdaRankLoss`: the only loss here that was never worse
+    than LightGBM's own lambdarank in the study of training methods.
+
+    >>> objective = lightgbm_objective(bounding="expectation-max")
     >>> gradient, hessian = objective([1.0, 0.0, 0.0], [0.0, 0.0, 0.0], None, [3])  # labels, scores, weights, groups
     >>> bool(gradient[0] < 0), bool((hessian > 0).all())
     (True, True)
@@ -108,6 +144,10 @@ def lightgbm_objective(loss: str | RankingLoss = "nDCG", **options: Any) -> Ligh
     return LightGBMObjective(get_loss(loss, **options))
 
 
-def xgboost_objective(loss: str | RankingLoss = "nDCG", **options: Any) -> XGBoostObjective:
-    """Make an XGBoost objective of a loss, given by name (see `get_loss`) or as an object."""
+def xgboost_objective(loss: str | RankingLoss = DEFAULT_OBJECTIVE, **options: Any) -> XGBoostObjective:
+    """Make an XGBoost objective of a loss, given by name (see `get_loss`) or as an object.
+
+    ``xgboost.train(parameters, matrix, obj=xgboost_objective())`` trains with it. XGBRanker refuses objectives that
+    are functions, because XGBoost's scikit-learn interface passes no queries to them.
+    """
     return XGBoostObjective(get_loss(loss, **options))

@@ -24,7 +24,14 @@ from numba import prange
 
 from rankbound.losses.compiling import helper, kernel
 from rankbound.losses.sigmoids import BLOCK, LOGISTIC, centered, factors, log_of_complement, logistic, sigmoid_row
-from rankbound.losses.swaps import swap_row, swap_tables
+from rankbound.losses.swaps import (
+    NORMALIZE_LIGHTGBM,
+    adjust_row,
+    normalizing_factor,
+    rank_row,
+    swap_row,
+    swap_tables,
+)
 
 __all__ = ["COST_LOGISTIC", "COST_SQUARE", "COST_TANH", "pair_pass"]
 
@@ -90,7 +97,7 @@ def _logistic_pairs(x: Any, exponentials: Any, i: int, start: int, end: int, wei
 @helper
 def _two_rows(
     x: Any, exponentials: Any, i: int, start: int, end: int, weight: Any, other_weight: Any, sorted_gradient: Any
-) -> float:
+) -> Any:
     """The same for rows i and i + 1, which need a single division: 1/a = b/(a b). Their own gradient is added too."""
     zero, one = x.dtype.type(0), x.dtype.type(1)
     here0, here1, own0, own1 = x[i], x[i + 1], exponentials[i], exponentials[i + 1]
@@ -113,7 +120,7 @@ def _two_rows(
         own_gradient1 += gradient1
     sorted_gradient[i] -= own_gradient0
     sorted_gradient[i + 1] -= own_gradient1
-    return result
+    return result, own_gradient0 + own_gradient1
 
 
 @helper
@@ -162,9 +169,9 @@ def _add_weighted(row: Any, weight: Any, out: Any) -> float:
 
 @helper
 def _one_query(
-    scores: Any, order: Any, rows: int, columns_from: Any, gains: Any, scale: float, levels: Any, pair_weights: Any,
-    first: int, discounts: Any, k: float, cost: int, swap: int, alpha: float, with_hessian: bool,
-    gradient: Any, hessian: Any,
+    scores: Any, ranked_by: Any, order: Any, rows: int, columns_from: Any, gains: Any, scale: float, levels: Any,
+    pair_weights: Any, first: int, discounts: Any, k: float, cost: int, swap: int, alpha: float, mu: float,
+    truncation: int, normalization: int, measure_scores: bool, with_hessian: bool, gradient: Any, hessian: Any,
 ) -> Any:  # fmt: skip
     n = len(scores)
     x, largest = centered(scores, order, alpha)
@@ -172,12 +179,19 @@ def _one_query(
     above, slope = np.empty_like(x), np.empty_like(x)
     value, pair_gradient, pair_hessian = np.empty_like(x), np.empty_like(x), np.empty_like(x)
     sorted_gradient, sorted_hessian = np.zeros_like(x), np.zeros_like(x)
-    measured, result = 0.0, 0.0
+    measured, result, lambdas = 0.0, 0.0, 0.0
     table, first_stop = np.zeros((0, 0), x.dtype), -1
     if swap >= 0:
         table, first_stop, measured = swap_tables(
-            swap, scores, order, gains, columns_from, levels, pair_weights, first, discounts, k
+            swap, ranked_by, order, gains, columns_from, levels, pair_weights, first, discounts, k, mu
         )
+        if measure_scores:  # the ranks are not those of the scores, but the measure is that of the scores
+            _, _, measured = swap_tables(
+                swap, scores, order, gains, columns_from, levels, pair_weights, first, discounts, k, mu
+            )
+    by_distance = normalization == NORMALIZE_LIGHTGBM and largest > 0.0
+    is_adjusted = swap >= 0 and (truncation > 0 or by_distance)
+    ranks = rank_row(swap, table) if is_adjusted else x
     weight, other_weight = np.ones_like(x), np.ones_like(x)
     in_twos = cost == COST_LOGISTIC and not with_hessian and len(exponentials) > 0
     taken = 0
@@ -189,14 +203,22 @@ def _one_query(
             if swap >= 0:
                 swap_row(swap, table, first_stop, i, start, weight)
                 swap_row(swap, table, first_stop, i + 1, start, other_weight)
-            result += _two_rows(x, exponentials, i, start, n, weight, other_weight, sorted_gradient)
+            if is_adjusted:
+                adjust_row(weight, x, i, start, ranks, truncation, by_distance, alpha)
+                adjust_row(other_weight, x, i + 1, start, ranks, truncation, by_distance, alpha)
+            paid, own = _two_rows(x, exponentials, i, start, n, weight, other_weight, sorted_gradient)
+            result += paid
+            lambdas += own
             taken = i + 2
             continue
         if swap >= 0:
             swap_row(swap, table, first_stop, i, start, weight)
+        if is_adjusted:
+            adjust_row(weight, x, i, start, ranks, truncation, by_distance, alpha)
         if cost == COST_LOGISTIC and not with_hessian:  # one loop is enough
             paid, own = _logistic_pairs(x, exponentials, i, start, n, weight, sorted_gradient)
             result += paid
+            lambdas += own
             sorted_gradient[i] -= own
             continue
         sigmoid_row(LOGISTIC, x, exponentials, i, start, n, above, slope)
@@ -204,9 +226,12 @@ def _one_query(
         if with_hessian:
             _hessian_row(cost, above[start:], slope[start:], pair_hessian[start:])
         result += _dot(value[start:], weight[start:])
-        sorted_gradient[i] -= _add_weighted(pair_gradient[start:], weight[start:], sorted_gradient[start:])
+        own = _add_weighted(pair_gradient[start:], weight[start:], sorted_gradient[start:])
+        lambdas += own
+        sorted_gradient[i] -= own
         if with_hessian:
             sorted_hessian[i] += _add_weighted(pair_hessian[start:], weight[start:], sorted_hessian[start:])
+    scale *= normalizing_factor(normalization, 2.0 * scale * alpha * lambdas)
     for j in range(n):
         gradient[order[j]] = scale * alpha * sorted_gradient[j]
     if with_hessian:
@@ -217,16 +242,19 @@ def _one_query(
 
 @kernel
 def pair_pass(
-    scores: Any, offsets: Any, order: Any, rows: Any, columns_from: Any, gains: Any, scales: Any, cuts: Any,
-    levels: Any, pair_weights: Any, discounts: Any, blocks: Any, block_starts: Any,
-    cost: int, swap: int, alpha: float, with_hessian: bool, values: Any, measured: Any, gradient: Any, hessian: Any,
+    scores: Any, ranked_by: Any, offsets: Any, order: Any, rows: Any, columns_from: Any, gains: Any, scales: Any,
+    cuts: Any, levels: Any, pair_weights: Any, discounts: Any, blocks: Any, block_starts: Any,
+    cost: int, swap: int, alpha: float, mu: float, truncation: int, normalization: int, measure_scores: bool,
+    with_hessian: bool, values: Any, measured: Any, gradient: Any, hessian: Any,
 ) -> None:  # fmt: skip
     """Compute the pairwise loss of each query and its gradient; the weights of pairs count as constants.
 
     ``order`` lists the items of each query by label, ``rows`` is the number of items above the lowest label,
     ``columns_from`` where the lower labels of each row begin; ``scales`` multiply queries. ``swap`` < 0 gives all pairs
     the weight 1; otherwise it is the form of the swap deltas (see `swap_tables`) that weight the pairs, and the
-    measure of the present ranking is written to ``measured``. The outputs must be zeros on entry.
+    measure of the present ranking is written to ``measured``. Swap deltas and ``truncation`` (0 for none) refer to the
+    ranks by ``ranked_by``; ``measure_scores`` has the measure computed for the ranks by the scores instead.
+    ``normalization`` is an index into `NORMALIZATIONS`. The outputs must be zeros on entry.
     """
     for block in prange(len(block_starts) - 1):
         for at in range(block_starts[block], block_starts[block + 1]):
@@ -234,7 +262,8 @@ def pair_pass(
             if rows[q] > 0:
                 lo, hi = offsets[q], offsets[q + 1]
                 values[q], measured[q] = _one_query(
-                    scores[lo:hi], order[lo:hi], rows[q], columns_from[lo:hi], gains[lo:hi], scales[q],
-                    levels, pair_weights, lo, discounts, cuts[q], cost, swap, alpha, with_hessian,
+                    scores[lo:hi], ranked_by[lo:hi], order[lo:hi], rows[q], columns_from[lo:hi], gains[lo:hi],
+                    scales[q], levels, pair_weights, lo, discounts, cuts[q], cost, swap, alpha, mu,
+                    truncation, normalization, measure_scores, with_hessian,
                     gradient[lo:hi], hessian[lo:hi] if with_hessian else hessian,
                 )  # fmt: skip

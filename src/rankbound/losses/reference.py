@@ -8,10 +8,10 @@ their definitions by way of `structures`; here are those of ranks, pairs and lis
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid, softplus
+from rankbound.losses.lazy_torch import torch
 
 if TYPE_CHECKING:
     from rankbound.losses.sigmoids import Sigmoid
@@ -33,6 +33,7 @@ __all__ = [
     "smooth_ranks",
     "soft_rank",
     "steps",
+    "truncated",
 ]
 
 
@@ -99,7 +100,7 @@ def pair_costs(differences: Any, cost: str) -> Any:
     """Cost of pairs by d = f_i - f_j with i of the higher label."""
     if cost == "square":
         return (1 - torch.tanh(differences)) ** 2
-    return softplus(-torch.tanh(differences) if cost == "tanh" else -differences)
+    return torch.nn.functional.softplus(-torch.tanh(differences) if cost == "tanh" else -differences)
 
 
 def list_net(scores: Any, labels: Any) -> Any:
@@ -118,7 +119,7 @@ def pointwise(scores: Any, labels: Any, kind: str, rel: float) -> Any:
     """Mean squared error of labels, or mean log loss of relevant or not."""
     if kind == "regression":
         return ((scores - labels) ** 2).mean()
-    return binary_cross_entropy_with_logits(scores, (labels >= rel).to(scores.dtype))
+    return torch.nn.functional.binary_cross_entropy_with_logits(scores, (labels >= rel).to(scores.dtype))
 
 
 # ---- swap deltas: |change of the measure when i and j swap|, for all pairs ------------------------------------------
@@ -183,8 +184,25 @@ def pair_deltas(scores: Any, weights: Any) -> Any:
     return (sums - own[:, None] + sums.T - own[None, :]).abs()
 
 
-def lambda_cost(scores: Any, labels: Any, deltas: Any, alpha: float) -> Any:
-    """Sum over pairs l_i > l_j of |swap delta| log(1 + exp(-alpha (f_i - f_j)))."""
-    pairs = labels[:, None] > labels[None, :]
+def truncated(deltas: Any, scores: Any, truncation: int | None) -> Any:
+    """Weights of pairs, 0 where both ranks are beyond the truncation."""
+    if truncation is None:
+        return deltas
+    within = ranks_of(scores) <= truncation
+    return deltas * (within[:, None] | within[None, :])
+
+
+def lambda_cost(scores: Any, labels: Any, deltas: Any, alpha: float, normalization: str = "none") -> Any:
+    """Sum over pairs l_i > l_j of |swap delta| log(1 + exp(-alpha (f_i - f_j))), times a factor of the query.
+
+    The factor is a function of S, the sum over pairs of 2 |lambda|; like the deltas it counts as a constant.
+    """
     differences = scores[:, None] - scores[None, :]
-    return -(deltas.to(scores.dtype) * logsigmoid(alpha * differences) * pairs).sum()
+    deltas = deltas.to(scores.dtype) * (labels[:, None] > labels[None, :])
+    if normalization == "lightgbm" and scores.max() > scores.min():
+        deltas = deltas / (0.01 + differences.detach().abs())
+    cost = -(deltas * torch.nn.functional.logsigmoid(alpha * differences)).sum()
+    total = float((2 * alpha * deltas * torch.sigmoid(-alpha * differences.detach())).sum())
+    if normalization == "none" or total == 0:
+        return cost
+    return cost / math.sqrt(total) if normalization == "sqrt" else cost * math.log2(1 + total) / total

@@ -30,11 +30,11 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import torch
 from numba.extending import overload
 
 from rankbound.errors import ArgumentError
 from rankbound.losses.compiling import helper
+from rankbound.losses.lazy_torch import torch
 
 __all__ = [
     "BLOCK",
@@ -43,8 +43,10 @@ __all__ = [
     "STRIDE",
     "Sigmoid",
     "add_row",
+    "can_be_factored",
     "centered",
     "factors",
+    "fill_exponentials",
     "get_sigmoid",
     "in_strides",
     "log_of_complement",
@@ -70,11 +72,11 @@ SIGMOIDS: Mapping[str, Sigmoid] = MappingProxyType(
     {
         sigmoid.name: sigmoid
         for sigmoid in (
-            Sigmoid("logistic", LOGISTIC, 1.0, torch.sigmoid),
+            Sigmoid("logistic", LOGISTIC, 1.0, lambda x: torch.sigmoid(x)),
             Sigmoid("tanh", LOGISTIC, 2.0, lambda x: (1 + torch.tanh(x)) / 2),
             Sigmoid("arctan", ARCTAN, 1.0, lambda x: 0.5 + torch.atan(x) / math.pi),
             Sigmoid("erf", ERF, 1.0, lambda x: (1 + torch.erf(x)) / 2),
-            Sigmoid("relu", RELU, 1.0, torch.relu),
+            Sigmoid("relu", RELU, 1.0, lambda x: torch.relu(x)),
         )
     }
 )
@@ -184,18 +186,31 @@ def padded(values: Any, length: int) -> Any:
 
 
 @helper
+def can_be_factored(x: Any, largest: float) -> bool:
+    """Whether exp(x) and sums of two of them stay within the type of x."""
+    return largest <= (40.0 if x.itemsize == 4 else 300.0)
+
+
+@helper
 def factors(x: Any, largest: float, rows: int, code: int) -> Any:
     """exp(x) for the factored logistic, or an empty array if rows must be computed from x itself.
 
     Zeros fill the last stride. They stand for items at minus infinity, which contribute nothing.
     """
-    if code != LOGISTIC or rows < _FEW_ROWS or largest > (40.0 if x.itemsize == 4 else 300.0):
+    if code != LOGISTIC or rows < _FEW_ROWS or not can_be_factored(x, largest):
         return x[:0]
     result = np.zeros(in_strides(len(x)), x.dtype)
+    fill_exponentials(x, result)
+    return result
+
+
+@helper
+def fill_exponentials(x: Any, result: Any) -> None:
+    """result[j] = exp(x[j]), for |x| of at most 40 in float32."""
     if x.itemsize == 8:
         for j in range(len(x)):
             result[j] = math.exp(x[j])
-        return result
+        return
     for j in range(len(x)):  # exp(x) = exp(x/64)^64, the inner one by its series: 4e-7 off at ±40, and it vectorizes
         y = float(x[j]) / 64
         p = 1 + y / 6 * (1 + y / 7 * (1 + y / 8 * (1 + y / 9)))
@@ -204,7 +219,6 @@ def factors(x: Any, largest: float, rows: int, code: int) -> Any:
         p = p * p * (p * p)
         p = p * p * (p * p)
         result[j] = p
-    return result
 
 
 @helper

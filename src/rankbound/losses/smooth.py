@@ -11,15 +11,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
 
 from rankbound.arrays import is_between
 from rankbound.errors import ArgumentError
 from rankbound.losses import long_lists, reference, smooth_kernel
 from rankbound.losses.base import KernelResult, MeasureLoss, positive
 from rankbound.losses.compiling import running
+from rankbound.losses.lazy_torch import torch
 from rankbound.losses.list_kernel import soft_rank_pass
 from rankbound.losses.sigmoids import LOGISTIC, Sigmoid, get_sigmoid
+from rankbound.losses.stochastic import StochasticLoss
 from rankbound.losses.structures import structure_of
 from rankbound.measures.measure import Measure, parse_measure
 
@@ -48,8 +49,8 @@ _DCG_OF_GAIN = {"exp": "exp-log2", "linear": "log2"}
 
 
 @dataclass(frozen=True)
-class SmoothLoss(MeasureLoss):
-    """A measure of smooth ranks.
+class SmoothLoss(StochasticLoss, MeasureLoss):
+    """A measure of smooth ranks, of the scores or, with ``noise``, of scores with Gumbel noise (see `StochasticLoss`).
 
     Parameters
     ----------

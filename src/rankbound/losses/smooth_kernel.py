@@ -64,6 +64,10 @@ _SHORT = (
     1024  # items of a list up to which four rows are processed at once; the buffers of longer lists leave the cache
 )
 
+# The curvature of a pair in the hessian, relative to its gradient: alpha (1 - σ) / 3. Larger values learn too slowly in
+# boosting, smaller ones overshoot. The factor 1 - σ counts as at least 1/20: a Newton step is at most 60 / alpha.
+_CURVATURE, _LEAST_CURVATURE = 1 / 3, 0.05
+
 # numba cannot call functions out of a tuple by index: one name for each
 _value0, _value1, _value2, _value3 = (helper(discount.value) for discount in BUILT_IN)
 _slope0, _slope1, _slope2, _slope3 = (helper(discount.slope) for discount in BUILT_IN if discount.slope is not None)
@@ -111,13 +115,15 @@ def precision_term(rank: float, hits: float, weight: float, beta: float, k: floa
 
 
 @helper
-def _add(row: Any, factor: float, start: int, end: int, gradient: Any, hessian: Any) -> float:
-    """Add factor * row to the gradient of its columns, and |factor * row| to the hessian; returns its sum."""
-    if len(hessian) > 0:
-        c = row.dtype.type(factor)
-        for j in range(np.uintp(start), np.uintp(end)):
-            hessian[j] += abs(c * row[j])
-    return add_row(row, factor, start, end, gradient)
+def _add_curvature(row: Any, value: Any, factor: float, start: int, end: int, hessian: Any) -> float:
+    """Add |factor * row| (1 - value) to the hessian of its columns; returns the sum."""
+    one, least = row.dtype.type(1), row.dtype.type(_LEAST_CURVATURE)
+    c, result = row.dtype.type(abs(factor)), 0.0
+    for j in range(np.uintp(start), np.uintp(end)):
+        curvature = c * abs(row[j]) * max(one - value[j], least)
+        hessian[j] += curvature
+        result += curvature
+    return result
 
 
 @helper
@@ -168,7 +174,7 @@ def _rows_in_fours(
     with itself too: this adds 1/2 to its rank, cancels in the gradient, and is subtracted from the hessian.
     ``sorted_hessian`` is empty if no hessian is requested.
     """
-    zero, one = exponentials.dtype.type(0), exponentials.dtype.type(1)
+    zero, one, least = exponentials.dtype.type(0), exponentials.dtype.type(1), exponentials.dtype.type(_LEAST_CURVATURE)
     slope0, slope1 = np.empty_like(exponentials), np.empty_like(exponentials)  # without the factor of their row
     slope2, slope3 = np.empty_like(exponentials), np.empty_like(exponentials)
     end, result = np.uintp(len(exponentials)), 0.0
@@ -206,12 +212,23 @@ def _rows_in_fours(
         sorted_gradient[i3] -= c3 * sum3
         if len(sorted_hessian) > 0:
             c0, c1, c2, c3 = abs(c0), abs(c1), abs(c2), abs(c3)
+            sum0, sum1, sum2, sum3 = zero, zero, zero, zero
             for j in range(end):
-                sorted_hessian[j] += c0 * slope0[j] + c1 * slope1[j] + c2 * slope2[j] + c3 * slope3[j]
-            sorted_hessian[i] += c0 * (sum0 - 2 * slope0[i])
-            sorted_hessian[i1] += c1 * (sum1 - 2 * slope1[i1])
-            sorted_hessian[i2] += c2 * (sum2 - 2 * slope2[i2])
-            sorted_hessian[i3] += c3 * (sum3 - 2 * slope3[i3])
+                other = exponentials[j]
+                # 1 - above, the probability that the pair is in the right order
+                both0, both1, both2, both3 = other + own0, other + own1, other + own2, other + own3
+                inverse01, inverse23 = one / (both0 * both1), one / (both2 * both3)
+                curvature0 = c0 * slope0[j] * max(own0 * both1 * inverse01, least)
+                curvature1 = c1 * slope1[j] * max(own1 * both0 * inverse01, least)
+                curvature2 = c2 * slope2[j] * max(own2 * both3 * inverse23, least)
+                curvature3 = c3 * slope3[j] * max(own3 * both2 * inverse23, least)
+                sorted_hessian[j] += curvature0 + curvature1 + curvature2 + curvature3
+                sum0, sum1, sum2, sum3 = sum0 + curvature0, sum1 + curvature1, sum2 + curvature2, sum3 + curvature3
+            # an item has no pair with itself, whose curvature would be half its slope
+            sorted_hessian[i] += sum0 - c0 * slope0[i]
+            sorted_hessian[i1] += sum1 - c1 * slope1[i1]
+            sorted_hessian[i2] += sum2 - c2 * slope2[i2]
+            sorted_hessian[i3] += sum3 - c3 * slope3[i3]
     return result
 
 
@@ -293,13 +310,12 @@ def _pairs_in_fours(
 def _weighted_pairs(
     levels: Any, pair_weights: Any, first: int, i: int, start: int, n: int, value: Any, slope: Any
 ) -> float:
-    """Multiply row i by the weights of its pairs; returns the new sum of its values."""
+    """Multiply the slopes of row i by the weights of its pairs; returns the weighted sum of its values."""
     result = 0.0
     for j in range(start, n):
         weight = value.dtype.type(pair_weights[levels[first + i], levels[first + j]])
-        value[j] *= weight
         slope[j] *= weight
-        result += value[j]
+        result += value[j] * weight
     return result
 
 
@@ -357,13 +373,15 @@ def _row_by_row(
                 others = _weighted_pairs(levels, pair_weights, first, i, start, n, value, slope)
             d_rank = weights[i]
             result += weights[i] * others
-        own = _add(slope, d_rank, rest, end, sorted_gradient, sorted_hessian)
+        own = add_row(slope, d_rank, rest, end, sorted_gradient)
         if start < hits_end:
-            own += _add(slope, d_relevant, start, hits_end, sorted_gradient, sorted_hessian)
+            own += add_row(slope, d_relevant, start, hits_end, sorted_gradient)
         sorted_gradient[i] -= own
         if len(sorted_hessian) > 0:
-            of_relevant = abs(d_relevant) * np.abs(slope[start:hits_end]).sum()
-            sorted_hessian[i] += of_relevant + abs(d_rank) * slope[rest:].sum()
+            curvature = _add_curvature(slope, value, d_rank, rest, end, sorted_hessian)
+            if start < hits_end:
+                curvature += _add_curvature(slope, value, d_relevant, start, hits_end, sorted_hessian)
+            sorted_hessian[i] += curvature
     return result
 
 
@@ -408,7 +426,7 @@ def _one_query(
         gradient[order[j]] = alpha * sorted_gradient[j]
     if with_hessian:
         for j in range(n):
-            hessian[order[j]] = alpha * alpha * sorted_hessian[j]
+            hessian[order[j]] = _CURVATURE * alpha * alpha * sorted_hessian[j]
     return result
 
 
@@ -430,8 +448,8 @@ def smooth_pass(
     assigns queries to threads.
 
     ``values``, ``gradient`` and ``hessian`` are written where rows > 0 and must be zeros on entry. The hessian of an
-    item is alpha times the sum of |contribution to the gradient| over its pairs: positive, and no smaller than the
-    curvature of the sigmoids.
+    item is the sum over its pairs of alpha (1 - σ)/3 |contribution to the gradient|, where σ counts the pair as wrongly
+    ordered: positive, and a Newton step is the larger the more wrong the order of a pair is, as for a logistic loss.
     """
     for block in prange(len(block_starts) - 1):
         for at in range(block_starts[block], block_starts[block + 1]):

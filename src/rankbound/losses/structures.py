@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
 from scipy.special import expit
 
 from rankbound.errors import ArgumentError
 from rankbound.lists import Lists
 from rankbound.losses import reference, smooth_kernel, swaps
+from rankbound.losses.lazy_torch import torch
 from rankbound.losses.plans import Plan, plan_rows
 from rankbound.losses.smooth_kernel import GIVEN
 from rankbound.measures.additive import Additive
@@ -203,6 +203,20 @@ class AdditiveStructure(_Discounted):
         """Gain times discount of the row, as Li, Urbano & Hanjalic 2021 have it for nRBP."""
         gains, cut = self._of_query(scores, labels)
         return (gains * self._discounts_of_order(scores, cut))[:, None].expand(len(gains), len(gains))
+
+    def lambda_loss_weights(self, scores: Any, labels: NDArray[Any], form: str, mu: float) -> Any:
+        """Weights of the pairs of the LambdaLoss family: form "1", "2" or "2++"."""
+        gains, cut = self._of_query(scores, labels)
+        if form == "1":
+            return (gains * self._discounts_of_order(scores, 0.0))[:, None].expand(len(gains), len(gains))
+        ranks = reference.ranks_of(scores)
+        apart = (ranks[:, None] - ranks[None, :]).abs()
+        discounts = _tensor(self.discount_table(len(scores) + 1), scores, exact=True)  # that of rank r is at r - 1
+        steps = (discounts[apart - 1] - discounts[apart]).abs()  # the pair of an item with itself has no cost
+        weights = steps * (gains[:, None] - gains[None, :]).abs()
+        if form == "2":
+            return weights
+        return mu * weights + reference.additive_deltas(gains, self._discounts_of_order(scores, cut))
 
     @property
     def is_geometric(self) -> bool:

@@ -18,13 +18,28 @@ first hit      the cascade with q in {0, 1}: the first relevant item moves to r_
 pairs          |S_i(r_j) - S_i(r_i) + S_j(r_i) - S_j(r_j)| times the scale of the measure; S_x(r) = sum over ranks <= r
                of f(label of x, label at the rank), f the weight of a pair, negative if x has the lower label
 published      p^(r_i - 1) over the normalizer: eq. 10 of Li, Urbano & Hanjalic 2021 for nRBP, which is not the swap
+loss 1         g_i d(r_i), d without cutoff: NDCG-Loss1 of Wang et al. 2018; this and the next two are not the swap
+loss 2         |g_i - g_j| |d(m) - d(m + 1)|, m = |r_i - r_j|, d without cutoff: NDCG-Loss2
+loss 2++       |g_i - g_j| (mu |d(m) - d(m + 1)| + |d(r_i) - d(r_j)|): NDCG-Loss2++
 =============  ======================================================================================================
 
 Source of the principle: Donmez, Svore & Burges, On the local optimality of LambdaRank.
+
+The lambdas of a query can be normalized by their sum S = 2 * sum over pairs of |lambda|, in which each pair counts for
+both of its items:
+
+=============  ======================================================================================================
+normalization  factor on the lambdas of a query
+=============  ======================================================================================================
+sqrt           1 / sqrt(S)
+lightgbm       log2(1 + S) / S; and before that each pair's weight is divided by 0.01 + |f_i - f_j|, unless all scores
+               of the query are equal: lambdarank_norm of LightGBM
+=============  ======================================================================================================
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -33,31 +48,58 @@ from rankbound.losses.compiling import helper
 from rankbound.losses.sigmoids import STRIDE, in_strides
 
 __all__ = [
+    "NORMALIZATIONS",
+    "NORMALIZE_LIGHTGBM",
+    "NORMALIZE_SQRT",
     "SWAP_ADDITIVE",
     "SWAP_CASCADE",
     "SWAP_FIRST_HIT",
+    "SWAP_LOSS1",
+    "SWAP_LOSS2",
+    "SWAP_LOSS2PP",
     "SWAP_PAIRS",
     "SWAP_PRECISION_SUM",
     "SWAP_PUBLISHED",
+    "adjust_row",
+    "fill_by_score",
+    "normalizing_factor",
+    "rank_row",
     "swap_row",
     "swap_tables",
 ]
 
 SWAP_ADDITIVE, SWAP_PUBLISHED, SWAP_PRECISION_SUM, SWAP_FIRST_HIT, SWAP_CASCADE, SWAP_PAIRS = range(6)
+SWAP_LOSS1, SWAP_LOSS2, SWAP_LOSS2PP = range(6, 9)
+NORMALIZATIONS = ("none", "sqrt", "lightgbm")
+NORMALIZE_SQRT, NORMALIZE_LIGHTGBM = 1, 2
+NEARNESS = 0.01  # added to the distance of two scores before the weight of the pair is divided by it, as in LightGBM
+
+
+# ---- sorting ---------------------------------------------------------------------------------------------------------
 
 
 @helper
 def _by_score(scores: Any) -> Any:
-    """Indices of the items by descending score; ties keep their input order.
+    """Indices of the items by descending score; ties keep their input order."""
+    n = len(scores)
+    return fill_by_score(scores, np.empty(in_strides(n), scores.dtype), np.empty(n, np.int64), np.empty(n, np.int64))
+
+
+@helper
+def fill_by_score(scores: Any, keys: Any, now: Any, then: Any) -> Any:
+    """The same in memory of the caller, at least n entries each, whole strides for the keys; returns now or then.
 
     Each stride is sorted by counting, for each item, the items above it, which vectorizes; then strides are merged.
     numba's own sort would make every kernel that calls it slow to compile.
     """
     n = len(scores)
-    now, then = np.empty(n, np.int64), np.empty(n, np.int64)
     zero, one = scores.dtype.type(0), scores.dtype.type(1)
-    keys = np.full(in_strides(n), scores.min(), scores.dtype)  # the filler of the last stride is above no item
-    keys[:n] = scores
+    lowest = scores[0]
+    for j in range(n):
+        keys[j] = scores[j]
+        lowest = min(lowest, scores[j])
+    for j in range(n, in_strides(n)):
+        keys[j] = lowest  # the filler of the last stride is above no item
     for lo in range(0, n, STRIDE):
         block = keys[lo : lo + STRIDE]
         count = np.uintp(
@@ -110,24 +152,29 @@ def _merge_halves(scores: Any, now: Any, then: Any, lo: int, width: int) -> None
         last_left -= 1 - is_right
 
 
+# ---- deltas ----------------------------------------------------------------------------------------------------------
+
+
 @helper
 def swap_tables(
     form: int, scores: Any, order: Any, gains: Any, columns_from: Any, levels: Any, pair_weights: Any, first: int,
-    discounts: Any, k: float,
+    discounts: Any, k: float, mu: float,
 ) -> Any:  # fmt: skip
     """Compute the sums that the deltas of a query need, and the measure of its present ranking.
 
     ``gains`` is in sorted order (items of high label first, as ``order`` lists them): gain over normalizer of an
     additive measure, one over divisor of a relevant item for a precision sum, stop probability for a cascade.
     ``discounts`` are those of the ranks 1, 2, ...; they count up to rank k, or all if k is 0. ``levels`` are those of
-    the batch, where the query begins at ``first``. Returns the table that `swap_row` reads, the item of the first
-    certain stop (-1 if there is none), and the measure; for pairs the weight of the wrong pairs.
+    the batch, where the query begins at ``first``; ``mu`` is that of loss 2++. Returns the table that `swap_row` reads,
+    the item of the first certain stop (-1 if there is none), and the measure; for pairs the weight of the wrong pairs.
 
     Rows of the table: 0 discount (cascade: times the probability to come that far), 1 gain, 2 running sum of the
     measure (precision sum: of discounts of relevant items), 3 count of relevant items (cascade: running sum before the
     item plus row 0), 4 rank, 5 for a cascade 1 / (1 - gain), for a precision sum count * discount - running sum, 6 for
     a cascade row 3 without the first certain stop. For the first hit, rows 2 and 3 hold at 0 the discounts of the first
-    and the second relevant item. For pairs: 0 S of the item's own level, 1 its level, from 2 on S of every level.
+    and the second relevant item. For loss 1, row 2 holds the discount without cutoff; for loss 2 and 2++ it holds mu
+    |d(m) - d(m + 1)| at m - 1. For pairs: 0 S of the item's own level, 1 its level, from 2 on S of every level, then
+    the rank.
     """
     n = len(scores)
     by_score = _by_score(scores)
@@ -135,7 +182,7 @@ def swap_tables(
     for j in range(n):
         position[order[j]] = j
     if form == SWAP_PAIRS:
-        table = np.zeros((2 + _count_levels(columns_from), n), scores.dtype)
+        table = np.zeros((3 + _count_levels(columns_from), n), scores.dtype)
         return table, -1, _pair_sums(by_score, position, columns_from, levels, pair_weights, first, table)
     table = np.zeros(
         (7 if form == SWAP_CASCADE else 6, n), scores.dtype
@@ -179,7 +226,20 @@ def swap_tables(
                 count += 1.0
         else:
             result += discount * gain
+            if form == SWAP_LOSS1:
+                table[2, j] = discounts[above]
+            elif form == SWAP_LOSS2:
+                table[0, j] = 0.0
+    if form in (SWAP_LOSS2, SWAP_LOSS2PP):
+        for distance in range(1, n):
+            table[2, distance - 1] = mu * abs(discounts[distance - 1] - discounts[distance])
     return table, first_stop, result
+
+
+@helper
+def rank_row(form: int, table: Any) -> Any:
+    """The row of the table that holds the ranks."""
+    return table[len(table) - 1] if form == SWAP_PAIRS else table[4]
 
 
 @helper
@@ -196,7 +256,7 @@ def _pair_sums(
     by_score: Any, position: Any, columns_from: Any, levels: Any, pair_weights: Any, first: int, table: Any
 ) -> float:
     """Fill the table for pairs; returns the weight of the pairs in the wrong order."""
-    n, number = len(by_score), len(table) - 2
+    n, number = len(by_score), len(table) - 3
     starts = np.zeros(number + 1, np.int64)  # of the runs of equal level
     for level in range(number):
         starts[level + 1] = columns_from[starts[level]]
@@ -220,7 +280,7 @@ def _pair_sums(
         for level in range(number):
             running[level] += signed[level, own]
             table[2 + level, j] = running[level]
-        table[0, j] = running[own]
+        table[0, j], table[len(table) - 1, j] = running[own], above + 1
     return result
 
 
@@ -265,6 +325,44 @@ def swap_row(form: int, table: Any, first_stop: int, i: int, start: int, weight:
                     out[j] = abs((gain[j] - g) * (w - beyond[j]))
         elif first_stop >= start and table[4, first_stop] < r:
             weight[first_stop] = abs((table[1, first_stop] - g) * (table[0, first_stop] - table[6, i]))
+    elif form == SWAP_LOSS1:
+        for j in range(len(out)):
+            out[j] = s * g
+    elif form in (SWAP_LOSS2, SWAP_LOSS2PP):
+        by_distance = table[2]
+        for j in range(len(out)):
+            out[j] = abs(g - gain[j]) * (by_distance[int(abs(r - rank[j])) - 1] + abs(w - discount[j]))
     else:
         for j in range(len(out)):
             out[j] = abs((g - gain[j]) * (w - discount[j]))
+
+
+# ---- options of LambdaRank -------------------------------------------------------------------------------------------
+
+
+@helper
+def adjust_row(
+    weight: Any, x: Any, i: int, start: int, ranks: Any, truncation: int, by_distance: bool, alpha: float
+) -> None:
+    """Apply truncation (0 for none) and division by the distance of scores to weight[j], j >= start.
+
+    A pair counts if one of its ranks is within the truncation; x are the scores times alpha.
+    """
+    zero = weight.dtype.type(0)
+    if 0 < truncation < ranks[i]:
+        for j in range(np.uintp(start), np.uintp(len(weight))):
+            weight[j] = weight[j] if ranks[j] <= truncation else zero
+    if by_distance:
+        near, unit = weight.dtype.type(NEARNESS), weight.dtype.type(1 / alpha)
+        for j in range(np.uintp(start), np.uintp(len(weight))):
+            weight[j] /= near + abs(x[j] - x[i]) * unit
+
+
+@helper
+def normalizing_factor(normalization: int, lambdas: float) -> float:
+    """Factor on the lambdas of a query whose absolute values sum to ``lambdas`` over all items."""
+    if normalization == 0 or lambdas <= 0.0:
+        return 1.0
+    if normalization == NORMALIZE_SQRT:
+        return 1.0 / math.sqrt(lambdas)
+    return math.log(1.0 + lambdas) / (math.log(2.0) * lambdas)

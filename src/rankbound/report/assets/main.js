@@ -249,4 +249,5 @@ for (const button of document.querySelectorAll(".show-all")) {
   });
 }
 if (element("page")) await start();
+else watchFigures(() => ({ dataSet: null, type: null }));
 document.documentElement.dataset.ready = "true";

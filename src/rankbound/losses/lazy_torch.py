@@ -1,0 +1,28 @@
+"""torch, imported when a loss first needs it: boosting objectives work on arrays and run where torch is missing."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__all__ = ["torch"]
+
+
+class _LazyTorch:
+    """Stands for the module torch; the first use of a name imports it."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # tools that look at every object must not import torch
+            raise AttributeError(name)
+        try:
+            module = importlib.import_module("torch")
+        except ImportError as error:
+            raise ImportError(
+                f"a loss of tensors needs torch, and {error.name} is missing: pip install 'rankbound[train]'"
+            ) from error
+        value = getattr(module, name)
+        setattr(self, name, value)  # the next use finds the name without this method
+        return value
+
+
+torch: Any = _LazyTorch()
