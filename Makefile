@@ -6,6 +6,8 @@ WHEEL_VENV ?= .venv-wheel
 SMOKE_VENV ?= .venv-smoke
 BIN = $(VENV)/bin
 FUZZ_SECONDS ?= 600
+# the records of the comparison of training methods, outside the repository: hours of computing, kept between runs
+TRAINING_STORE ?= ../rankbound-training
 .PHONY: setup demo test coverage wheel wheel-smoke wheel-test lint bench models-report docs fuzz clean
 
 setup: $(VENV)/.ready-test  ## the environment for development
@@ -40,9 +42,11 @@ lint: $(VENV)/.ready-test  ## ruff, mypy and import-linter
 bench: $(BENCH_VENV)/.ready  ## time and memory compared with other libraries; writes bench-results/
 	$(BENCH_VENV)/bin/python -m benchmarks -o bench-results $(PARTS)
 
-models-report: $(VENV)/.ready-test  ## quality of the rankers on real data (RANKBOUND_DATA) next to published numbers
+models-report: $(VENV)/.ready-test $(BENCH_VENV)/.ready  ## quality of the rankers on real data (RANKBOUND_DATA); resumes from TRAINING_STORE
 	$(BIN)/python -m benchmarks.quality.models
 	$(BIN)/python -m benchmarks.quality.factorization
+	$(BENCH_VENV)/bin/python -m benchmarks.quality.training run --store $(TRAINING_STORE)
+	$(BENCH_VENV)/bin/python -m benchmarks.quality.training report --store $(TRAINING_STORE) -o docs/results
 
 fuzz: $(VENV)/.ready-fuzz  ## every reader and parser on damaged input, FUZZ_SECONDS each (default: 600)
 	$(BIN)/python -m fuzz --seconds $(FUZZ_SECONDS) $(FUZZ)
