@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import itertools
+import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from rankbound import difficulty_weights, evaluate
 from rankbound.data.synthetic import synthetic_letor
-from rankbound.errors import DataError
+from rankbound.errors import ArgumentError, DataError, WeightWarning
 from rankbound.lists import Lists
 from rankbound.measures import parse_measure
-from rankbound.models import AdaRank, CoordinateAscent, LambdaMART, LogisticRanker, RandomForestRanker, RankBoost
+from rankbound.models import (
+    AdaRank,
+    CoordinateAscent,
+    LambdaMART,
+    LogisticRanker,
+    RandomForestRanker,
+    RankBoost,
+    export_xgboost_json,
+    load_ranker,
+)
 from rankbound.models.measuring import mean_measure, measure_candidates
 from rankbound.models.structured import _Dual, most_violated
 
@@ -172,17 +185,103 @@ def test_the_dual_meets_the_primal() -> None:
 
 def test_bounded_lambdarank_is_lambdarank_with_weights_per_query() -> None:
     settings = {"n_estimators": 5, "min_child_samples": 2}
-    weights = difficulty_weights(Y, QID, measure="nDCG(dcg='exp-log2')", bounding="min-max", per="row", normalize=True)
-    bounded = LambdaMART(bounding="min-max", **settings).fit(X, Y, qid=QID)
-    weighted = LambdaMART(**settings).fit(X, Y, qid=QID, sample_weight=weights)
+    weights = difficulty_weights(
+        Y, QID, measure="nDCG(dcg='exp-log2')", bounding="min-max", per="row", form="plain", effective=None,
+        normalize=True,
+    )  # fmt: skip
+    bounded = LambdaMART("lambdarank", "min-max", **settings).fit(X, Y, qid=QID)
+    weighted = LambdaMART("lambdarank", **settings).fit(X, Y, qid=QID, sample_weight=weights)
     np.testing.assert_allclose(bounded.predict(X), weighted.predict(X))
+
+
+@pytest.mark.parametrize("objective", ["lambdarank", "noisy-lambda-nDCG"])
+def test_bounding_with_weights_of_queries_warns(objective: str) -> None:
+    weights = difficulty_weights(Y, QID, per="row")
+    assert len(np.unique(weights)) > 1
+    ranker = LambdaMART(objective, "expectation-max", n_estimators=2, min_child_samples=2)
+    with pytest.warns(WeightWarning, match="difficulty counts twice"):
+        ranker.fit(X, Y, qid=QID, sample_weight=weights)
+    ranker.fit(X, Y, qid=QID, sample_weight=np.full(len(Y), 2.0))  # equal weights say nothing about difficulty
+
+
+def test_the_default_objective_is_seeded_by_random_state() -> None:
+    first, again, other = (
+        LambdaMART(n_estimators=5, min_child_samples=2, random_state=seed).fit(X, Y, qid=QID).predict(X)
+        for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert np.abs(first - other).max() > 0
+
+
+# ---- missing values and categories -----------------------------------------------------------------------------------
+
+
+def with_categories() -> tuple[Any, Any, Any]:
+    """The relevance depends on the parity of a category, which a few thresholds cannot express, and on a NaN."""
+    rng = np.random.default_rng(6)
+    features = np.stack([rng.integers(0, 24, 1200).astype(float), rng.normal(size=1200)], axis=1)
+    missing = rng.random(1200) < 0.3
+    labels = (features[:, 0] % 2).astype(int) + missing
+    features[missing, 1] = np.nan
+    return features, labels, np.repeat(np.arange(60), 20)
+
+
+def test_lambdamart_learns_from_missing_values_and_categories(tmp_path: Path) -> None:
+    features, labels, qid = with_categories()
+    settings = {"n_estimators": 8, "num_leaves": 4, "min_child_samples": 5}
+    numeric = LambdaMART(**settings).fit(features, labels, qid=qid)
+    ranker = LambdaMART(categorical_features=(0,), **settings).fit(features, labels, qid=qid)
+    assert ranker.score(features, labels, qid) > numeric.score(features, labels, qid) + 0.02
+    assert ranker.score(features, labels, qid) > 0.99
+    ranker.save(tmp_path / "model")
+    np.testing.assert_array_equal(load_ranker(tmp_path / "model").predict(features), ranker.predict(features))
+    frame = pl.DataFrame(features, schema=["kind", "size"])
+    named = LambdaMART(categorical_features=("kind",), **settings).fit(frame, labels, qid=qid)
+    np.testing.assert_array_equal(named.predict(frame), ranker.predict(features))
+    with pytest.raises(ArgumentError, match="requires numeric features, got a split by categories"):
+        export_xgboost_json(ranker, tmp_path / "trees.json")
+
+
+@pytest.mark.parametrize(
+    ("columns", "value", "message"),
+    [
+        ((2,), 0.0, "categorical_features must be columns, by name or index below 2, got 2"),
+        (("kind",), 0.0, "got 'kind'"),
+        ((0,), 0.5, r"integers from 0 to 1000000, got 0\.5 in 0"),
+        ((0,), -1.0, r"got -1\.0 in 0"),
+    ],
+)
+def test_wrong_categories_are_named(columns: tuple[Any, ...], value: float, message: str) -> None:
+    features, labels, qid = with_categories()
+    features[3, 0] = value
+    with pytest.raises((ArgumentError, DataError), match=message):
+        LambdaMART(categorical_features=columns).fit(features, labels, qid=qid)
+
+
+def test_missing_values_take_their_side_in_the_exported_trees(tmp_path: Path) -> None:
+    features, labels, qid = with_categories()
+    ranker = LambdaMART(n_estimators=5, min_child_samples=5).fit(features, labels, qid=qid)
+    export_xgboost_json(ranker, tmp_path / "trees.json")
+
+    def leaf(node: dict[str, Any], row: dict[str, float]) -> float:
+        while "leaf" not in node:
+            value = row[node["split"]]
+            side = "missing" if np.isnan(value) else "yes" if value < node["split_condition"] else "no"
+            node = next(child for child in node["children"] if child["nodeid"] == node[side])
+        return float(node["leaf"])
+
+    trees = json.loads((tmp_path / "trees.json").read_text())
+    features = features.astype(np.float32)
+    scores = [sum(leaf(tree, {"f0": a, "f1": b}) for tree in trees) for a, b in features[:200]]
+    np.testing.assert_allclose(scores, ranker.predict(features)[:200], rtol=1e-5, atol=1e-6)
 
 
 def test_lambdarank_says_which_labels_it_takes_and_other_objectives_take_any() -> None:
     with pytest.raises(DataError, match=r"integer labels from 0 to 30.*got 0\.5"):
-        LambdaMART().fit(X, Y / 2, qid=QID)
+        LambdaMART("lambdarank").fit(X, Y / 2, qid=QID)
     with pytest.raises(DataError, match="got 31"):
-        LambdaMART().fit(X, Y + 29, qid=QID)
+        LambdaMART("lambdarank").fit(X, Y + 29, qid=QID)
+    assert LambdaMART(n_estimators=3, min_child_samples=2).fit(X, Y / 2, qid=QID).score(X, Y, QID) > 0.5
     assert LambdaMART("RankNet", n_estimators=3, min_child_samples=2).fit(X, Y / 2, qid=QID).score(X, Y, QID) > 0.5
 
 

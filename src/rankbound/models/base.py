@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FittedState", "Queries", "Ranker", "seed_of"]
 
+_LARGEST_FEATURE = 1e150
 _MIN_WEIGHT = 1e-30  # weights that are all smaller count as zero
 
 
@@ -84,8 +86,10 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
     fitted attributes end in an underscore, and `clone`, `get_params`, pipelines and searches work.
 
     A subclass implements ``_fit(queries, held_out)``, ``_scores(features)``, ``_fitted_state()`` and
-    ``_restore_state(state)``. It sets ``_learns_from`` to ``"rows"`` if it can be trained on labels that differ only
-    between queries (regression, classification); other rankers need labels that differ within a query.
+    ``_restore_state(state)``. If its scores depend on the other items of the query, it also implements
+    ``_list_scores(features, offsets)`` and sets ``_in_context``. It sets ``_learns_from`` to ``"rows"`` if it can be
+    trained on labels that differ only between queries (regression, classification); other rankers need labels that
+    differ within a query.
 
     Every ranker has the parameter ``measure``, which `score` reports and which selects among steps on ``eval_set``.
 
@@ -99,9 +103,15 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
     measure: Any
     n_features_in_: int
     _learns_from: ClassVar[str] = "queries"  # or "rows"
+    _in_context: bool = False  # whether a score depends on the other items of the query
+    _params_of_older_files: ClassVar[dict[str, Any]] = {}  # values of parameters that older saved models do not have
+    # called after each step of a training with eval_set, with its number and measure; True ends the training there
+    _on_step: Callable[[int, float], bool] | None = None
+    _accepts_nan: ClassVar[bool] = False  # whether a missing value may be NaN
 
     # read by scikit-learn: the metadata that the methods request, without a call of set_fit_request
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"qid": True, "sample_weight": True}
+    __metadata_request__predict: ClassVar[dict[str, bool]] = {"qid": True}
     __metadata_request__score: ClassVar[dict[str, bool]] = {"qid": True}
 
     # ---- for users ---------------------------------------------------------------------------------------------------
@@ -120,8 +130,9 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
         Parameters
         ----------
         X:
-            Features, a row per item: NumPy array, polars or pandas frame. NaN and infinity are refused. The column
-            names of a frame are stored as ``feature_names_in_``.
+            Features, a row per item: NumPy array, polars or pandas frame. Infinity is refused, and so is NaN except by
+            rankers made of trees, for which it means missing. The column names of a frame are stored as
+            ``feature_names_in_``.
         y:
             Relevance label of each row; higher is better, below 0 means unjudged.
         qid:
@@ -152,13 +163,35 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
         self.n_queries_ = len(queries.lists)
         self.__dict__.pop("eval_score_", None)
         if held_out is not None:
-            self.eval_score_ = mean_measure(held_out.lists, self._checked_scores(held_out.features), self.measure)
+            scores = _finite(self._list_scores(held_out.features, held_out.lists.offsets))
+            self.eval_score_ = mean_measure(held_out.lists, scores, self.measure)
         return self
 
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        """Return a score for each row; higher scores rank first. Scores are comparable within a query."""
+    def predict(self, X: Any, qid: ArrayLike | None = None) -> NDArray[np.float64]:
+        """Return a score for each row; higher scores rank first. Scores are comparable within a query.
+
+        ``qid`` is the query of each row. Rankers that score a document in the context of its query (networks with
+        attention) require it unless they were trained on a single query or X is a single row; the scores of other
+        rankers do not depend on it.
+        """
         check_is_fitted(self)
-        return self._checked_scores(self._features(X, reset=False))
+        features = self._features(X, reset=False)
+        column = None if qid is None else _column("qid", qid, len(features))
+        if not self._in_context:
+            return _finite(self._scores(features))
+        if column is None:
+            if self.n_queries_ > 1 and len(features) > 1:
+                raise DataError(
+                    f"predict requires qid, got None: this ranker scores a document in the context of its query and "
+                    f"was trained on {self.n_queries_} queries"
+                )
+            return _finite(self._list_scores(features, np.array([0, len(features)])))
+        lists, order = _lists(np.zeros(len(features), dtype=np.int64), column)
+        if order is None:
+            return _finite(self._list_scores(features, lists.offsets))
+        scores = np.empty(len(features))
+        scores[order] = self._list_scores(features[order], lists.offsets)
+        return _finite(scores)
 
     def score(self, X: Any, y: ArrayLike, qid: ArrayLike | None = None) -> float:
         """Return the mean of the ranker's ``measure`` over the queries for which it is defined."""
@@ -170,7 +203,8 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
                 "and pass qid= and groups= to its fit"
             )
         queries = self._queries(X, y, qid, None, reset=False)
-        return mean_measure(queries.lists, self._checked_scores(queries.features), self.measure)
+        scores = _finite(self._list_scores(queries.features, queries.lists.offsets))
+        return mean_measure(queries.lists, scores, self.measure)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to a folder, atomically; see `rankbound.models.saving`."""
@@ -185,6 +219,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
+        tags.input_tags.allow_nan = self._accepts_nan
         return tags
 
     # ---- for subclasses ----------------------------------------------------------------------------------------------
@@ -196,6 +231,10 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
     @abstractmethod
     def _scores(self, features: NDArray[Any]) -> NDArray[np.float64]:
         """Return the scores of checked features, float32 or float64, C order."""
+
+    def _list_scores(self, features: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[np.float64]:  # noqa: ARG002
+        """Return the scores of checked features whose queries are contiguous."""
+        return self._scores(features)
 
     @abstractmethod
     def _fitted_state(self) -> FittedState:
@@ -212,13 +251,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
         if y is None:
             raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         labels = _column("y", y, len(features))
-        if qid is None:
-            lists = Lists(labels, np.array([0, len(labels)]))
-            order = None
-        else:
-            # item ids are row numbers here, which give the new order of the rows
-            lists = Lists.from_qid(labels, _column("qid", qid, len(features)), ids=np.arange(len(labels)))
-            order = None if (lists.ids[1:] > lists.ids[:-1]).all() else lists.ids
+        lists, order = _lists(labels, None if qid is None else _column("qid", qid, len(features)))
         weights = None
         if sample_weight is not None:
             weights = _weights(sample_weight, len(features))
@@ -246,16 +279,22 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
         flat = features.ravel()
         if np.isfinite(np.vdot(flat, flat)):
             return features
-        if not (finite := np.isfinite(features)).all():
+        if self._accepts_nan:
+            finite = ~np.isinf(features)
+        else:
+            finite = np.isfinite(features)
+        if not finite.all():
             row, column = (int(indices[0]) for indices in np.nonzero(~finite))
             value = "NaN" if np.isnan(features[row, column]) else str(features[row, column])
             name = f" ({self.feature_names_in_[column]})" if hasattr(self, "feature_names_in_") else ""
             raise DataError(
                 f"features must be finite, got {value} at row {row}, column {column}{name}; "
-                "impute missing values before fitting"
+                + ("NaN means missing" if self._accepts_nan else "impute missing values before fitting")
             )
         if features.dtype == np.float64:  # float32 has no such values
-            raise DataError(f"features must be below 1e150 in magnitude, got {features.min()} to {features.max()}")
+            largest = np.fmax.reduce(np.abs(features), axis=None)  # NaN is ignored
+            if largest >= _LARGEST_FEATURE:
+                raise DataError(f"features must be below {_LARGEST_FEATURE:g} in magnitude, got {largest}")
         return features
 
     def _check_labels(self, queries: Queries) -> None:
@@ -270,13 +309,6 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
         samples = "1 sample" if len(labels) == 1 else f"{len(labels)} rows"
         raise DataError(f"labels must differ{where}, got equal ones ({samples}, {len(lists)} queries)")
 
-    def _checked_scores(self, features: NDArray[Any]) -> NDArray[np.float64]:
-        scores = self._scores(features)
-        if not np.isfinite(scores).all():
-            row = int(np.flatnonzero(~np.isfinite(scores))[0])
-            raise DataError(f"features must give finite scores, got {scores[row]} for row {row}")
-        return scores
-
 
 def seed_of(random_state: Any) -> int:
     """Return the seed of a ``random_state``, 0 for None; raise ArgumentError unless it is a non-negative integer."""
@@ -285,6 +317,22 @@ def seed_of(random_state: Any) -> int:
     if not isinstance(random_state, (int, np.integer)) or isinstance(random_state, bool) or random_state < 0:
         raise ArgumentError(f"random_state must be an integer of at least 0 or None, got {random_state!r}")
     return int(random_state)
+
+
+def _lists(labels: NDArray[Any], qid: NDArray[Any] | None) -> tuple[Lists, NDArray[Any] | None]:
+    """Return the lists of a column of queries, one list for None, and the new order of the rows, None if unchanged."""
+    if qid is None:
+        return Lists(labels, np.array([0, len(labels)])), None
+    # item ids are row numbers here, which give the new order of the rows
+    lists = Lists.from_qid(labels, qid, ids=np.arange(len(labels)))
+    return lists, None if (lists.ids[1:] > lists.ids[:-1]).all() else lists.ids
+
+
+def _finite(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    if not np.isfinite(scores).all():
+        row = int(np.flatnonzero(~np.isfinite(scores))[0])
+        raise DataError(f"features must give finite scores, got {scores[row]} for row {row}")
+    return scores
 
 
 def _column(name: str, values: Any, rows: int) -> NDArray[Any]:

@@ -113,11 +113,16 @@ def _node(root: dict[str, Any], names: list[str], factor: float) -> dict[str, An
             if "leaf_value" in node:
                 written["leaf"] = float(np.float32(node["leaf_value"] * factor))
                 continue
+            if node.get("decision_type", "<=") != "<=":
+                raise ArgumentError("export_xgboost_json requires numeric features, got a split by categories")
             left: dict[str, Any] = {}
             right: dict[str, Any] = {}
             threshold = _next_above(node["threshold"])
             written |= {"depth": depth, "split": names[node["split_feature"]], "split_condition": threshold}
             written["children"] = [left, right]
+            # trained with NaN, a missing value has a side of its own; otherwise it counts as 0, as in LightGBM
+            goes_left = node["default_left"] if node.get("missing_type") == "NaN" else threshold > 0
+            written["missing"] = 0 if goes_left else 1  # which child: the ids are set by `_link`
             next_level += [(node["left_child"], left, depth + 1), (node["right_child"], right, depth + 1)]
         level = next_level
     _link(result)
@@ -125,13 +130,13 @@ def _node(root: dict[str, Any], names: list[str], factor: float) -> dict[str, An
 
 
 def _link(root: dict[str, Any]) -> None:
-    """Set the ids of the children of every split; a missing value counts as 0, as in LightGBM."""
+    """Set the ids of the children of every split, and that of the child for a missing value."""
     waiting = [root]
     while waiting:
         node = waiting.pop()
         if "children" in node:
             node["yes"], node["no"] = (child["nodeid"] for child in node["children"])
-            node["missing"] = node["yes"] if node["split_condition"] > 0 else node["no"]
+            node["missing"] = node["children"][node["missing"]]["nodeid"]
             waiting += node["children"]
 
 
@@ -141,6 +146,9 @@ def _next_above(threshold: float) -> float:
     >>> _next_above(0.1) == float(np.float32(0.1)), 0.1 < _next_above(0.1)
     (True, True)
     """
+    largest = float(np.finfo(np.float32).max)
+    if threshold >= largest:  # all values but missing ones go left
+        return largest
     near = np.float32(threshold)
     return float(near if float(near) > threshold else np.nextafter(near, np.float32(np.inf)))
 

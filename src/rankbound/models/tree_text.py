@@ -1,11 +1,12 @@
 """Validation of LightGBM's text of trees before LightGBM reads it, because its native code trusts the text.
 
-A child outside of its tree or a wrong block size would make it read memory out of bounds. Accepted is the text that our
-rankers write: one score per row, numeric features, no linear leaves.
+A child outside of its tree, a set of categories that does not exist, or a wrong block size would make it read memory
+out of bounds. Accepted is the text that our rankers write: one score per row, no linear leaves.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from rankbound.errors import DataError
@@ -26,8 +27,15 @@ _PER_SPLIT = {
     "internal_value": _FLOATS, "internal_weight": _FLOATS, "internal_count": _COUNTS,
 }  # fmt: skip
 _PER_LEAF = {"leaf_value": _FLOATS, "leaf_weight": _FLOATS, "leaf_count": _COUNTS}
-_TREE = {"num_leaves": r"\d{1,7}", "num_cat": "0", "is_linear": "0", "shrinkage": _FLOAT} | _PER_SPLIT | _PER_LEAF
+# the sets of categories that go left: where each begins in cat_threshold, which holds 32 categories in each number
+_CATEGORIES = {"cat_boundaries": _COUNTS, "cat_threshold": r"(\d{1,10}( |$))*"}
+_TREE = (
+    {"num_leaves": r"\d{1,7}", "num_cat": r"\d{1,7}", "is_linear": "0", "shrinkage": _FLOAT}
+    | _PER_SPLIT | _PER_LEAF | _CATEGORIES
+)  # fmt: skip
+_OPTIONAL = ("objective", "feature_infos", *_CATEGORIES)
 _END = "end of trees\n"
+_BY_CATEGORY = 1  # the bit of decision_type that marks such a split
 
 
 def trees_alone(text: str) -> str:
@@ -70,7 +78,7 @@ def _metadata(lines: list[str], known: dict[str, str], where: str) -> dict[str, 
                 f"{where}: a line must be one of {', '.join(known)}, once, with its value; got {line[:60]!r}"
             )
         metadata[key] = value
-    missing = [key for key in known if key not in metadata and key not in ("objective", "feature_infos")]
+    missing = [key for key in known if key not in metadata and key not in _OPTIONAL]
     if missing:
         raise DataError(f"{where}: {missing[0]} is missing")
     return metadata
@@ -86,8 +94,27 @@ def _check_tree(metadata: dict[str, str], features: int, where: str) -> None:
         raise DataError(f"{where}: {', '.join(wrong)} must match num_leaves={leaves}")
     if any(int(feature) >= features for feature in columns["split_feature"]):
         raise DataError(f"{where}: split_feature must be below {features}")
+    _check_categories(metadata, columns, where)
     for side in ("left_child", "right_child"):
         for parent, child in enumerate(map(int, columns[side])):
             # nodes follow their parents, leaves are -1, -2, ...
             if not parent < child < leaves - 1 and not 0 <= -child - 1 < leaves:
                 raise DataError(f"{where}: {side} of node {parent} must be a later node or a leaf, got {child}")
+
+
+def _check_categories(metadata: dict[str, str], columns: dict[str, list[str]], where: str) -> None:
+    """Raise DataError unless every split by categories refers to a set of categories that exists."""
+    sets = int(metadata["num_cat"])
+    starts, words = (list(map(int, metadata.get(key, "").split())) for key in _CATEGORIES)
+    if not sets:
+        starts = [*starts, 0]
+    ascending = all(first < second for first, second in itertools.pairwise(starts))
+    if len(starts) != sets + 1 or starts[0] != 0 or starts[-1] != len(words) or not ascending:
+        raise DataError(f"{where}: cat_boundaries must divide cat_threshold into num_cat={sets} sets")
+    if any(word >= 1 << 32 for word in words):
+        raise DataError(f"{where}: cat_threshold must have numbers of 32 bits")
+    for kind, threshold in zip(columns["decision_type"], columns["threshold"], strict=True):
+        if int(kind) & _BY_CATEGORY and not (threshold.isdigit() and int(threshold) < sets):
+            raise DataError(
+                f"{where}: threshold of a split by categories must be below num_cat={sets}, got {threshold}"
+            )

@@ -8,12 +8,14 @@ draws with replacement) and a random subset of the features at every split; leav
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from rankbound.difficulty.queries import difficulty_weights
+from rankbound.difficulty.weights import warn_of_two_weightings
 from rankbound.errors import ArgumentError, DataError
 from rankbound.models.base import FittedState, Queries, Ranker, seed_of
 from rankbound.models.levels import expected_label, label_levels
@@ -33,7 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BoostingRanker", "LambdaMART", "RandomForestRanker"]
 
+DEFAULT_OBJECTIVE = "noisy-lambda-nDCG"  # also that of rankbound.losses.lightgbm_objective, whose import takes longer
 _TASKS = ("regression", "classification")
+_MAX_CATEGORY = 1_000_000  # LightGBM keeps a bit for every category up to the largest one
 _MAX_MODELS = 1_000  # one for each level of the labels
 _VALUES_PER_THREAD = 250_000
 
@@ -47,10 +51,12 @@ class _TreeRanker(Ranker):
     max_depth: int = -1
     min_child_samples: int = 20
     subsample: float = 1.0
+    categorical_features: tuple[Any, ...] = ()
     measure: Any = "nDCG"
     random_state: int | None = 0
     n_jobs: int | None = None
     boosters_: list[Any] = field(init=False)
+    _accepts_nan: ClassVar[bool] = True
 
     def _stopping_rounds(self) -> int | None:
         return None
@@ -77,7 +83,10 @@ class _TreeRanker(Ranker):
         # the trees do not depend on the number of threads
         parameters = {**common, "deterministic": True, "feature_pre_filter": False, "min_data_in_bin": 1, **parameters}
         groups = queries.lists.sizes if by_query else None
-        train = lightgbm.Dataset(queries.features, targets, weight=weights, group=groups)
+        categories = self._categories(queries.features)
+        train = lightgbm.Dataset(
+            queries.features, targets, weight=weights, group=groups, categorical_feature=categories
+        )
         history: dict[str, Any] = {}
         callbacks, valid, evaluate = [], [], None
         if held_out is not None:
@@ -88,6 +97,8 @@ class _TreeRanker(Ranker):
                 return "measure", mean_measure(lists, np.asarray(scores, dtype=np.float64), self.measure), True
 
             callbacks.append(lightgbm.record_evaluation(history))
+            if self._on_step is not None:
+                callbacks.append(_stopping_callback(self._on_step))
             if (rounds := self._stopping_rounds()) is not None:
                 _positive("early_stopping_rounds", rounds)
                 callbacks.append(lightgbm.early_stopping(rounds, verbose=False))
@@ -102,6 +113,26 @@ class _TreeRanker(Ranker):
             best = int(np.argmax(history["valid_0"]["measure"])) + 1
         # keep what a file can hold, so that scores are the same before and after saving
         return lightgbm.Booster(model_str=trees_alone(booster.model_to_string(num_iteration=best)))
+
+    def _categories(self, features: NDArray[Any]) -> list[int]:
+        """Return the columns of the categorical features, by index or name, whose values must be small integers."""
+        names = list(getattr(self, "feature_names_in_", ()))
+        columns = []
+        for feature in self.categorical_features:
+            column = names.index(feature) if feature in names else feature
+            if not isinstance(column, (int, np.integer)) or not 0 <= column < features.shape[1]:
+                raise ArgumentError(
+                    f"categorical_features must be columns, by name or index below {features.shape[1]}, got {feature!r}"
+                )
+            values = features[:, column]
+            values = values[~np.isnan(values)]
+            wrong = values[(values != np.rint(values)) | (values < 0) | (values > _MAX_CATEGORY)]
+            if len(wrong):
+                raise DataError(
+                    f"a categorical feature must have integers from 0 to {_MAX_CATEGORY}, got {wrong[0]} in {feature!r}"
+                )
+            columns.append(int(column))
+        return columns
 
     def _keep(self, boosters: list[Any]) -> None:
         self.boosters_ = boosters
@@ -156,8 +187,6 @@ class _BoostedTrees(_TreeRanker):
             "num_leaves": self.num_leaves,
             "max_depth": self.max_depth,
             "min_data_in_leaf": self.min_child_samples,
-            # hessians of losses have any size, so that an absolute limit could prevent all splits
-            "min_sum_hessian_in_leaf": 1e-6,
             "lambda_l2": self.reg_lambda,
             "bagging_fraction": self.subsample,
             "bagging_freq": 0 if self.subsample == 1 else 1,
@@ -172,24 +201,28 @@ class LambdaMART(_BoostedTrees):
     Parameters
     ----------
     objective:
-        ``"lambdarank"`` is LightGBM's own LambdaMART (Burges, "From RankNet to LambdaRank to LambdaMART", 2010) for
-        nDCG with the gain 2^label - 1. Otherwise a loss of `rankbound.losses`, by name (``"nDCG"``, ``"lambda-AP"``,
-        ``"RankNet"``, ...) or as an object, whose gradient and hessian are used. The hessians of smooth measures are
-        upper bounds of the curvature, so that steps are small: a ``learning_rate`` of about 0.3 suits them.
+        A loss of `rankbound.losses`, by name (``"noisy-lambda-nDCG"``, ``"lambda-AP"``, ``"nDCG"``, ``"RankNet"``, ...)
+        or as an object, whose gradient and hessian are used. The default is LambdaRank for nDCG with noisy ranks, see
+        `rankbound.losses.lightgbm_objective`. ``"lambdarank"`` is LightGBM's own LambdaMART (Burges, "From RankNet to
+        LambdaRank to LambdaMART", 2010) for nDCG. Both have the gain 2^label - 1.
     bounding:
         ``none``, ``min-max``, ``expectation``, ``expectation-max``; for losses also ``distribution`` and
         ``log-distribution``. The first three multiply the loss by a factor per query, which LightGBM's own objective
-        receives as weights.
+        receives as weights. Together with difficulty weights in ``sample_weight``, difficulty would count twice; a
+        warning says so. The study of training methods found no use for a bounding of the default objective.
     n_estimators, learning_rate, num_leaves, max_depth, min_child_samples, reg_lambda, subsample, colsample_bytree:
         As in LightGBM, with its defaults.
+    categorical_features:
+        Columns that hold categories, small integers from 0 on, by index or, for a frame, by name. A split divides
+        categories into two sets. NaN in any feature means missing.
     truncation_level:
-        lambdarank only: pairs count if one of their items is ranked at least this high.
+        For lambdarank and noisy-lambda-...: pairs count if one of their items is ranked at least this high.
     early_stopping_rounds:
         Stop when the measure on ``eval_set`` has not improved for this many rounds. The best round is kept in any case.
     measure:
         The measure that `score` reports and that selects the round on ``eval_set``.
     random_state:
-        Seed of subsampling; None is 0.
+        Seed of subsampling and of noisy ranks; None is 0.
     n_jobs:
         Threads; None takes the budget of `rankbound.set_threads`, less for small data. Trees do not depend on it.
 
@@ -198,7 +231,7 @@ class LambdaMART(_BoostedTrees):
     1.0
     """
 
-    objective: Any = field(default="lambdarank", kw_only=False)
+    objective: Any = field(default=DEFAULT_OBJECTIVE, kw_only=False)
     bounding: str = field(default="none", kw_only=False)
     truncation_level: int = 30
 
@@ -211,22 +244,30 @@ class LambdaMART(_BoostedTrees):
             }
             bounded = self._query_factors(queries)
             if bounded is not None:
+                if weights is not None:
+                    warn_of_two_weightings(self.bounding, weights[bounded > 0])
                 weights = bounded if weights is None else bounded * weights
         else:
             from rankbound.losses import lightgbm_objective
 
-            options = {} if self.bounding == "none" else {"bounding": self.bounding}
-            special = {"objective": lightgbm_objective(self.objective, **options)}
+            special = {"objective": lightgbm_objective(self.objective, **self._loss_options())}
         rows = None if weights is None else np.repeat(weights, queries.lists.sizes)
         parameters = {**self._boosting_parameters(), **special}
         self._keep([self._grow(parameters, queries, queries.labels, held_out, rows, by_query=True)])
+
+    def _loss_options(self) -> dict[str, Any]:
+        """Return the options of the loss that are parameters of the ranker."""
+        options: dict[str, Any] = {} if self.bounding == "none" else {"bounding": self.bounding}
+        if isinstance(self.objective, str) and self.objective.startswith("noisy-lambda-"):
+            options |= {"truncation": self.truncation_level, "seed": seed_of(self.random_state)}
+        return options
 
     def _query_factors(self, queries: Queries) -> NDArray[np.float64] | None:
         """Return the factor of each query under an affine bounding; refuse labels that LightGBM does not accept."""
         labels = queries.labels
         if labels.dtype.kind == "f" or labels.max() > 30:
             raise DataError(
-                "lambdarank requires integer labels from 0 to 30 (objective='nDCG' and other losses accept any), "
+                "lambdarank requires integer labels from 0 to 30 (other objectives accept any), "
                 f"got {labels[labels != np.rint(labels)][0] if labels.dtype.kind == 'f' else labels.max()}"
             )
         if self.bounding == "none":
@@ -241,6 +282,8 @@ class LambdaMART(_BoostedTrees):
             queries.lists.query_of_item,
             measure="nDCG(dcg='exp-log2')",
             bounding=self.bounding,
+            form="plain",  # a bounding is this factor exactly, however uneven it is
+            effective=None,
             normalize=True,
         )
 
@@ -349,6 +392,17 @@ class RandomForestRanker(_PointwiseTrees):
             "bagging_freq": 1,
             "feature_fraction_bynode": self.max_features,
         }
+
+
+def _stopping_callback(on_step: Callable[[int, float], bool]) -> Callable[[Any], None]:
+    """Return a callback of LightGBM that ends the training when ``on_step(round, measure)`` is true."""
+
+    def stop(state: Any) -> None:
+        if on_step(state.iteration + 1, float(state.evaluation_result_list[0][2])):
+            raise lightgbm.callback.EarlyStopException(state.iteration, state.evaluation_result_list)
+
+    stop.order = 25  # type: ignore[attr-defined]  # after record_evaluation (20)
+    return stop
 
 
 def _positive(name: str, value: Any) -> None:
