@@ -1,13 +1,14 @@
 """The training loop of all neural rankers.
 
 Lists are flat arrays with offsets: a batch consists of the rows of some queries, without padding. All randomness
-(weights, order of queries, dropout) comes from one torch.Generator, so that a seed gives the same model on the same
-machine with the same number of threads, and no global random state changes. Computation is in float32.
+(weights, order of queries, dropout, noise) comes from one torch.Generator, so that a seed gives the same model on the
+same machine with the same number of threads, and no global random state changes. Computation is in float32.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,11 +25,13 @@ from rankbound.errors import ArgumentError, DataError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["OPTIMIZERS", "SELECTIONS", "Examples", "Settings", "Trained", "train"]
+__all__ = ["OPTIMIZERS", "SCHEDULES", "SELECTIONS", "Examples", "Settings", "Trained", "train"]
 
-OPTIMIZERS = ("adam", "sgd")
+OPTIMIZERS = ("adam", "adamw", "sgd")
+SCHEDULES = ("constant", "cosine")
 SELECTIONS = ("validation", "test", "last")
 Evaluator = Callable[[], dict[str, float]]
+_WARMUP = 0.05  # fraction of the epochs in which the cosine schedule increases the step size
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,13 @@ class Settings:
     batch_size:
         Queries per step of the optimizer.
     optimizer, learning_rate, weight_decay:
-        "adam" or "sgd" (with momentum 0.9), its step size, and the factor of half the squared weights, which are added
-        to the loss.
+        "adam", "adamw" or "sgd" (with momentum 0.9), its step size, and the weight decay: "adam" and "sgd" add this
+        factor times half the squared weights to the loss, "adamw" multiplies the weights by 1 - learning_rate *
+        weight_decay in each step (Loshchilov and Hutter, "Decoupled weight decay regularization", 2019).
+    schedule:
+        Step size over the epochs. "constant": ``learning_rate``. "cosine": it increases linearly over the first 20th of
+        the epochs, then decreases to 0 along half a period of the cosine. The step size depends on nothing but the
+        number of the epoch and ``epochs``.
     selection:
         Which epoch is kept. "validation": the best one on the held-out queries, or the last one if there are none.
         "test": the same, but the held-out queries are those that results are reported for, as in some papers; the name
@@ -62,6 +70,7 @@ class Settings:
     optimizer: str = "adam"
     learning_rate: float = 1e-3
     weight_decay: float = 0.0
+    schedule: str = "constant"
     selection: str = "validation"
     patience: int | None = None
     list_size: int | None = None
@@ -74,13 +83,28 @@ class Settings:
                 continue
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
                 raise ArgumentError(f"{name} must be an integer of at least {least}, got {value!r}")
-        for name, choices in (("optimizer", OPTIMIZERS), ("selection", SELECTIONS)):
+        for name, choices in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES), ("selection", SELECTIONS)):
             if getattr(self, name) not in choices:
                 raise ArgumentError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
         if not 0 < self.learning_rate < float("inf"):
             raise ArgumentError(f"learning_rate must be a positive number, got {self.learning_rate!r}")
         if not 0 <= self.weight_decay < float("inf"):
             raise ArgumentError(f"weight_decay must be a number of at least 0, got {self.weight_decay!r}")
+
+    def rate(self, epoch: int) -> float:
+        """Return the step size in an epoch; the first epoch is 1.
+
+        >>> settings = Settings(epochs=40, learning_rate=0.1, schedule="cosine")
+        >>> [round(settings.rate(epoch), 4) for epoch in (1, 2, 3, 21, 40)]
+        [0.05, 0.1, 0.1, 0.0541, 0.0002]
+        """
+        if self.schedule == "constant":
+            return self.learning_rate
+        warmup = math.ceil(_WARMUP * self.epochs)
+        if epoch <= warmup:
+            return self.learning_rate * epoch / warmup
+        progress = (epoch - warmup - 1) / (self.epochs - warmup)
+        return self.learning_rate * (1 + math.cos(math.pi * progress)) / 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,13 +144,16 @@ def train(
     identity: dict[str, Any] | None = None,
     threads: int | None = None,
     verbose: bool = False,
+    on_step: Callable[[int, float], bool] | None = None,
 ) -> Trained:
     """Train a torch module in place.
 
     Parameters
     ----------
     network:
-        Maps rows of features to the input of ``loss``: one or several numbers per row.
+        Maps rows of features to the input of ``loss``: one or several numbers per row. If it has the attribute
+        ``takes_lists``, which is True for networks that relate the rows of a list to each other, it is called with
+        the rows and the offsets of the lists.
     examples:
         The training data.
     loss:
@@ -139,21 +166,24 @@ def train(
         Called after each epoch; returns measures of the held-out queries by name. The first is used for the selection.
     checkpoint:
         A folder to which the state is written after each epoch, atomically. If it holds the state of the same training,
-        the training resumes from it and ends with the same model as without the interruption; ``epochs`` may be larger
-        than before. The folder of another training is refused.
+        the training resumes from it and ends with the same model as without the interruption; with the schedule
+        "constant", ``epochs`` may be larger than before. The folder of another training is refused.
     identity:
         Further plain values that a checkpoint must match, such as the parameters of a ranker.
     threads:
         Threads of torch during the training; small networks are fastest with 1. None uses the thread budget.
     verbose:
         Show a progress bar on standard error if that is a terminal.
+    on_step:
+        With an ``evaluator``, called after each epoch with its number and first measure; True ends the training.
     """
     optimizer = _optimizer(network, settings)
     history: list[dict[str, float]] = []
     best: dict[str, Any] = {}
     checkpoints = None
     if checkpoint is not None:
-        known = {name: str(value) for name, value in asdict(settings).items() if name != "epochs"}
+        free = {"epochs"} if settings.schedule == "constant" else set()
+        known = {name: str(value) for name, value in asdict(settings).items() if name not in free}
         known |= (identity or {}) | {"data": examples.digest()}
         checkpoints = Checkpoints(checkpoint, known)
         if (state := checkpoints.load()) is not None:
@@ -166,9 +196,12 @@ def train(
             if settings.patience is not None and evaluator is not None and epoch - 1 - kept >= settings.patience:
                 break
             network.train()
+            for group in optimizer.param_groups:
+                group["lr"] = settings.rate(epoch)
             total, lists = 0.0, 0
             for rows, offsets, weights in _batches(examples, settings, generator):
-                outputs = network(torch.from_numpy(examples.features[rows]))
+                inputs = torch.from_numpy(examples.features[rows])
+                outputs = network(inputs, offsets) if getattr(network, "takes_lists", False) else network(inputs)
                 if not torch.isfinite(outputs).all():
                     raise DataError(
                         f"training diverged in epoch {epoch}: scores are not finite; "
@@ -188,6 +221,8 @@ def train(
             if checkpoints is not None:
                 checkpoints.save(epoch, _arrays(network, optimizer, generator, best), {"history": history})
             advance(epoch, history[-1])
+            if on_step is not None and evaluator is not None and on_step(epoch, list(history[-1].values())[2]):
+                break
     network.load_state_dict(best)
     network.eval()
     return Trained(history, kept)
@@ -229,8 +264,9 @@ def _split_lists(
 
 def _optimizer(network: Any, settings: Settings) -> Any:
     common = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
-    if settings.optimizer == "adam":
-        return torch.optim.Adam(network.parameters(), **common)
+    if settings.optimizer != "sgd":
+        kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
+        return kind(network.parameters(), **common)
     return torch.optim.SGD(network.parameters(), momentum=0.9, **common)
 
 

@@ -169,7 +169,7 @@ def test_linear_weights_undo_the_standardizing_and_make_ranklib_text(tmp_path: A
         (MLPRanker("RankNet", "min-max"), "does not take these options"),
         (MLPRanker(NDCGLoss(), "min-max"), "options need the name of a loss"),
         (MLPRanker(NDCGLoss(reduction="none")), "reduction of a training loss must be 'mean' or 'sum', got 'none'"),
-        (MLPRanker(bounding="sideways"), "bounding must be one of"),
+        (MLPRanker("nDCG", bounding="sideways"), "bounding must be one of"),
         (MLPRanker(hidden=(4, 0)), r"hidden must be positive integers, got \(4, 0\)"),
         (MLPRanker(activation="swish"), "activation must be one of relu"),
         (MLPRanker(dropout=1.0), r"dropout must be in \[0, 1\)"),

@@ -105,7 +105,7 @@ def test_patience_stops_and_watched_measures_are_in_the_history():
         ({"list_size": 1}, "list_size must be an integer of at least 2"),
         ({"patience": 0}, "patience"),
         ({"random_state": -1}, "random_state must be an integer of at least 0"),
-        ({"optimizer": "adagrad"}, "optimizer must be one of adam, sgd, got 'adagrad'"),
+        ({"optimizer": "adagrad"}, "optimizer must be one of adam, adamw, sgd, got 'adagrad'"),
         ({"selection": "best"}, "selection must be one of validation, test, last"),
         ({"learning_rate": 0}, "learning_rate must be a positive number"),
         ({"weight_decay": -1}, "weight_decay"),
@@ -187,7 +187,7 @@ def test_the_checkpoint_of_another_training_is_refused_with_the_difference(tmp_p
     fitted(checkpoint=tmp_path)
     X, y, qid = COLUMNS
     with pytest.raises(DataError, match="another training run, which differs in parameters;"):
-        fitted(checkpoint=tmp_path, bounding="min-max")
+        fitted(checkpoint=tmp_path, loss="nDCG", bounding="min-max")
     with pytest.raises(DataError, match="another training run, which differs in data;"):
         ranker(checkpoint=tmp_path).fit(X * 2 + y[:, None], y, qid=qid, eval_set=EVAL)
     with pytest.raises(DataError, match="another training run, which differs in eval_set;"):

@@ -49,6 +49,7 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         "check": Command("rankbound.cli.check", "check", "Check your own implementation of a measure."),
         "weights": Command("rankbound.cli.weights", "weights", "Compute difficulty weights for any trainer."),
         "train": Command("rankbound.cli.train", "train", "Train a ranker with any loss and bounding, and save it."),
+        "tune": Command("rankbound.cli.tune", "tune", "Choose model, loss and parameters on validation queries."),
         "rank": Command("rankbound.cli.rank", "rank", "Score documents with a saved ranker."),
         "data": Command("rankbound.cli.data", "app", "List, download, describe and verify data sets."),
         "reproduce": Command("rankbound.cli.reproduce", "reproduce", "Run a study of a paper, or a study of your own."),

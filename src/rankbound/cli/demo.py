@@ -147,8 +147,8 @@ def _train(bounding: str, train: Generated, test: Generated, seed: int) -> tuple
         (data.features, data.lists.labels, np.repeat(data.lists.query_ids, data.lists.sizes)) for data in (train, test)
     )
     ranker = MLPRanker(
-        loss="nDCG", bounding=bounding, hidden=(16,), epochs=EPOCHS, learning_rate=0.01, selection="last",
-        measure="nDCG", random_state=seed,
+        loss="nDCG", bounding=bounding, hidden=(16,), dropout=0.0, input_noise=0.0, optimizer="adam", weight_decay=0.0,
+        batch_size=32, epochs=EPOCHS, learning_rate=0.01, selection="last", measure="nDCG", random_state=seed,
     )  # fmt: skip
     ranker.fit(X, y, qid=qid, eval_set=(X_test, y_test, qid_test))
     return ranker.predict(X_test), ranker.history_

@@ -81,7 +81,7 @@ def rank(
         chosen = parts.train if parts.test is None else getattr(parts, part.value)
         if chosen is None:
             raise ArgumentError(f"{data}: has no {part.value} part")
-        scores = ranker.predict(fit_width(chosen, ranker.n_features_in_).features)
+        scores = ranker.predict(fit_width(chosen, ranker.n_features_in_).features, qid=chosen.lists.query_of_item)
         names, by_row = _names(chosen.lists)
         _write(out, file_format, chosen.lists, names, scores, tag)
     if as_json:

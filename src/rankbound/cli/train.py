@@ -127,7 +127,7 @@ def _report(ranker: Ranker, parts: Fold[Any], chosen: dict[str, Any], target: Pa
     for role in ("train", "validation", "test"):
         part = getattr(parts, role)
         if part is not None:
-            scores = ranker.predict(fit_width(part, ranker.n_features_in_).features)
+            scores = ranker.predict(fit_width(part, ranker.n_features_in_).features, qid=part.lists.query_of_item)
             values[role] = evaluate_lists(part.lists.with_scores(scores), names).mean()
     rows, width = parts.train.features.shape
     target_measure = parse_measure(ranker.measure).plain

@@ -48,7 +48,8 @@ def approximation_error(fitted: Fitted) -> Iterator[tuple[int, str, float]]:
             model.fit(train.features, train.lists.labels, qid=train.lists.query_of_item)
             for name in ("train", "test"):
                 data: LetorData = fitted.parts[name]
-                yield epoch, f"{name} {ERROR}", _mean_error(loss, data, model.predict(data.features))
+                scores = model.predict(data.features, qid=data.lists.query_of_item)
+                yield epoch, f"{name} {ERROR}", _mean_error(loss, data, scores)
 
 
 def _mean_error(loss: Any, data: LetorData, scores: Any) -> float:

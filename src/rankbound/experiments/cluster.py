@@ -30,7 +30,7 @@ from rankbound.experiments.worker import THREADS, Failure, attempt
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["MOST_BYTES", "Parcel", "on_cluster", "pack", "receive"]
+__all__ = ["MOST_BYTES", "Parcel", "on_cluster", "open_client", "pack", "receive"]
 
 MOST_BYTES = 256 << 20
 _FAILURES_ALLOWED = 3  # workers that may die while they run a trial before it counts as failed
@@ -38,7 +38,7 @@ _FAILURES_ALLOWED = 3  # workers that may die while they run a trial before it c
 
 def on_cluster(trials: list[Trial], address: str) -> Iterator[tuple[Trial, Outcome | Failure]]:
     """Results as they arrive."""
-    with _client(address) as (client, local):
+    with open_client(address) as (client, local):
         from distributed import as_completed
         from distributed.scheduler import KilledWorker
 
@@ -78,7 +78,8 @@ def _check_measures(client: Client, trials: list[Trial]) -> None:
 
 
 @contextlib.contextmanager
-def _client(address: str) -> Iterator[tuple[Client, bool]]:
+def open_client(address: str) -> Iterator[tuple[Client, bool]]:
+    """A client of the scheduler at an address, and whether its workers are processes of this machine (``local:N``)."""
     try:
         import dask
         from distributed import Client, LocalCluster

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import dataclass
 from itertools import islice
+from typing import TypeVar
 
 from rankbound.errors import ArgumentError
 from rankbound.experiments.modules import own_measures, unknown_measures
@@ -16,9 +17,11 @@ from rankbound.experiments.trial_spec import Trial, TrialSlot
 from rankbound.experiments.worker import THREADS, Failure, attempt, become_worker, one_thread
 from rankbound.parallel import cores
 
-__all__ = ["Tally", "estimated_seconds", "run_trials", "tally_of", "unfinished", "worker_count"]
+__all__ = ["Tally", "estimated_seconds", "in_processes", "run_trials", "tally_of", "unfinished", "worker_count"]
 
 Finished = tuple[Trial, "Outcome | Failure"]
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -159,16 +162,29 @@ def _in_this_process(trials: list[Trial]) -> Iterator[Finished]:
 def _in_processes(trials: list[Trial], jobs: int) -> Iterator[Finished]:
     """Results as they arrive. Each worker holds one trial at a time, so that a worker that dies affects few trials."""
     _check_measures(trials)
-    suspects: list[Trial] = []
-    queue = iter(trials)
+    yield from in_processes(attempt, iter(trials), min(jobs, len(trials)))
+
+
+def in_processes(
+    function: Callable[[Task], Result | Failure],
+    queue: Iterator[Task],
+    jobs: int,
+    environment: Mapping[str, str] = THREADS,
+) -> Iterator[tuple[Task, Result | Failure]]:
+    """Call a function for each task in worker processes, and yield tasks with results as they arrive.
+
+    Tasks are taken from the queue when a worker is free, after the results before have been consumed. A queue may end
+    while tasks are running and continue after their results.
+    """
+    suspects: list[Task] = []
     while batch := list(islice(queue, 1)):
-        yield from _until_one_dies([*batch], queue, min(jobs, len(trials)), suspects)
-    for trial in suspects:  # one at a time, which shows the trial that kills its worker
-        again: list[Trial] = []
-        yield from _until_one_dies([trial], iter(()), 1, again)
+        yield from _until_one_dies(function, batch, queue, jobs, suspects, environment)
+    for task in suspects:  # one at a time, which shows the task that kills its worker
+        again: list[Task] = []
+        yield from _until_one_dies(function, [task], iter(()), 1, again, environment)
         if again:
             yield (
-                trial,
+                task,
                 Failure("the worker process died twice while it ran this trial; it may have run out of memory"),
             )
 
@@ -189,32 +205,39 @@ def _check_measures(trials: list[Trial]) -> None:
         raise ArgumentError(problem)
 
 
-def _until_one_dies(first: list[Trial], queue: Iterator[Trial], jobs: int, lost: list[Trial]) -> Iterator[Finished]:
-    """Run trials until none is left or a worker dies; the trials that were running then are appended to ``lost``."""
+def _until_one_dies(
+    function: Callable[[Task], Result | Failure],
+    first: list[Task],
+    queue: Iterator[Task],
+    jobs: int,
+    lost: list[Task],
+    environment: Mapping[str, str],
+) -> Iterator[tuple[Task, Result | Failure]]:
+    """Run tasks until none is left or a worker dies; the tasks that were running then are appended to ``lost``."""
     from joblib.externals.loky import BrokenProcessPool, ProcessPoolExecutor
 
-    pool = ProcessPoolExecutor(jobs, initializer=become_worker, initargs=(os.getpid(),), env=THREADS)
+    pool = ProcessPoolExecutor(jobs, initializer=become_worker, initargs=(os.getpid(),), env=dict(environment))
     running = {}
     try:
-        for trial in (*first, *islice(queue, jobs - len(first))):
-            running[pool.submit(attempt, trial)] = trial
+        for task in (*first, *islice(queue, jobs - len(first))):
+            running[pool.submit(function, task)] = task
         while running:
             finished, _ = wait(running, return_when=FIRST_COMPLETED)
             died = False
             for future in finished:
-                trial = running.pop(future)
+                task = running.pop(future)
                 error = future.exception()
                 if error is None:
-                    yield trial, future.result()
+                    yield task, future.result()
                 elif isinstance(error, BrokenProcessPool):
                     died = True
-                    lost.append(trial)
+                    lost.append(task)
                 else:  # the result could not be sent back; the worker is still alive
-                    yield trial, Failure(f"{type(error).__name__}: {error}")
+                    yield task, Failure(f"{type(error).__name__}: {error}")
             if died:
                 lost.extend(running.values())
                 return
-            for trial in islice(queue, jobs - len(running)):
-                running[pool.submit(attempt, trial)] = trial
+            for task in islice(queue, jobs - len(running)):
+                running[pool.submit(function, task)] = task
     finally:
         pool.shutdown(wait=True, kill_workers=True)

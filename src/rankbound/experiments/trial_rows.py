@@ -25,7 +25,7 @@ def run(spec: TrialSpec, source: Source) -> Outcome:
         ranker.selection = "last"
     X, y, qid = _columns(fold.train)
     ranker.fit(X, y, qid=qid, eval_set=None if held_out is None else _columns(held_out))
-    scored = fold.test.lists.with_scores(ranker.predict(fold.test.features))
+    scored = fold.test.lists.with_scores(ranker.predict(fold.test.features, qid=fold.test.lists.query_of_item))
     values = evaluate_lists(scored, spec.measures).values
     metadata: dict[str, Any] = {"queries": len(fold.train.lists)}
     metadata |= {} if held_out is None else {"eval_score": float(ranker.eval_score_)}

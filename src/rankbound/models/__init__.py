@@ -8,6 +8,7 @@ users and items                        MatrixFactorization
 direct optimization of a measure       AdaRank RankBoost CoordinateAscent SVMmap
 base class, folds, files               Ranker QueryKFold load_ranker export_ranklib export_xgboost_json export_onnx
                                        backbone_features
+choice of a model                      tune
 =====================================  ==============================================================================
 """
 

@@ -21,5 +21,6 @@ from rankbound.models.structured import SVMmap as SVMmap
 from rankbound.models.trees import BoostingRanker as BoostingRanker
 from rankbound.models.trees import LambdaMART as LambdaMART
 from rankbound.models.trees import RandomForestRanker as RandomForestRanker
+from rankbound.tuning.search import tune as tune
 
 RANKERS: tuple[str, ...]

@@ -38,11 +38,13 @@ def make_ranker(
 ) -> Any:
     """Create a model, not yet fitted; ``preferences`` (seed, measure, ...) apply if it has such a parameter.
 
-    Options of a loss without a loss are those of nDCG.
+    Options of a loss without a loss are those of nDCG, and so is a bounding.
     """
     known = parameters_of(model)
     arguments = {name: _plain(value) for name, value in params.items()}
     loss_parameter = _loss_parameter(known)
+    if loss_parameter == "loss" and bounding != "none":
+        loss = loss or "nDCG"  # the default of a ranker may stand for no measure, such as softmax
     if loss_parameter is not None and (loss is not None or loss_options):
         if loss_options:
             arguments[loss_parameter] = make_loss(loss or "nDCG", bounding, loss_options)

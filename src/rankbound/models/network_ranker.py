@@ -13,7 +13,7 @@ from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation import evaluate_lists
 from rankbound.models.base import FittedState, Queries, Ranker, seed_of
 from rankbound.models.measuring import mean_measure, score_measure
-from rankbound.models.networks import Objective, make_objective, network_outputs, positive_integers
+from rankbound.models.networks import ListNetwork, Objective, make_objective, network_outputs, positive_integers
 from rankbound.models.weighted_features import center_and_spread
 
 try:
@@ -50,7 +50,7 @@ class NeuralRanker(Ranker):
     bounding:
         ``none``, ``min-max``, ``expectation``, ``expectation-max``, ``distribution`` or ``log-distribution``. It
         relates a loss that stands for a measure to the values that the query allows.
-    epochs, batch_size, optimizer, learning_rate, weight_decay, selection, patience, list_size:
+    epochs, batch_size, optimizer, learning_rate, weight_decay, schedule, selection, patience, list_size:
         See `rankbound.training.Settings`. The selection uses the queries of ``eval_set``.
     min_gap:
         For the losses of RankNet and DirectRanker: only pairs whose labels differ by more than this count.
@@ -79,6 +79,7 @@ class NeuralRanker(Ranker):
     optimizer: str = "adam"
     learning_rate: float = 1e-3
     weight_decay: float = 0.0
+    schedule: str = "constant"
     selection: str = "validation"
     patience: int | None = None
     list_size: int | None = None
@@ -91,7 +92,7 @@ class NeuralRanker(Ranker):
     verbose: bool = False
     _dtype: ClassVar[Any] = torch.float64  # of predictions, so that equal rows get equal scores
 
-    def _layers(self, outputs: int, bias: bool, generator: torch.Generator) -> list[Any]:
+    def _layers(self, outputs: int, bias: bool, generator: torch.Generator | None) -> list[Any]:
         raise NotImplementedError
 
     # ---- learning ----------------------------------------------------------------------------------------------------
@@ -107,6 +108,7 @@ class NeuralRanker(Ranker):
             optimizer=self.optimizer,
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
+            schedule=self.schedule,
             selection=self.selection,
             patience=self.patience,
             list_size=self.list_size,
@@ -114,7 +116,7 @@ class NeuralRanker(Ranker):
         )
         if self.selection == "test" and held_out is None:
             raise ArgumentError("selection='test' selects the epoch on eval_set, which is missing")
-        self.mean_, self.scale_ = self._center_and_spread(queries.features)
+        self._fit_inputs(queries.features)
         self.objective_ = make_objective(self.loss, self.bounding, queries.labels, self.min_gap)
         generator = torch.Generator().manual_seed(settings.seed)
         self.network_ = self._network(generator)
@@ -135,16 +137,19 @@ class NeuralRanker(Ranker):
             identity=None if self.checkpoint is None else self._identity(held_out),
             threads=1 if self._is_small() else None,
             verbose=self.verbose,
+            on_step=self._on_step,
         )
         self.history_, self.kept_epoch_ = trained.history, trained.kept_epoch
 
-    def _network(self, generator: torch.Generator) -> Any:
+    def _network(self, generator: torch.Generator | None) -> Any:
+        """Return the network with random weights; without a generator, one with shapes but no memory."""
         objective = self.objective_
         layers = self._layers(len(objective.losses), objective.pointwise, generator)
         if objective.pointwise:
             with torch.no_grad():  # a regression starts at the mean label
                 layers[-1].bias.fill_(objective.center / objective.spread)
-        return nn.Sequential(*layers)
+        in_lists = any(getattr(layer, "takes_lists", False) for layer in layers)
+        return ListNetwork(*layers) if in_lists else nn.Sequential(*layers)
 
     def _is_small(self) -> bool:
         """Whether a step is too small to gain from more than one thread."""
@@ -159,6 +164,10 @@ class NeuralRanker(Ranker):
             eval_digest = Examples(held_out.features, held_out.lists.labels, held_out.lists.offsets).digest()
         return {"model": type(self).__name__, "parameters": parameters, "eval_set": eval_digest}
 
+    def _fit_inputs(self, features: NDArray[Any]) -> None:
+        """Determine how features become inputs of the network."""
+        self.mean_, self.scale_ = self._center_and_spread(features)
+
     def _center_and_spread(self, features: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         if self.standardize:
             return center_and_spread(features)
@@ -171,8 +180,11 @@ class NeuralRanker(Ranker):
     # ---- scores ------------------------------------------------------------------------------------------------------
 
     def _scores(self, features: NDArray[Any]) -> NDArray[np.float64]:
+        return self._list_scores(features, np.array([0, len(features)]))
+
+    def _list_scores(self, features: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
         inputs = self._inputs(features, np.float64 if self._dtype is torch.float64 else np.float32)
-        return self.objective_.scores(network_outputs(self.network_, inputs, self._dtype))
+        return self.objective_.scores(network_outputs(self.network_, inputs, self._dtype, offsets))
 
     def pair_probability(self, X1: Any, X2: Any) -> NDArray[np.float64]:
         """Return the probability that the item of each row of X1 ranks above that of the same row of X2.
@@ -185,6 +197,8 @@ class NeuralRanker(Ranker):
         loss = get_loss(self.loss)
         if not isinstance(loss, RankNetLoss):
             raise ArgumentError(f"pair_probability requires the loss RankNet or DirectRanker, got {self.loss!r}")
+        if self._in_context:
+            raise ArgumentError("pair_probability requires a score for each item alone, got a ranker with attention")
         difference = loss.alpha * (self.predict(X1) - self.predict(X2))
         if not isinstance(loss, DirectRankerLoss):
             return np.asarray(expit(difference))
@@ -220,12 +234,17 @@ class NeuralRanker(Ranker):
         for name in ("hidden", "channels"):
             layers += positive_integers(name, getattr(self, name, ()))
         if max(layers) > (widest := max(max(array.shape, default=0) for array in arrays.values())):
-            raise DataError(
-                f"layers of {max(layers)} units do not fit arrays of at most {widest}"
-            )  # checked before they are allocated
-        self.network_ = self._network(torch.Generator())
-        weights = {name.removeprefix("network."): array for name, array in arrays.items() if "." in name}
-        self.network_.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in weights.items()})
+            raise DataError(f"layers of {max(layers)} units do not fit arrays of at most {widest}")
+        weights = {
+            name.removeprefix("network."): torch.from_numpy(np.array(array))
+            for name, array in arrays.items()
+            if name.startswith("network.")
+        }
+        if any(value.dtype != torch.float32 for value in weights.values()):
+            raise DataError("the weights of a network must be float32")
+        # without a generator, layers have no memory: shapes are compared before anything is allocated
+        self.network_ = self._network(None)
+        self.network_.load_state_dict(weights, assign=True)
         self.network_.eval()
 
 
@@ -237,7 +256,7 @@ class _Evaluator:
         self._measures = list(dict.fromkeys(map(str, (ranker.measure, *ranker.watch))))
 
     def __call__(self) -> dict[str, float]:
-        scores = self._ranker._scores(self._held_out.features)
+        scores = self._ranker._list_scores(self._held_out.features, self._held_out.lists.offsets)
         scored = self._held_out.lists.with_scores(scores)
         means = evaluate_lists(scored, self._measures).mean()
         first = self._measures[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,20 +28,35 @@ if TYPE_CHECKING:
 
     from rankbound.losses.plans import Plan
 
-__all__ = ["ACTIVATIONS", "Objective", "dense_layers", "make_objective", "network_outputs", "new_layer"]
+__all__ = [
+    "ACTIVATIONS",
+    "InputNoise",
+    "ListNetwork",
+    "Objective",
+    "SelfAttention",
+    "dense_layers",
+    "make_objective",
+    "network_outputs",
+    "new_layer",
+    "new_layer_norm",
+]
 
 ACTIVATIONS: dict[str, type[Any]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "elu": nn.ELU}
 _MAX_INPUTS = 1 << 22  # input values of one pass without gradients
+_MAX_PAIRS = 1 << 22  # pairs of rows of one list in one pass without gradients
 
 
 # ---- layers ----------------------------------------------------------------------------------------------------------
 
 
-def new_layer(kind: type[Any], generator: torch.Generator, *sizes: int, **options: Any) -> Any:
+def new_layer(kind: type[Any], generator: torch.Generator | None, *sizes: int, **options: Any) -> Any:
     """Create a linear or convolution layer with weights from U(-1/√n, 1/√n), n the inputs of a unit, as torch does.
 
-    torch's constructors draw from its global generator, whose state belongs to the user.
+    torch's constructors draw from its global generator, whose state belongs to the user. Without a generator, the
+    layer has shapes but no memory, to be filled from a file.
     """
+    if generator is None:
+        return kind(*sizes, device="meta", **options)
     layer = nn.utils.skip_init(kind, *sizes, **options)
     bound = 1 / math.sqrt(layer.weight[0].numel())
     with torch.no_grad():
@@ -50,12 +65,17 @@ def new_layer(kind: type[Any], generator: torch.Generator, *sizes: int, **option
     return layer
 
 
+def new_layer_norm(units: int, generator: torch.Generator | None) -> Any:
+    """Create a layer normalization, which starts with weights of 1 and biases of 0; see `new_layer`."""
+    return nn.LayerNorm(units, device="meta" if generator is None else "cpu")
+
+
 class Dropout(nn.Module):  # type: ignore[misc]  # torch ships no types we follow
     """Sets a random fraction of the inputs to 0 in training, drawn from the generator of the training."""
 
     training_only = True  # exported models leave it out
 
-    def __init__(self, fraction: float, generator: torch.Generator) -> None:
+    def __init__(self, fraction: float, generator: torch.Generator | None) -> None:
         super().__init__()
         self.fraction, self.generator = fraction, generator
 
@@ -67,24 +87,47 @@ class Dropout(nn.Module):  # type: ignore[misc]  # torch ships no types we follo
         return inputs * kept / (1 - self.fraction)
 
 
+class InputNoise(nn.Module):  # type: ignore[misc]
+    """Adds N(0, deviation²) to every input in training, drawn from the generator of the training."""
+
+    training_only = True
+
+    def __init__(self, deviation: float, generator: torch.Generator | None) -> None:
+        super().__init__()
+        self.deviation, self.generator = deviation, generator
+
+    def forward(self, inputs: Any) -> Any:
+        """Return the inputs, in training with noise."""
+        if not self.training:
+            return inputs
+        return inputs + self.deviation * torch.randn(inputs.shape, generator=self.generator)
+
+
 def dense_layers(
     inputs: int,
     hidden: Sequence[int],
     outputs: int,
-    generator: torch.Generator,
+    generator: torch.Generator | None,
     *,
     activation: str = "relu",
     dropout: float = 0.0,
+    layer_norm: bool = False,
     head_bias: bool = False,
 ) -> list[Any]:
-    """Create linear layers with an activation after each hidden one; the head has a bias only with ``head_bias``."""
+    """Create linear layers with an activation after each hidden one; the head has a bias only with ``head_bias``.
+
+    ``layer_norm`` normalizes the units of each hidden layer before the activation.
+    """
     if activation not in ACTIVATIONS:
         raise ArgumentError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
     if not 0 <= dropout < 1:
         raise ArgumentError(f"dropout must be in [0, 1), got {dropout!r}")
     layers: list[Any] = []
     for units in positive_integers("hidden", hidden):
-        layers += [new_layer(nn.Linear, generator, inputs, units), ACTIVATIONS[activation]()]
+        layers.append(new_layer(nn.Linear, generator, inputs, units))
+        if layer_norm:
+            layers.append(new_layer_norm(units, generator))
+        layers.append(ACTIVATIONS[activation]())
         if dropout:
             layers.append(Dropout(dropout, generator))
         inputs = units
@@ -99,21 +142,136 @@ def positive_integers(name: str, values: Any) -> tuple[int, ...]:
     return tuple(map(int, numbers))
 
 
-def network_outputs(network: Any, features: NDArray[Any], dtype: Any) -> NDArray[Any]:
-    """Return outputs (rows x outputs), computed with the given precision and rounded to float32, in chunks of rows.
+# ---- lists -----------------------------------------------------------------------------------------------------------
+
+
+class PaddedLists:
+    """The rows of flat lists as a rectangle, lists x longest list.
+
+    ``index`` are the rows, 0 where a list has ended; ``filled`` marks the cells that are rows, and is None if all are.
+
+    >>> lists = PaddedLists(np.array([0, 2, 3]))
+    >>> lists.index.tolist(), lists.filled.tolist()
+    ([[0, 1], [2, 0]], [[True, True], [True, False]])
+    """
+
+    def __init__(self, offsets: NDArray[np.int64]) -> None:
+        sizes = np.diff(offsets)
+        position = np.arange(sizes.max(initial=0))
+        filled = position < sizes[:, None]
+        self.index = torch.from_numpy(np.where(filled, offsets[:-1, None] + position, 0))
+        self.filled = None if filled.all() else torch.from_numpy(filled)
+
+    def rectangle(self, rows: Any) -> Any:
+        """Return rows (rows x columns) as lists x longest list x columns."""
+        return rows.index_select(0, self.index.ravel()).reshape(*self.index.shape, -1)
+
+    def flat(self, rectangle: Any) -> Any:
+        """Return the rows of a rectangle in their order."""
+        return rectangle.flatten(0, 1) if self.filled is None else rectangle[self.filled]
+
+
+class SelfAttention(nn.Module):  # type: ignore[misc]
+    """A block of a transformer, in which the documents of a list attend to each other.
+
+    h + A(LN(h)), followed by h + F(LN(h)): A is attention with several heads, softmax(Q K^T / √d) V over the documents
+    of the same list, and F has one hidden layer of twice the width with ReLU. The normalization comes first, as in
+    Xiong et al., "On layer normalization in the transformer architecture" (2020). There is no encoding of positions:
+    permuting the documents of a list permutes the outputs (Pobrotyn et al., "Context-aware learning to rank with
+    self-attention", 2020). Both branches start at 0, so that an untrained block changes nothing.
+    """
+
+    takes_lists = True
+
+    def __init__(self, units: int, heads: int, dropout: float, generator: torch.Generator | None) -> None:
+        super().__init__()
+        self.heads = heads
+        self.first_norm, self.second_norm = (new_layer_norm(units, generator) for _ in range(2))
+        self.projection = new_layer(nn.Linear, generator, units, 3 * units)  # to queries, keys and values
+        self.mixing = new_layer(nn.Linear, generator, units, units)
+        self.expansion = new_layer(nn.Linear, generator, units, 2 * units)
+        self.contraction = new_layer(nn.Linear, generator, 2 * units, units)
+        self.dropout = Dropout(dropout, generator) if dropout else nn.Identity()
+        with torch.no_grad():
+            for last in (self.mixing, self.contraction):
+                for parameter in last.parameters():
+                    parameter.zero_()
+
+    def forward(self, rows: Any, lists: PaddedLists) -> Any:
+        """Return a row of the same width for each row."""
+        projected = lists.rectangle(self.projection(self.first_norm(rows))).unflatten(-1, (3, self.heads, -1))
+        queries, keys, values = projected.permute(2, 0, 3, 1, 4)  # each lists x heads x positions x units
+        mask = None if lists.filled is None else lists.filled[:, None, None, :]
+        mixed = nn.functional.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
+        rows = rows + self.dropout(self.mixing(lists.flat(mixed.transpose(1, 2).flatten(2))))
+        expanded = nn.functional.relu(self.expansion(self.second_norm(rows)))
+        return rows + self.dropout(self.contraction(expanded))
+
+
+class ListNetwork(nn.Sequential):  # type: ignore[misc]
+    """Layers in a sequence, some of which relate the rows of a list to each other."""
+
+    takes_lists = True
+
+    def forward(self, inputs: Any, offsets: NDArray[np.int64]) -> Any:
+        """Return the outputs of flat lists of rows."""
+        lists = PaddedLists(offsets)
+        for layer in self:
+            inputs = layer(inputs, lists) if getattr(layer, "takes_lists", False) else layer(inputs)
+        return inputs
+
+
+def network_outputs(
+    network: Any, features: NDArray[Any], dtype: Any, offsets: NDArray[np.int64] | None = None
+) -> NDArray[Any]:
+    """Return outputs (rows x outputs), computed with the given precision and rounded to float32, in chunks.
 
     In a matrix product, equal rows can get results that differ in the last bit, depending on their position. Computed
-    in float64 and rounded, equal rows have equal outputs, so that ties remain ties.
+    in float64 and rounded, equal rows have equal outputs, so that ties remain ties. For the same reason, the outputs of
+    a list do not depend on the chunk and on the other lists in it. ``offsets`` are required if the network takes lists.
     """
     network.eval()
     weights = {name: value.to(dtype) for name, value in network.state_dict().items()}
-    step = max(1, _MAX_INPUTS // max(features.shape[1], 1))
-    outputs = []
+    takes_lists = getattr(network, "takes_lists", False)
+    chunks = _list_chunks(features.shape[1], offsets) if takes_lists else _row_chunks(*features.shape)
+    outputs: NDArray[Any] | None = None
     with torch.no_grad():
-        for first in range(0, len(features), step):
-            chunk = torch.from_numpy(np.ascontiguousarray(features[first : first + step])).to(dtype)
-            outputs.append(torch.func.functional_call(network, weights, (chunk,)).float().numpy())
-    return np.concatenate(outputs).reshape(len(features), -1)
+        for rows, cuts in chunks:
+            chunk = torch.from_numpy(np.ascontiguousarray(features[rows])).to(dtype)
+            arguments = (chunk, cuts) if takes_lists else (chunk,)
+            values = torch.func.functional_call(network, weights, arguments).float().numpy().reshape(len(chunk), -1)
+            if outputs is None:
+                outputs = np.empty((len(features), values.shape[1]), dtype=np.float32)
+            outputs[rows] = values
+    return np.empty((0, 1), dtype=np.float32) if outputs is None else outputs
+
+
+def _row_chunks(rows: int, width: int) -> Iterator[tuple[Any, None]]:
+    step = max(1, _MAX_INPUTS // max(width, 1))
+    for first in range(0, rows, step):
+        yield slice(first, first + step), None
+
+
+def _list_chunks(width: int, offsets: NDArray[np.int64] | None) -> Iterator[tuple[Any, NDArray[np.int64]]]:
+    """Yield the rows and offsets of some lists, from the shortest to the longest, so that padding is small."""
+    if offsets is None:
+        raise AssertionError("a network that takes lists requires offsets")
+    sizes = np.diff(offsets)
+    order = np.argsort(sizes, kind="stable")
+    order = order[sizes[order] > 0]
+    first = 0
+    while first < len(order):
+        last = first + 1
+        while last < len(order) and _fits(last + 1 - first, int(sizes[order[last]]), width):
+            last += 1
+        chosen = order[first:last]
+        cuts = np.concatenate(([0], np.cumsum(sizes[chosen])))
+        yield np.arange(cuts[-1]) + np.repeat(offsets[chosen] - cuts[:-1], sizes[chosen]), cuts
+        first = last
+
+
+def _fits(lists: int, longest: int, width: int) -> bool:
+    return lists * longest * width <= _MAX_INPUTS and lists * longest**2 <= _MAX_PAIRS
 
 
 # ---- objectives ------------------------------------------------------------------------------------------------------

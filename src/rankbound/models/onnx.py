@@ -35,10 +35,17 @@ def export_onnx(ranker: Ranker, path: str | PathLike[str]) -> None:
     """Write a neural or linear ranker as an ONNX model (opset 17).
 
     The input ``features`` is float32, rows x features of the training data (images as rows of pixels); the output
-    ``score`` is float32, one per row. Standardization is part of the model and computed in float64, the rest in
-    float32, so that scores agree with `Ranker.predict` to about six digits. The metadata hold the feature names.
+    ``score`` is float32, one per row. The transformation and standardization of features are part of the model and
+    computed in float64, the rest in float32, so that scores agree with `Ranker.predict` to about six digits. The
+    metadata hold the feature names. A network with attention is refused, because its scores depend on the other
+    documents of the query, which the rows of such a model do not name.
     """
     check_is_fitted(ranker)
+    if ranker._in_context:
+        raise ArgumentError(
+            "export_onnx requires a ranker that scores each row alone, got one with attention over the documents of a "
+            "query; train with attention_blocks=0, or save it and load it with load_ranker"
+        )
     graph = _Graph()
     if hasattr(ranker, "network_"):
         _add_network(graph, ranker)
@@ -59,6 +66,8 @@ def _add_network(graph: _Graph, ranker: Any) -> None:
 
     simple = {nn.ReLU: "Relu", nn.Tanh: "Tanh", nn.Sigmoid: "Sigmoid", nn.ELU: "Elu", nn.Flatten: "Flatten"}
     graph.add("Cast", to=_DOUBLE)
+    if getattr(ranker, "log_features_", np.zeros(1)).any():
+        _add_log1p(graph, ranker.log_features_)
     graph.add("Sub", ranker.mean_)
     graph.add("Div", ranker.scale_)
     graph.add("Cast", to=_FLOAT)
@@ -67,6 +76,8 @@ def _add_network(graph: _Graph, ranker: Any) -> None:
             graph.add(simple[type(layer)])
         elif isinstance(layer, nn.Linear):
             graph.add("Gemm", *_parameters(layer), transB=1)
+        elif isinstance(layer, nn.LayerNorm):
+            graph.add("LayerNormalization", *_parameters(layer))  # torch and ONNX have the same default of epsilon
         elif isinstance(layer, nn.Conv2d):
             graph.add("Conv", *_parameters(layer), pads=[*layer.padding, *layer.padding])
         elif isinstance(layer, nn.MaxPool2d):
@@ -82,6 +93,21 @@ def _add_network(graph: _Graph, ranker: Any) -> None:
         graph.add("Add", objective.levels[:1].astype(np.float32))
     else:
         graph.add("Mul", np.array([objective.spread], dtype=np.float32))
+
+
+def _add_log1p(graph: _Graph, chosen: NDArray[np.bool_]) -> None:
+    """Replace the chosen columns x by sign(x) log(1 + |x|)."""
+    features, select = graph.last, chosen.astype(np.float64)
+    graph.add("Sign")
+    sign = graph.last
+    graph.add("Abs", first=features)
+    graph.add("Add", np.ones(1))
+    graph.add("Log")
+    graph.add("Mul", second=sign)
+    graph.add("Mul", select)
+    transformed = graph.last
+    graph.add("Mul", 1 - select, first=features)
+    graph.add("Add", second=transformed)
 
 
 def _add_weighted_sum(graph: _Graph, ranker: Any) -> None:
@@ -103,27 +129,36 @@ def _parameters(layer: Any) -> list[NDArray[Any]]:
 
 
 class _Graph:
-    """A chain of operators, each with the output of the previous one as its first input."""
+    """Operators, each by default with the output of the previous one as its first input."""
 
     def __init__(self) -> None:
         self._nodes: list[bytes] = []
         self._constants: list[bytes] = []
-        self._last = "features"
+        self.last = "features"
 
-    def add(self, operator: str, *constants: NDArray[Any], **attributes: int | list[int]) -> None:
-        """Append an operator with further constant inputs."""
-        inputs, step = [self._last], len(self._nodes)
+    def add(
+        self,
+        operator: str,
+        *constants: NDArray[Any],
+        first: str | None = None,
+        second: str | None = None,
+        **attributes: int | list[int],
+    ) -> None:
+        """Append an operator with further constant inputs; ``first`` and ``second`` name outputs of other operators."""
+        inputs, step = [self.last if first is None else first], len(self._nodes)
+        if second is not None:
+            inputs.append(second)
         for number, constant in enumerate(constants):
             inputs.append(f"constant_{step}_{number}")
             self._constants.append(_tensor(inputs[-1], constant))
-        self._last = f"step_{step}"
-        node = b"".join(_text(1, name) for name in inputs) + _text(2, self._last) + _text(4, operator)
+        self.last = f"step_{step}"
+        node = b"".join(_text(1, name) for name in inputs) + _text(2, self.last) + _text(4, operator)
         self._nodes.append(node + b"".join(_part(5, _attribute(name, value)) for name, value in attributes.items()))
 
     def model(self, features: int, metadata: dict[str, str]) -> bytes:
         """Return the file; the last output becomes the score."""
         self.add("Reshape", np.array([-1]))
-        self._nodes[-1] = self._nodes[-1].replace(_text(2, self._last), _text(2, "score"))
+        self._nodes[-1] = self._nodes[-1].replace(_text(2, self.last), _text(2, "score"))
         graph = b"".join(_part(1, node) for node in self._nodes) + _text(2, "rankbound")
         graph += b"".join(_part(5, constant) for constant in self._constants)
         graph += _part(11, _value("features", ["rows", features])) + _part(12, _value("score", ["rows"]))

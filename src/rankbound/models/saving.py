@@ -108,7 +108,9 @@ def _restored(index: dict[str, Any], state: FittedState) -> Ranker:
         raise DataError(
             f"n_features_in must be from 1 to {_MAX_FEATURES} and equal the number of feature_names, got {width!r}"
         )
-    ranker: Ranker = _class_of(index["class"])(**{key: _decoded(value) for key, value in index["params"].items()})
+    kind = _class_of(index["class"])
+    params = {key: _decoded(value) for key, value in index["params"].items()}
+    ranker: Ranker = kind(**(kind._params_of_older_files | params))
     ranker.n_features_in_ = width
     if names is not None:
         ranker.feature_names_in_ = np.array(names, dtype=object)
