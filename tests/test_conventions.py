@@ -23,7 +23,12 @@ PACKAGES = (
     "rankbound.training",
 )  # fmt: skip
 OTHER_DEFAULTS = {  # functions whose default differs, as the page says
-    "bounding": {"rankbound.difficulty_weights", "rankbound.difficulty.difficulty_weights"},
+    "bounding": {
+        "rankbound.difficulty_weights",
+        "rankbound.difficulty.difficulty_weights",
+        "rankbound.difficulty.query_weights",
+    },
+    "patience": {"rankbound.models.MLPRanker"},
     "reduction": {"rankbound.models.MatrixFactorization"},
     "resamples": {
         "rankbound.analysis.significance.studentized_bootstrap",

@@ -118,6 +118,24 @@ def test_lambdamart_takes_the_loss_as_its_objective_and_checkpoints_are_used(cli
     assert [path.name for path in (letor / "state").iterdir()] == ["epoch-000005"]
 
 
+def test_attention_scores_the_documents_of_each_query_in_their_context(cli, letor):
+    attention = ("--param", "attention_blocks=1", "--param", "attention_heads=2")
+    answer = cli("train", "train", "--valid", "vali", *QUICK, *attention, "-o", "model", "--json").json
+    loaded, test = load_ranker("model"), read_letor(letor / "test")
+    assert loaded.eval_score_ == pytest.approx(answer["mean"]["validation"]["nDCG"])
+    assert cli("rank", "model", "test", "-o", "plain.txt", "--format", "scores").code == 0
+    expected = loaded.predict(test.features, qid=test.lists.query_of_item).tolist()
+    assert [float(line) for line in (letor / "plain.txt").read_text().split()] == expected
+
+
+def test_a_bounding_without_a_loss_is_that_of_ndcg(cli, letor):
+    assert cli("train", "train", *QUICK, "--bounding", "expectation-max", "-o", "model").code == 0
+    loaded = load_ranker("model")
+    assert (loaded.loss, loaded.bounding) == ("nDCG", "expectation-max")
+    cli("train", "train", *QUICK, "-o", "other")
+    assert load_ranker("other").loss == "softmax"
+
+
 def test_a_person_gets_a_table(cli, letor):
     answer = cli("train", "train", "--valid", "vali", *QUICK, "-o", "model")
     assert "measure" in answer.out

@@ -225,6 +225,9 @@ def _difficulty() -> Iterable[Entry]:
     for per in ("query", "row"):
         weigh = functools.partial(rb.difficulty_weights, per=per)
         yield Entry(f"difficulty_weights, {per}", ("difficulty_weights",), weigh, rows)
+    one_per_query = {"weights": argument([1.0, 2.0, 5.0], ANY_LENGTH, {"empty": "anything", "empty list": "anything"})}
+    fraction = rb.effective_sample_fraction
+    yield Entry("effective_sample_fraction", ("effective_sample_fraction",), fraction, one_per_query)
     values = {"value": argument([0.5, 0.25, 0.75, 1.0]), "expected": argument([0.25, 0.25, 0.5, 0.125])}
     values |= {"best": argument([1.0, 0.5, 1.0, 1.0]), "worst": argument([0.0, 0.125, 0.25, 0.0])}
     values = {
@@ -246,9 +249,11 @@ def _difficulty() -> Iterable[Entry]:
 LOSSES = {
     "APLoss": losses.APLoss(bounding="min-max"),
     "DirectRankerLoss": losses.DirectRankerLoss(),
+    "DistillationLoss": losses.DistillationLoss("pairwise"),
     "ERRLoss": losses.ERRLoss(),
     "KendallTauLoss": losses.KendallTauLoss(),
-    "LambdaLoss": losses.LambdaLoss(bounding="expectation-max"),
+    "LambdaLoss": losses.LambdaLoss(bounding="min-max"),
+    "LambdaRankLoss": losses.LambdaRankLoss(bounding="expectation-max"),
     "ListMLELoss": losses.ListMLELoss(),
     "ListNetLoss": losses.ListNetLoss(),
     "NDCGLoss": losses.NDCGLoss(),
@@ -259,6 +264,8 @@ LOSSES = {
     "RankNetLoss": losses.RankNetLoss(),
     "SmoothMeasureLoss": losses.SmoothMeasureLoss("R@2"),
     "SoftRankLoss": losses.SoftRankLoss(),
+    "SoftmaxLoss": losses.SoftmaxLoss(),
+    "XENDCGLoss": losses.XENDCGLoss(),
 }
 
 
@@ -525,6 +532,7 @@ NO_ARRAYS = {
     **dict.fromkeys(("Lists.from_dicts", "Lists.from_frame"), "takes dicts and frames: see test_tables"),
     **dict.fromkeys(("models.export_onnx", "models.export_ranklib", "models.export_xgboost_json"), _MADE),
     "models.backbone_features": "needs the file of a network: see tests/models/test_neural_backbone.py",
+    "models.tune": "checks rows as the rankers do: see tests/models/test_tuning.py",
     **{f"Distribution.{name}": _MADE for name in ("mean", "std")},
     **{f"Bounding.{name}": "takes the Difficulty of queries, which is ours" for name in ("defined", "weight")},
     **{f"analysis.score_tables.{name}": _TABLES for name in """Contrast check_frame check_scores

@@ -42,10 +42,11 @@ def refused(call: Callable[[], Any]) -> None:
         lambda name: rb.difficulty_weights([1, 0], [0, 0], measure=name),
         lambda name: rb.difficulty_weights([1, 0], [0, 0], bounding=name),
         lambda name: rb.difficulty_weights([1, 0], [0, 0], per=name),
+        lambda name: rb.difficulty_weights([1, 0], [0, 0], form=name),
         lambda name: losses.NDCGLoss(reduction=name),
         lambda name: losses.NDCGLoss(bounding=name),
         lambda name: losses.NDCGLoss(sigmoid=name),
-        lambda name: losses.LambdaLoss(name),
+        lambda name: losses.LambdaRankLoss(name),
     ],
     ids=lambda take: "",
 )
