@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise as neighbors
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from rankbound.losses import (
     lambda_kernel,
     lightgbm_objective,
     loss_names,
+    pairwise,
 )
 from rankbound.losses.noise import generator_for, logistic_noise
 
@@ -49,10 +51,10 @@ ADDITIVE = [
 def test_pairs_by_rank_equal_pairs_by_label(options, spread, monkeypatch):
     scores, labels = batch(spread=spread)
     by_rank, by_label = (LambdaRankLoss(bounding="log-distribution", **options) for _ in range(2))
-    monkeypatch.setattr("rankbound.losses.plans.Plan.gains_by_rank", lambda *_: True)
-    assert len(by_rank.plan(labels, OFFSETS).gains) == len(labels)
-    monkeypatch.setattr("rankbound.losses.plans.Plan.gains_by_rank", lambda *_: False)
-    assert len(by_label.plan(labels, OFFSETS).gains) == 0
+    by_rank.plan(labels, OFFSETS).by_rank = frozenset({(4, True), (8, True)})
+    by_label.plan(labels, OFFSETS).by_rank = frozenset()
+    monkeypatch.setattr(pairwise, "pair_pass", calls_by_label := Mock(side_effect=pairwise.pair_pass))
+    monkeypatch.setattr(pairwise, "lambda_pass", calls_by_rank := Mock(side_effect=pairwise.lambda_pass))
     for dtype, error in ((np.float64, 1e-10), (np.float32, 3e-5)):
         results = []
         for loss in (by_rank, by_label):
@@ -60,19 +62,25 @@ def test_pairs_by_rank_equal_pairs_by_label(options, spread, monkeypatch):
             results.append((result.values, result.gradient, result.hessian, result.measured))
         for mine, other in zip(*results, strict=True):
             np.testing.assert_allclose(mine, other, rtol=error, atol=error * max(1, np.abs(other).max()))
+    assert calls_by_rank.call_count == calls_by_label.call_count == 2
 
 
-def test_the_kernel_by_rank_takes_dense_lists_and_leaves_the_others_to_the_kernel_by_label():
-    labels = np.arange(100) % 3
-    assert len(LambdaRankLoss("nDCG").plan(labels, [0, 100]).gains) == 100
-    sparse = np.arange(100) == 0
-    assert len(LambdaRankLoss("nDCG").plan(sparse.astype(int), [0, 100]).gains) == 0
+def test_the_kernel_by_rank_takes_short_dense_lists_and_leaves_others_to_the_kernel_by_label():
+    def cases(labels, **options):
+        return LambdaRankLoss("nDCG", **options).plan(labels, [0, len(labels)]).by_rank
+
+    assert {(4, False), (4, True)} <= cases(np.arange(40) % 3)
+    assert cases(np.arange(300) == 0) == frozenset()
+    assert cases(np.arange(1000) % 3) == frozenset()
+    assert {(4, False), (4, True)} <= cases(np.arange(1000) % 3, truncation=10)
     n = lambda_kernel.LONGEST
-    for size, expected in ((n, n), (n + 1, 0)):
-        assert len(LambdaRankLoss("nDCG").plan(np.arange(size) % 3, [0, size]).gains) == expected
+    assert cases(np.arange(n) % 3, truncation=10)
+    assert cases(np.arange(n + 1) % 3, truncation=10) == frozenset()
+    assert cases([1, 1]) == cases([]) == frozenset()
     longest = LambdaRankLoss("nDCG@100")
     scores = np.random.default_rng(0).normal(size=n)
     plan = longest.plan(np.arange(n) % 3, [0, n])
+    plan.by_rank = frozenset({(8, False)})
     exact = torch.tensor(scores, requires_grad=True)
     (gradient,) = torch.autograd.grad(longest.reference(exact, plan).sum(), exact)
     np.testing.assert_allclose(longest.value_and_gradient(scores, plan).gradient, gradient.numpy(), atol=1e-10)
@@ -196,7 +204,7 @@ def family_by_definition(form, scores, labels, k=None, mu=10.0):
 def test_the_family_is_that_of_the_paper(form, k):
     scores, labels = batch()
     values = LambdaLoss(form, k=k, mu=4.0, reduction="none")(torch.tensor(scores), labels, OFFSETS)
-    for q, (lo, hi) in enumerate(pairwise(OFFSETS)):
+    for q, (lo, hi) in enumerate(neighbors(OFFSETS)):
         if len(np.unique(labels[lo:hi])) > 1:
             expected = family_by_definition(form, scores[lo:hi], labels[lo:hi], k, 4.0)
             assert values[q].item() == pytest.approx(expected, rel=1e-9)

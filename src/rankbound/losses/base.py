@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,15 +79,14 @@ class RankingLoss(ABC):
 
         scores = torch_calls.checked_scores(scores)
         plan = self.plan(labels, offsets, tuple(scores.shape))
-        if scores.device.type == "cpu":
-            losses = torch_calls.KernelFunction.apply(scores, self, plan)
-        else:
-            losses = self.reference(scores, plan)
+        divisor = plan.informative_queries if self.reduction == "mean" else 1
+        on_cpu = scores.device.type == "cpu"
+        if on_cpu and weights is None and self.reduction != "none":
+            return torch_calls.ReducedKernelFunction.apply(scores, self, plan, divisor)
+        losses = torch_calls.KernelFunction.apply(scores, self, plan) if on_cpu else self.reference(scores, plan)
         if weights is not None:
             losses = losses * torch_calls.weight_tensor(weights, losses)
-        if self.reduction == "none":
-            return losses
-        return losses.sum() / (max(int(plan.active.sum()), 1) if self.reduction == "mean" else 1)
+        return losses if self.reduction == "none" else losses.sum() / divisor
 
     def padded(self, scores: Any, labels: Any, mask: Any, weights: Any = None) -> Any:
         """Compute the loss of padded 2-D scores and labels (queries x longest list); only entries in the mask count."""
@@ -231,6 +231,10 @@ class MeasureLoss(RankingLoss):
     def target(self) -> Measure:
         """The measure that the loss stands for."""
 
+    @cached_property
+    def _lower_is_better(self) -> bool:
+        return bool(self.target.definition.lower_is_better)
+
     def plan(self, labels: Any, offsets: Any, shape: tuple[int, ...] | None = None) -> Plan:
         """Prepare labels for the kernel, with the difficulty of their queries if the bounding needs it."""
         plan = super().plan(labels, offsets, shape)
@@ -245,7 +249,7 @@ class MeasureLoss(RankingLoss):
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
         """Negate the bounded measure, unless lower values are better already."""
         active = plan.active
-        lower_is_better = self.target.definition.lower_is_better
+        lower_is_better = self._lower_is_better
         if plan.difficulty is None:
             sign = 1.0 if lower_is_better else -1.0
             return np.where(active, sign * values, 0.0), np.where(active, sign, 0.0)

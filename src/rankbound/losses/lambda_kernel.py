@@ -18,7 +18,7 @@ higher label. `pair_kernel` computes the same for all other structures, for long
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import prange
@@ -27,7 +27,10 @@ from rankbound.losses.compiling import helper, kernel
 from rankbound.losses.sigmoids import can_be_factored, fill_exponentials, in_strides, log_of_complement, logistic
 from rankbound.losses.swaps import NEARNESS, NORMALIZE_LIGHTGBM, fill_by_score, normalizing_factor
 
-__all__ = ["LONGEST", "lambda_pass"]
+if TYPE_CHECKING:
+    from rankbound.losses.plans import Plan
+
+__all__ = ["LONGEST", "faster_cases", "lambda_pass"]
 
 
 LONGEST = 2048  # items of a query
@@ -176,3 +179,36 @@ def lambda_pass(
                     normalization, measure_scores, with_hessian, gradient[lo:hi],
                     hessian[lo:hi] if with_hessian else hessian, m, keys, now, then,
                 )  # fmt: skip
+
+
+# ---- which kernel ----------------------------------------------------------------------------------------------------
+
+# Measured times in ns by the bytes of a score: of a row and a column here; and of a row and a pair in the pair kernel,
+# without and with a hessian.
+_TIMES_BY_RANK = {4: (12.0, 0.8), 8: (12.0, 6.5)}
+_TIMES_BY_LABEL = {(4, False): (120.0, 0.7), (4, True): (240.0, 1.2), (8, False): (120.0, 6.5), (8, True): (240.0, 6.5)}
+
+
+def faster_cases(plan: Plan, truncation: int) -> frozenset[tuple[int, bool]]:
+    """The cases in which this kernel can be used and is faster than the pair kernel; see `Plan`.
+
+    The pair kernel visits pairs of different label only, whatever their ranks.
+    """
+    informative = plan.rows > 0
+    sizes = plan.sizes[informative]
+    starts = np.zeros(len(plan.order), bool)
+    starts[plan.offsets[:-1][plan.sizes > 0]] = True
+    is_sorted = bool((starts[1:] | (plan.weights[1:] <= plan.weights[:-1])).all())
+    if len(sizes) == 0 or sizes.max() > LONGEST or not is_sorted:
+        return frozenset()
+    last = np.where(plan.cuts > 0, np.minimum(plan.cuts, plan.sizes), plan.sizes)[informative]
+    last = np.minimum(last, truncation) if truncation else last
+    padded, padded_last = (-(-count // _STEP) * _STEP for count in (sizes, last))
+    columns = (last * padded + (sizes - last) * padded_last).sum()
+    is_row = np.arange(len(plan.order)) - plan.per_item(plan.offsets[:-1]) < plan.per_item(plan.rows)
+    pairs = (plan.per_item(plan.sizes) - plan.columns_from)[is_row].sum()
+    return frozenset(
+        case
+        for case, (row, pair) in _TIMES_BY_LABEL.items()
+        if np.dot(_TIMES_BY_RANK[case[0]], (sizes.sum(), columns)) < row * is_row.sum() + pair * pairs
+    )

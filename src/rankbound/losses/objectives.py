@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -62,11 +62,12 @@ class _Objective:
     """The common part of both objectives: scores in float32 (the fast path of the kernels) and weights per item.
 
     Gradient and hessian are multiplied by one number per training set, such that the mean hessian of items in queries
-    that count is 1/4 at equal scores. The regularization of a boosting library is made for that size, and without
-    regularization the number changes nothing.
+    that count is ``typical_hessian`` at equal scores. Without regularization this number changes nothing; with it, the
+    defaults of a library suit a certain size.
     """
 
     loss: RankingLoss
+    typical_hessian: ClassVar[float]
     _scale: list[tuple[Plan, float]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def _gradient_and_hessian(self, scores: Any, labels: Any, offsets: Any, weight: Any) -> tuple[Any, Any]:
@@ -84,18 +85,20 @@ class _Objective:
         return result.gradient * factor, np.maximum(result.hessian * factor, np.float32(_LEAST_HESSIAN))
 
     def _scale_of(self, plan: Plan) -> float:
-        """Return the factor that gives items a typical hessian of 1/4; it depends on the labels alone."""
+        """Return the factor that gives items their typical hessian; it depends on the labels alone."""
         if not self._scale or self._scale[0][0] is not plan:
             equal = np.zeros(len(plan.labels), np.float32)
             hessian = self.loss.value_and_gradient(equal, plan, with_hessian=True).hessian
             counts = plan.per_item(plan.active)
             mean = float(hessian[counts].mean(dtype=np.float64)) if counts.any() else 0.0
-            self._scale[:] = [(plan, _TYPICAL_HESSIAN / mean if mean > 0 else 1.0)]
+            self._scale[:] = [(plan, self.typical_hessian / mean if mean > 0 else 1.0)]
         return self._scale[0][1]
 
 
 class LightGBMObjective(_Objective):
     """Objective for ``lightgbm.train`` (params["objective"]) and for ``LGBMRanker(objective=...)``."""
+
+    typical_hessian: ClassVar[float] = 1 / 4  # that of logistic regression: far above LightGBM's least sum of a leaf
 
     def __call__(self, first: Any, second: Any, weight: Any = None, group: Any = None) -> tuple[Any, Any]:
         """Accept (scores, Dataset) from lightgbm.train, or (labels, scores, weight, group) from LGBMRanker."""
@@ -113,6 +116,10 @@ class LightGBMObjective(_Objective):
 
 class XGBoostObjective(_Objective):
     """Objective for ``xgboost.train(obj=...)`` on a DMatrix with groups or qid."""
+
+    # XGBoost's lambda = 1 and min_child_weight = 1 are meant to restrict trees. Hessians of this size let them do so as
+    # those of its own rank:ndcg do; larger ones overfit (chosen on the development sets of the study).
+    typical_hessian: ClassVar[float] = 0.01
 
     def __call__(self, scores: Any, matrix: Any) -> tuple[Any, Any]:
         """Compute gradient and hessian for the scores of a DMatrix."""

@@ -13,7 +13,7 @@ from rankbound.errors import ArgumentError
 from rankbound.losses import reference, swaps
 from rankbound.losses.base import KernelResult, MeasureLoss, RankingLoss, positive
 from rankbound.losses.compiling import running
-from rankbound.losses.lambda_kernel import LONGEST, lambda_pass
+from rankbound.losses.lambda_kernel import faster_cases, lambda_pass
 from rankbound.losses.lazy_torch import torch
 from rankbound.losses.noise import check_seed, generator_for, logistic_noise
 from rankbound.losses.pair_kernel import COST_LOGISTIC, COST_SQUARE, COST_TANH, pair_pass
@@ -52,7 +52,7 @@ def _run_pairs(
     ranked_by = scores if ranked_by is None else ranked_by
     alpha, truncation, normalization = float(options.alpha), options.truncation, options.normalization
     with running(plan.pairs) as threads:
-        if len(plan.gains):
+        if (scores.itemsize, with_hessian) in plan.by_rank:
             lambda_pass(
                 scores, ranked_by, plan.offsets, plan.rows, plan.gains, plan.cuts, plan.discounts,
                 *plan.blocks(threads), alpha, truncation, normalization, measure_scores, with_hessian,
@@ -248,10 +248,10 @@ class LambdaRankLoss(_SwapLoss):
         plan: Plan = self._structure.swap_plan(labels, offsets)
         plan.swap = swaps.SWAP_PUBLISHED if self.published else self._structure.swap_form(plan)
         plan.discounts = self._structure.discount_table(int(plan.sizes.max(initial=1)))
-        is_short = plan.sizes.max(initial=0) <= LONGEST
-        if plan.swap == swaps.SWAP_ADDITIVE and is_short and plan.gains_by_rank(self.truncation or 0):
+        if plan.swap == swaps.SWAP_ADDITIVE:
             plan.gains = np.empty_like(plan.weights)
-            plan.gains[plan.order + np.repeat(offsets[:-1], plan.sizes)] = plan.weights
+            plan.gains[plan.order + plan.per_item(offsets[:-1])] = plan.weights
+            plan.by_rank = faster_cases(plan, self.truncation or 0)
         return plan
 
     def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:
@@ -303,7 +303,7 @@ class LambdaLoss(_SwapLoss):
     gain:
         "exp" (2^label - 1, as in the paper) or "linear".
 
-    Source: Wang et al., The LambdaLoss framework for ranking metric optimization, eqs. 13, 17 and 19. The paper has the
+    Source: Wang et al., The LambdaLoss framework for ranking metric optimization. The paper has the
     binary logarithm of 1 + exp(-alpha (f_i - f_j)); the natural one, as in the other losses of pairs, is smaller by the
     factor log(2). Weights count as constants when the loss is differentiated. Boundings are those of `LambdaRankLoss`.
 

@@ -52,8 +52,9 @@ class Plan:
         otherwise.
     discounts, swap:
         For lambda losses: the discounts of the ranks 1, 2, ..., and the form of the swap deltas (-1 for other losses).
-    gains:
-        For lambda losses of additive measures that go by rank: the weights in input order. Empty otherwise.
+    gains, by_rank:
+        For lambda losses of additive measures: the weights in input order, and the cases in which `lambda_kernel` is
+        faster than the pair kernel, as (bytes of a score, whether a hessian is computed). Empty otherwise.
     scale, offset:
         For pairs: the numbers per query that turn the weight of the wrong pairs into the measure; else 1 and 0.
     """
@@ -72,6 +73,7 @@ class Plan:
     discounts: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     swap: int = -1
     gains: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    by_rank: frozenset[tuple[int, bool]] = frozenset()
     scale: Any = 1.0
     offset: Any = 0.0
     difficulty: Difficulty | None = None
@@ -90,27 +92,14 @@ class Plan:
         return active if self.defined is None else active & self.defined
 
     @cached_property
+    def informative_queries(self) -> int:
+        """The number of informative queries, which a mean divides by; at least 1."""
+        return max(int(self.active.sum()), 1)
+
+    @cached_property
     def pairs(self) -> int:
         """Pairs of a row and a column in the whole batch: the work of one kernel call."""
         return int((self.rows * self.sizes).sum())
-
-    def gains_by_rank(self, truncation: int) -> bool:
-        """Whether the pairs of ranks are few enough, and the weights in the order of the labels, for `lambda_kernel`.
-
-        The pair kernel visits pairs of different label. It takes about twice the time per pair, and as long as 20 pairs
-        for each row.
-        """
-        first = np.where(self.cuts > 0, np.minimum(self.cuts, self.sizes), self.sizes)
-        first = np.minimum(first, truncation) if truncation else first
-        informative = self.rows > 0
-        by_rank = (first * self.sizes - first * first / 2)[informative].sum()
-        is_row = np.arange(len(self.order)) - self.per_item(self.offsets[:-1]) < self.per_item(self.rows)
-        by_label = (self.per_item(self.sizes) - self.columns_from)[is_row].sum()
-        if by_rank > 2 * by_label + 20 * is_row.sum():
-            return False
-        starts = np.zeros(len(self.order), bool)
-        starts[self.offsets[:-1][self.sizes > 0]] = True
-        return bool((starts[1:] | (self.weights[1:] <= self.weights[:-1])).all())
 
     def sorted(self, values: NDArray[Any]) -> NDArray[Any]:
         """Put one value per item into the order of ``order``."""

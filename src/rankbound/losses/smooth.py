@@ -141,6 +141,8 @@ class SmoothLoss(StochasticLoss, MeasureLoss):
 
     def _long_queries(self, plan: Plan) -> NDArray[np.int64]:
         """Queries with so many pairs that sums of logistics are computed faster by series than one by one."""
+        if plan.pairs < long_lists.LONG:
+            return np.zeros(0, np.int64)
         no_series = self._code in (smooth_kernel.CASCADE, smooth_kernel.COUPLED) or len(plan.pair_weights) > 0
         if self._sigmoid.code != LOGISTIC or no_series:
             return np.zeros(0, np.int64)

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from rankbound.losses.base import RankingLoss
     from rankbound.losses.plans import Plan
 
-__all__ = ["KernelFunction", "checked_scores", "weight_tensor"]
+__all__ = ["KernelFunction", "ReducedKernelFunction", "checked_scores", "weight_tensor"]
+
+NO_SECOND_DERIVATIVE = "the losses have no second derivative: call backward without create_graph=True"
 
 
 class KernelFunction(torch.autograd.Function):  # type: ignore[misc]  # torch ships no types we follow
@@ -35,9 +37,27 @@ class KernelFunction(torch.autograd.Function):  # type: ignore[misc]  # torch sh
     def backward(ctx: Any, upstream: Any) -> Any:
         """Scale the gradient of each query by the derivative that comes from above."""
         if torch.is_grad_enabled():  # create_graph=True: the result would look differentiable without being so
-            raise RuntimeError("the losses have no second derivative: call backward without create_graph=True")
+            raise RuntimeError(NO_SECOND_DERIVATIVE)
         gradient = ctx.gradient * ctx.plan.per_item(ctx.slopes * upstream.numpy())
         return torch.from_numpy(gradient), None, None
+
+
+class ReducedKernelFunction(torch.autograd.Function):  # type: ignore[misc]
+    """The kernel and the sum of its losses as one torch operation; in small batches further ones would dominate."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Any, loss: RankingLoss, plan: Plan, divisor: int) -> Any:
+        """Compute the sum of the losses over a divisor, and keep its gradient."""
+        result, losses, slopes = loss._run_bounded(scores.numpy(force=True), plan)
+        ctx.gradient = result.gradient * plan.per_item(slopes / slopes.dtype.type(divisor))
+        return torch.tensor(losses.sum() / divisor, dtype=scores.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Any) -> Any:
+        """Scale the gradient by the derivative that comes from above."""
+        if torch.is_grad_enabled():
+            raise RuntimeError(NO_SECOND_DERIVATIVE)
+        return torch.from_numpy(ctx.gradient) * upstream, None, None, None
 
 
 # ---- checks ----------------------------------------------------------------------------------------------------------
