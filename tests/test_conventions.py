@@ -18,7 +18,7 @@ from sklearn.model_selection import BaseCrossValidator
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "conventions.md"
 PACKAGES = (
-    "rankbound", "rankbound.data", "rankbound.difficulty", "rankbound.experiments",
+    "rankbound", "rankbound.data", "rankbound.difficulty", "rankbound.experiments", "rankbound.integrations",
     "rankbound.losses", "rankbound.measures", "rankbound.models", "rankbound.report.figures",
     "rankbound.training",
 )  # fmt: skip
