@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankbound.errors import DataError
+from rankbound.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,6 +31,8 @@ __all__ = [
     "names_of",
     "numbers",
     "offsets_of",
+    "offsets_of_groups",
+    "offsets_of_matrix",
     "weights_of",
 ]
 
@@ -261,6 +263,35 @@ def check_finite(name: str, array: NDArray[Any]) -> None:
         index = np.unravel_index(int(np.argmin(finite)), array.shape)
         position = int(index[0]) if len(index) == 1 else tuple(int(axis) for axis in index)
         raise DataError(f"{name} must be finite, got {array[index]} at position {position}")
+
+
+def offsets_of_groups(group: Any, rows: int, user: str) -> NDArray[np.int64]:
+    """Return the offsets of queries with the sizes that LightGBM calls groups; they must add up to the rows.
+
+    ``user`` is what needs them, for the message.
+
+    >>> offsets_of_groups([2, 3], 5, "the objective").tolist()
+    [0, 2, 5]
+    """
+    if group is None:
+        raise ArgumentError(f"{user} needs the group sizes of the data: pass group=, got None")
+    sizes = integers("group", group, least=0)
+    if sizes.sum(dtype=np.float64) != rows:
+        raise DataError(f"group must add up to the number of scores, {rows}, got {sizes.tolist()}")
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)))
+
+
+def offsets_of_matrix(matrix: Any, user: str) -> NDArray[np.int64]:
+    """Return the offsets of the queries of an XGBoost DMatrix."""
+    if not hasattr(matrix, "get_uint_info"):
+        raise ArgumentError(
+            f"{user} needs the queries of a DMatrix, which the scikit-learn interface of XGBoost does not pass on: use "
+            f"xgboost.train, got {type(matrix).__name__}"
+        )
+    offsets = np.asarray(matrix.get_uint_info("group_ptr"), dtype=np.int64)
+    if len(offsets) == 0:
+        raise ArgumentError(f"{user} needs a DMatrix with group= or qid=")
+    return offsets
 
 
 def _is_missing(value: Any) -> bool:

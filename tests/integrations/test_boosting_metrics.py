@@ -88,14 +88,14 @@ def test_early_stopping_in_xgboost_train():
 def test_xgb_ranker_refuses_functions_and_ours_say_what_to_use():
     with pytest.raises(ValueError, match="custom objective function not supported by XGBRanker"):
         xgboost.XGBRanker(objective=xgboost_objective())
-    with pytest.raises(ArgumentError, match=r"use xgboost\.train"):  # XGBModel calls it with labels and scores
+    with pytest.raises(ArgumentError, match=r"use xgboost\.train, got ndarray"):
         xgboost_objective()(np.zeros(3), np.zeros(3))
-    with pytest.raises(ArgumentError, match=r"use xgboost\.train"):
+    with pytest.raises(ArgumentError, match=r"use xgboost\.train, got ndarray"):
         xgboost_metric()(np.zeros(3), np.zeros(3))
 
 
 def test_groups_are_needed_and_must_add_up():
-    with pytest.raises(ArgumentError, match="needs the group sizes"):
+    with pytest.raises(ArgumentError, match="needs the group sizes of the data"):
         lightgbm_metric()([1, 0], [0.1, 0.2])
     with pytest.raises(DataError, match="group must add up to the number of scores, 2"):
         lightgbm_metric()([1, 0], [0.1, 0.2], None, [3])

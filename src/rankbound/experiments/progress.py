@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rankbound.experiments.trial_spec import TrialSlot
     from rankbound.experiments.worker import Failure
 
-__all__ = ["ProgressCallback", "StudyProgress", "show_progress"]
+__all__ = ["ProgressCallback", "StudyProgress", "on_stderr", "show_progress"]
 
 _SECONDS_BETWEEN_LINES = 30.0
 _STAGES = {
@@ -46,17 +46,25 @@ class StudyProgress:
 ProgressCallback = Callable[[StudyProgress], None]
 
 
+Display = TypeVar("Display", bound=Callable[..., None])
+
+
 @contextmanager
-def show_progress() -> Iterator[ProgressCallback]:
-    """A callback for `run_study` that shows progress on stderr: a bar in a terminal, occasional lines elsewhere."""
+def on_stderr(lines: Callable[[], Display], terminal: Callable[[], Display]) -> Iterator[Display]:
+    """Yield a display of progress on stderr: one for a terminal, which is stopped at the end, or one of lines."""
     if not sys.stderr.isatty():
-        yield _Lines()
+        yield lines()
         return
-    display = _Terminal()
+    display: Any = terminal()
     try:
         yield display
     finally:
         display.stop()
+
+
+def show_progress() -> AbstractContextManager[ProgressCallback]:
+    """A callback for `run_study` that shows progress on stderr: a bar in a terminal, occasional lines elsewhere."""
+    return on_stderr(_Lines, _Terminal)
 
 
 class _Headlines:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankbound.integrations.measured_lists import MeanMeasure, offsets_of_groups
+from rankbound.arrays import offsets_of_groups
+from rankbound.integrations.measured_lists import MeanMeasure
 
 if TYPE_CHECKING:
     from rankbound.measures.measure import Measure
@@ -27,7 +28,7 @@ class _LightGBMMetric:
             scores, labels, group = first, second.get_label(), second.get_group()
         else:
             labels, scores = first, second
-        offsets = offsets_of_groups(group, len(np.asarray(scores)))
+        offsets = offsets_of_groups(group, len(np.asarray(scores)), "the metric")
         return self.mean.name, self.mean(scores, labels, offsets), self.mean.higher_is_better
 
     @property

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankbound.arrays import floats, integers
-from rankbound.errors import ArgumentError, DataError
+from rankbound.arrays import floats
+from rankbound.errors import DataError
 from rankbound.evaluation import evaluate_lists
 from rankbound.lists import Lists
 from rankbound.measures.measure import Measure, parse_measure
@@ -16,7 +16,7 @@ from rankbound.measures.measure import Measure, parse_measure
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MeanMeasure", "offsets_of_groups"]
+__all__ = ["MeanMeasure"]
 
 
 @dataclass(frozen=True)
@@ -62,13 +62,3 @@ class MeanMeasure:
         lists = Lists(whole, offsets)
         self._last[:] = [(labels.copy(), offsets.copy(), lists)]
         return lists
-
-
-def offsets_of_groups(group: Any, rows: int) -> NDArray[np.int64]:
-    """Return the offsets of queries with these sizes; an error unless they add up to the number of rows."""
-    if group is None:
-        raise ArgumentError("the metric needs the group sizes of the evaluation data: pass group=, got None")
-    sizes = integers("group", group, least=0)
-    if sizes.sum(dtype=np.float64) != rows:
-        raise DataError(f"group must add up to the number of scores, {rows}, got {sizes.tolist()}")
-    return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)))

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from rankbound.errors import ArgumentError
+from rankbound.arrays import offsets_of_matrix
 from rankbound.integrations.measured_lists import MeanMeasure
 
 if TYPE_CHECKING:
@@ -24,14 +22,7 @@ class _XGBoostMetric:
 
     def __call__(self, scores: Any, matrix: Any) -> tuple[str, float]:
         """Compute the measure for the scores of a DMatrix."""
-        if not hasattr(matrix, "get_uint_info"):
-            raise ArgumentError(
-                "the metric needs the queries of a DMatrix, which the scikit-learn interface of XGBoost does not pass "
-                f"on: use xgboost.train(..., custom_metric=metric), got {type(matrix).__name__}"
-            )
-        offsets = np.asarray(matrix.get_uint_info("group_ptr"), dtype=np.int64)
-        if len(offsets) == 0:
-            raise ArgumentError("the metric needs a DMatrix with group= or qid=")
+        offsets = offsets_of_matrix(matrix, "the metric")
         return self.mean.name, self.mean(scores, matrix.get_label(), offsets)
 
 

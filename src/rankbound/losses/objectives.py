@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from rankbound.arrays import floats, integers, numbers, weights_of
+from rankbound.arrays import floats, numbers, offsets_of_groups, offsets_of_matrix, weights_of
 from rankbound.difficulty.weights import warn_of_two_weightings
-from rankbound.errors import ArgumentError, DataError
+from rankbound.errors import DataError
 from rankbound.losses.base import RankingLoss
 from rankbound.losses.catalog import get_loss
 
@@ -106,12 +106,9 @@ class LightGBMObjective(_Objective):
             scores, labels, weight, group = first, second.get_label(), second.get_weight(), second.get_group()
         else:
             labels, scores = first, second
-        if group is None:
-            raise ArgumentError("the objective needs the group sizes of the training data: pass group=, got None")
-        scores, sizes = numbers("scores", scores), integers("group", group, least=0)
-        if sizes.sum(dtype=np.float64) != len(scores):
-            raise DataError(f"group must add up to the number of scores, {len(scores)}, got {sizes.tolist()}")
-        return self._gradient_and_hessian(scores, labels, np.concatenate(([0], np.cumsum(sizes))), weight)
+        scores = numbers("scores", scores)
+        offsets = offsets_of_groups(group, len(scores), "the objective")
+        return self._gradient_and_hessian(scores, labels, offsets, weight)
 
 
 class XGBoostObjective(_Objective):
@@ -123,14 +120,7 @@ class XGBoostObjective(_Objective):
 
     def __call__(self, scores: Any, matrix: Any) -> tuple[Any, Any]:
         """Compute gradient and hessian for the scores of a DMatrix."""
-        if not hasattr(matrix, "get_uint_info"):
-            raise ArgumentError(
-                "the objective needs the queries of a DMatrix, which the scikit-learn interface of XGBoost does not "
-                f"pass on: use xgboost.train(..., obj=objective), got {type(matrix).__name__}"
-            )
-        offsets = np.asarray(matrix.get_uint_info("group_ptr"), dtype=np.int64)
-        if len(offsets) == 0:
-            raise ArgumentError("the objective needs a DMatrix with group= or qid=")
+        offsets = offsets_of_matrix(matrix, "the objective")
         weight = floats("weight", matrix.get_weight())
         if len(weight) == len(offsets) - 1:  # XGBoost has one weight per group in ranking
             weight = np.repeat(weight, np.diff(offsets))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
+
+from rankbound.experiments.progress import on_stderr
 
 if TYPE_CHECKING:
     from rankbound.tuning.log import TrialRecord
@@ -71,17 +73,9 @@ class TuneProgress:
 ProgressCallback = Callable[[TuneProgress], None]
 
 
-@contextmanager
-def show_progress() -> Iterator[ProgressCallback]:
+def show_progress() -> AbstractContextManager[ProgressCallback]:
     """A callback for `tune` that shows progress on stderr: a bar in a terminal, occasional lines elsewhere."""
-    if not sys.stderr.isatty():
-        yield _Lines()
-        return
-    display = _Terminal()
-    try:
-        yield display
-    finally:
-        display.stop()
+    return on_stderr(_Lines, _Terminal)
 
 
 class _Lines:
