@@ -47,7 +47,8 @@ class Cell:
 class Table:
     """Columns, of which the first ``text_columns`` are words, and rows; ``data`` has the bare numbers for CSV.
 
-    ``data_sets`` names the data set of each row, for filtering, where a row has one.
+    ``data_sets`` names the data set of each row, for filtering, where a row has one. With ``ends_with_text`` the last
+    column is words, too.
     """
 
     name: str
@@ -58,10 +59,16 @@ class Table:
     note: str
     data: pl.DataFrame
     data_sets: tuple[str, ...] = field(default=())
+    ends_with_text: bool = False
+
+    def is_number(self, column: int) -> bool:
+        """Whether a column, by index, holds numbers and is aligned to the right."""
+        last = len(self.columns) - self.ends_with_text
+        return self.text_columns <= column < last
 
     def to_markdown(self) -> str:
         """A pipe table with its title above and its note below."""
-        alignment = ["---"] * self.text_columns + ["---:"] * (len(self.columns) - self.text_columns)
+        alignment = ["---:" if self.is_number(column) else "---" for column in range(len(self.columns))]
         lines = [_pipes(_plain_markdown(column) for column in self.columns), _pipes(alignment)]
         lines += [_pipes(_markdown(cell) for cell in row) for row in self.rows]
         note = f"\n{_plain_markdown(self.note)}\n" if self.note else ""
@@ -73,7 +80,7 @@ class Table:
 
     def to_latex(self) -> str:
         """A table for the package booktabs."""
-        alignment = "l" * self.text_columns + "r" * (len(self.columns) - self.text_columns)
+        alignment = "".join("r" if self.is_number(column) else "l" for column in range(len(self.columns)))
         body = [" & ".join(_latex(cell) for cell in row) + r" \\" for row in self.rows]
         lines = [
             r"\begin{table}",

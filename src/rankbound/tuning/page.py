@@ -60,13 +60,13 @@ def describe_test(result: TuneResult) -> str:
     interval = show_interval(result.test["low"], result.test["high"])
     return (
         f"On {result.queries['test']:,} test queries, which no trial used, {result.measure} of the chosen model is "
-        f"{show_number(result.test['mean'])} {interval}."
+        f"{show_number(result.test['mean'])} ({interval})."
     )
 
 
 def trials_rows(result: TuneResult) -> list[list[str]]:
     """Return the cells of the table of trials, for the columns `COLUMNS` and the parameters."""
-    params = {record.number: record.params for record in result.records}
+    params = {record.number: _own_params(record.params, result) for record in result.records}
     rows = []
     for row in result.table.iter_rows(named=True):
         gap = show_number(row["difference"], sign=True) if row["difference_low"] is not None else ""
@@ -81,11 +81,19 @@ def trials_rows(result: TuneResult) -> list[list[str]]:
     return rows
 
 
+def _own_params(params: Any, result: TuneResult) -> dict[str, Any]:
+    """Return the parameters of a trial without those that have one value in all trials."""
+    fixed = [
+        name for name, value in params.items() if all(record.params.get(name) == value for record in result.records)
+    ]
+    return dict(params) if len(result.records) == 1 else {n: v for n, v in params.items() if n not in fixed}
+
+
 def _findings(result: TuneResult) -> Findings:
     best, first = result.best, result.table.row(0, named=True)
     headline = (
         f"Of {len(result.records)} trials, trial {best.number} ({best.model}) ranks the validation queries best: "
-        f"{result.measure} {show_number(best.value)} {show_interval(first['low'], first['high'])}."
+        f"{result.measure} {show_number(best.value)} ({show_interval(first['low'], first['high'])})."
     )
     sentences = [f"Its parameters: {describe_params(best.params)}."]
     if best.steps is not None:
@@ -105,17 +113,18 @@ def _findings(result: TuneResult) -> Findings:
 
 
 def _table(result: TuneResult) -> Table:
-    rows = [tuple(map(Cell, (row[0], row[1], row[8], row[9], *row[2:8]))) for row in trials_rows(result)]
+    rows = [tuple(map(Cell, (row[0], row[1], row[8], *row[2:8], row[9]))) for row in trials_rows(result)]
     return Table(
         "trials",
         "Trials, best first",
-        ("trial", "model", "status", "parameters", *COLUMNS[2:8]),
-        4,
+        ("trial", "model", "status", *COLUMNS[2:8], "parameters"),
+        3,
         tuple(rows),
         f"{result.measure} on {result.queries['validation']:,} validation queries. Differences are to the best trial, "
         "paired by query. A pruned trial ended early because it fell behind the median of those before; a stopped one "
-        "when the time was over.",
+        "when the time was over. Parameters with the same value in all trials are not shown.",
         result.table,
+        ends_with_text=True,
     )
 
 
