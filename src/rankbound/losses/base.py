@@ -135,6 +135,11 @@ class RankingLoss(ABC):
         hessian = result.hessian * plan.per_item(np.abs(slopes)) if with_hessian else result.hessian
         return KernelResult(losses, gradient, hessian)
 
+    def gradient_and_hessian(self, scores: NDArray[Any], plan: Plan) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Compute gradient and hessian per item, bounded but not reduced, for boosting."""
+        result = self.value_and_gradient(scores, plan, with_hessian=True)
+        return result.gradient, result.hessian
+
     def _run_bounded(
         self, scores: NDArray[Any], plan: Plan, with_hessian: bool = False
     ) -> tuple[KernelResult, NDArray[np.float64], NDArray[Any]]:

@@ -62,6 +62,21 @@ def _factored_row(m: Any, row: int, columns: int) -> None:
 
 
 @helper
+def _factored_row_without_cost(m: Any, row: int, columns: int) -> None:
+    """The same without costs, which boosting does not need; their logarithms take a third of the time."""
+    zero, one, a = m.dtype.type(0), m.dtype.type(1), np.uintp(row)
+    gain, discount, own = m[_GAIN + a], m[_DISCOUNT + a], m[_E + a]
+    for b in range(np.uintp(columns)):
+        t = (gain - m[_GAIN + b]) * abs(discount - m[_DISCOUNT + b])
+        inverse = one / (own + m[_E + b])
+        below, above = own * inverse, m[_E + b] * inverse
+        contribution = t * (above if t > zero else below)
+        m[_GRADIENT + b] += contribution
+        m[_HESSIAN + b] += abs(t) * (below * above)
+        m[_ABSOLUTE + b] += abs(contribution)
+
+
+@helper
 def _direct_row(m: Any, row: int, columns: int, by_distance: bool, alpha: float) -> None:
     """The same for weights over the distance of scores, or scores too large for exponentials."""
     zero, one, a = m.dtype.type(0), m.dtype.type(1), np.uintp(row)
@@ -89,7 +104,7 @@ def _measure(by_score: Any, gains: Any, discounts: Any, k: float) -> float:
 
 
 @helper
-def _fill(m: Any, n: int, last: int, is_factored: bool, by_distance: bool, alpha: float) -> None:
+def _fill(m: Any, n: int, last: int, is_factored: bool, with_cost: bool, by_distance: bool, alpha: float) -> None:
     """Fill the last four rows of the memory; a pair counts if one of its ranks is among the first ``last``."""
     columns, first_columns = in_strides(n), in_strides(last)
     for at in range(_OUT, len(m), _ROW):
@@ -101,8 +116,10 @@ def _fill(m: Any, n: int, last: int, is_factored: bool, by_distance: bool, alpha
                 for b in range(last, min(first_columns, n)):
                     kept[row, b - last] = m[_OUT + row * _ROW + b]
         width = columns if a < last else first_columns
-        if is_factored:
+        if is_factored and with_cost:
             _factored_row(m, a, width)
+        elif is_factored:
+            _factored_row_without_cost(m, a, width)
         else:
             _direct_row(m, a, width, by_distance, alpha)
     if last < n:
@@ -114,7 +131,7 @@ def _fill(m: Any, n: int, last: int, is_factored: bool, by_distance: bool, alpha
 @helper
 def _one_query(
     scores: Any, ranked_by: Any, gains: Any, k: float, discounts: Any, alpha: float, truncation: int,
-    normalization: int, measure_scores: bool, with_hessian: bool, gradient: Any, hessian: Any,
+    normalization: int, measure_scores: bool, with_hessian: bool, with_cost: bool, gradient: Any, hessian: Any,
     m: Any, keys: Any, now: Any, then: Any,
 ) -> Any:  # fmt: skip
     n = len(scores)
@@ -140,7 +157,7 @@ def _one_query(
     is_factored = not by_distance and can_be_factored(scores, alpha * half)
     if is_factored:
         fill_exponentials(m[_X : _X + n], m[_E : _E + n])
-    _fill(m, n, last, is_factored, by_distance, alpha)
+    _fill(m, n, last, is_factored, with_cost, by_distance, alpha)
     lambdas, cost = 0.0, 0.0
     for rank in range(n):
         lambdas += m[_ABSOLUTE + rank]
@@ -160,12 +177,13 @@ def _one_query(
 def lambda_pass(
     scores: Any, ranked_by: Any, offsets: Any, rows: Any, gains: Any, cuts: Any, discounts: Any,
     blocks: Any, block_starts: Any, alpha: float, truncation: int, normalization: int, measure_scores: bool,
-    with_hessian: bool, values: Any, measured: Any, gradient: Any, hessian: Any,
+    with_hessian: bool, with_cost: bool, values: Any, measured: Any, gradient: Any, hessian: Any,
 ) -> None:  # fmt: skip
     """Compute LambdaRank for an additive measure: value per query, gradient and, if requested, hessian per item.
 
-    ``gains`` over the normalizer are in input order; no query has more than LONGEST items. For the other arguments
-    see `pair_pass`. Queries without rows keep the zeros of the outputs.
+    ``gains`` over the normalizer are in input order; no query has more than LONGEST items. Without ``with_cost`` the
+    values need not be computed, and are undefined. For the other arguments see `pair_pass`. Queries without rows keep
+    the zeros of the outputs.
     """
     for block in prange(len(block_starts) - 1):
         keys, now, then = np.empty(LONGEST, scores.dtype), np.empty(LONGEST, np.int64), np.empty(LONGEST, np.int64)
@@ -176,7 +194,7 @@ def lambda_pass(
                 lo, hi = offsets[q], offsets[q + 1]
                 values[q], measured[q] = _one_query(
                     scores[lo:hi], ranked_by[lo:hi], gains[lo:hi], cuts[q], discounts, alpha, truncation,
-                    normalization, measure_scores, with_hessian, gradient[lo:hi],
+                    normalization, measure_scores, with_hessian, with_cost, gradient[lo:hi],
                     hessian[lo:hi] if with_hessian else hessian, m, keys, now, then,
                 )  # fmt: skip
 

@@ -58,7 +58,7 @@ def logistic_noise(generator: np.random.Generator, scores: NDArray[Any]) -> NDAr
     The draws have the precision of float32 and lie between about -18 and 17.
     """
     uniform = np.maximum(generator.random(scores.shape, dtype=np.float32), _SMALLEST)
-    noise: NDArray[Any] = np.log(uniform) - np.log1p(-uniform)
+    noise: NDArray[Any] = np.log(uniform / (1 - uniform))  # a uniform below 1 is at most 1 - 2^-24
     return noise.astype(scores.dtype, copy=False)
 
 

@@ -46,8 +46,7 @@ def gradient_and_hessian(
     if scores.dtype != np.float32:
         scores = floats("scores", scores, finite=False)
     plan = loss.plan(labels, offsets, scores.shape)
-    result = loss.value_and_gradient(scores, plan, with_hessian=True)
-    gradient, hessian = result.gradient.astype(np.float64), result.hessian.astype(np.float64)
+    gradient, hessian = (array.astype(np.float64) for array in loss.gradient_and_hessian(scores, plan))
     if weights is not None:
         checked = weights_of("weights", weights)
         if len(checked) != len(plan.rows):
@@ -74,7 +73,7 @@ class _Objective:
         with np.errstate(over="ignore"):  # infinite scores raise DataError in the loss
             scores = floats("scores", scores).astype(np.float32)
         plan = self.loss.plan(labels, offsets, scores.shape)
-        result = self.loss.value_and_gradient(scores, plan, with_hessian=True)
+        gradient, hessian = self.loss.gradient_and_hessian(scores, plan)
         factor: Any = np.float32(self._scale_of(plan))
         if weight is not None and len(weight := weights_of("weight", weight)):
             if len(weight) != len(scores):
@@ -82,13 +81,13 @@ class _Objective:
             if plan.active.any() and (bounding := getattr(self.loss, "bounding", "none")) != "none":
                 warn_of_two_weightings(bounding, weight[plan.offsets[:-1][plan.active]])
             factor = (factor * weight).astype(np.float32)
-        return result.gradient * factor, np.maximum(result.hessian * factor, np.float32(_LEAST_HESSIAN))
+        return gradient * factor, np.maximum(hessian * factor, np.float32(_LEAST_HESSIAN))
 
     def _scale_of(self, plan: Plan) -> float:
         """Return the factor that gives items their typical hessian; it depends on the labels alone."""
         if not self._scale or self._scale[0][0] is not plan:
             equal = np.zeros(len(plan.labels), np.float32)
-            hessian = self.loss.value_and_gradient(equal, plan, with_hessian=True).hessian
+            _, hessian = self.loss.gradient_and_hessian(equal, plan)
             counts = plan.per_item(plan.active)
             mean = float(hessian[counts].mean(dtype=np.float64)) if counts.any() else 0.0
             self._scale[:] = [(plan, self.typical_hessian / mean if mean > 0 else 1.0)]

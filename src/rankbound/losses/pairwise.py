@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from rankbound.arrays import check_finite, for_kernel
 from rankbound.difficulty.bounding import get_bounding
 from rankbound.errors import ArgumentError
 from rankbound.losses import reference, swaps
@@ -42,9 +43,12 @@ class _PairOptions:
 
 def _run_pairs(
     scores: NDArray[Any], plan: Plan, with_hessian: bool, options: _PairOptions, ranked_by: NDArray[Any] | None = None,
-    needs_measure: bool = True,
+    needs_measure: bool = True, needs_values: bool = True,
 ) -> KernelResult:  # fmt: skip
-    """Run the kernel; ``ranked_by`` are the scores that swap deltas take their ranks from, if they are not the same."""
+    """Run the kernel; ``ranked_by`` are the scores that swap deltas take their ranks from, if they are not the same.
+
+    Unless they are needed, the measure and the values of the queries are undefined.
+    """
     values, measured = np.zeros(len(plan.rows)), np.zeros(len(plan.rows))
     gradient = np.zeros_like(scores)
     hessian = np.zeros_like(scores) if with_hessian else scores[:0].copy()
@@ -55,7 +59,7 @@ def _run_pairs(
         if (scores.itemsize, with_hessian) in plan.by_rank:
             lambda_pass(
                 scores, ranked_by, plan.offsets, plan.rows, plan.gains, plan.cuts, plan.discounts,
-                *plan.blocks(threads), alpha, truncation, normalization, measure_scores, with_hessian,
+                *plan.blocks(threads), alpha, truncation, normalization, measure_scores, with_hessian, needs_values,
                 values, measured, gradient, hessian,
             )  # fmt: skip
         else:
@@ -254,13 +258,23 @@ class LambdaRankLoss(_SwapLoss):
             plan.by_rank = faster_cases(plan, self.truncation or 0)
         return plan
 
-    def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:
+    def _run_kernel(
+        self, scores: NDArray[Any], plan: Plan, with_hessian: bool, needs_values: bool = True
+    ) -> KernelResult:
         options = _PairOptions(
             alpha=self.alpha, truncation=self.truncation or 0,
             normalization=swaps.NORMALIZATIONS.index(self.normalization),
         )  # fmt: skip
         ranked_by = self._noisy(scores, plan) if self.noise > 0 else None
-        return _run_pairs(scores, plan, with_hessian, options, ranked_by, self._needs_measure)
+        return _run_pairs(scores, plan, with_hessian, options, ranked_by, self._needs_measure, needs_values)
+
+    def gradient_and_hessian(self, scores: NDArray[Any], plan: Plan) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Compute gradient and hessian without the values, which takes less time."""
+        check_finite("scores", scores)
+        result = self._run_kernel(for_kernel(scores), plan, with_hessian=True, needs_values=False)
+        _, slopes = self._apply_bounding(np.zeros(len(plan.rows)), result.measured, plan)
+        per_item = plan.per_item(slopes.astype(scores.dtype))
+        return result.gradient * per_item, result.hessian * np.abs(per_item)
 
     def _noisy(self, scores: NDArray[Any], plan: Plan) -> NDArray[Any]:
         """The scores that ranks are taken from."""
