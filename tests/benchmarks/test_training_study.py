@@ -157,7 +157,7 @@ def test_letor_2_needs_the_folder_of_the_data(monkeypatch, tmp_path):
 
 def test_every_method_has_the_same_number_of_trainings():
     for method in METHODS.values():
-        assert len(method.settings["tuned"]) == 4
+        assert len(method.settings["tuned"]) == 2
         assert len(method.settings["equal rounds"]) == 1
         assert set(method.references) <= set(METHODS) - {method.name}
     assert TREES["equal rounds"] == (Setting(0.1, 31, 100, None),)
@@ -340,7 +340,7 @@ def test_time_left_is_in_proportion_to_the_work(capsys, monkeypatch):
     progress.report(jobs[0], 120.0)
     progress.report(jobs[1], 10.0)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith(f"1 of 2 records, about {120 * 100 / 1200:.0f} s left")
+    assert lines[0].startswith(f"1 of 2 records, about {120 * 100 / 600:.0f} s left")
     assert lines[1].startswith("2 of 2 records, about 0 s left")
 
 

@@ -350,6 +350,10 @@ def _rows() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return features, y, np.repeat([5, 2, 9, 4], 6)
 
 
+# trees take NaN as a missing value
+_MISSING_TOO: Rule = dict.fromkeys(("NaN", "float32 NaN", "all NaN", "polars null"), "anything")
+
+
 def _models() -> Iterable[Entry]:
     X, y, qid = _rows()
     wide = {"one entry": EITHER}
@@ -371,14 +375,16 @@ def _models() -> Iterable[Entry]:
         def fit(make: Any = make, **given: Any) -> Any:
             return make().fit(given.pop("X"), given.pop("y"), **given).predict(X)
 
+        rule = arrays["X"].rule | (_MISSING_TOO if make()._accepts_nan else {})
+        features = dataclasses.replace(arrays["X"], rule=rule)
         only = None if name == _THOROUGH else _FEW_VARIATIONS if name in _SLOW else _SOME_VARIATIONS
-        yield Entry(f"{name}.fit", (f"models.{name}", "models.Ranker"), fit, arrays, only)
+        yield Entry(f"{name}.fit", (f"models.{name}", "models.Ranker"), fit, arrays | {"X": features}, only)
         fitted = functools.cache(lambda make=make: make().fit(X, y, qid=qid))
 
         def predict(X: Any, fitted: Any = fitted) -> Any:
             return fitted().predict(X)
 
-        rows = dataclasses.replace(arrays["X"], rule=arrays["X"].rule | ANY_LENGTH)
+        rows = dataclasses.replace(features, rule=rule | ANY_LENGTH)
         yield Entry(f"{name}.predict", (f"models.{name}",), predict, {"X": rows}, only)
 
     ranker = MODELS[_THOROUGH]().fit(X, y, qid=qid)

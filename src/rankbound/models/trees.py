@@ -38,6 +38,7 @@ __all__ = ["BoostingRanker", "LambdaMART", "RandomForestRanker"]
 DEFAULT_OBJECTIVE = "noisy-lambda-nDCG"  # also that of rankbound.losses.lightgbm_objective, whose import takes longer
 _TASKS = ("regression", "classification")
 _MAX_CATEGORY = 1_000_000  # LightGBM keeps a bit for every category up to the largest one
+_ZERO = 1e-35  # smaller values are 0 to LightGBM
 _MAX_MODELS = 1_000  # one for each level of the labels
 _VALUES_PER_THREAD = 250_000
 
@@ -84,8 +85,11 @@ class _TreeRanker(Ranker):
         parameters = {**common, "deterministic": True, "feature_pre_filter": False, "min_data_in_bin": 1, **parameters}
         groups = queries.lists.sizes if by_query else None
         categories = self._categories(queries.features)
+        features = queries.features
+        if not (np.abs(features) > _ZERO).any():  # LightGBM refuses such data, although constant features are accepted
+            features = np.ones_like(features)
         train = lightgbm.Dataset(
-            queries.features, targets, weight=weights, group=groups, categorical_feature=categories
+            features, targets, weight=weights, group=groups, categorical_feature=categories
         )
         history: dict[str, Any] = {}
         callbacks, valid, evaluate = [], [], None
