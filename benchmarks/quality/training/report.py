@@ -107,7 +107,8 @@ def _page(
         lines += [f"| {name} | {role} | {SETS[name].folds} | {SETS[name].note} |" for name in sets]
     missing = len(expected) - len(records)
     if missing:
-        lines += ["", f"{missing:,} of {len(expected):,} records are missing; the tables hold what there is."]
+        lines += ["", f"{missing:,} of {len(expected):,} records are missing; the tables hold what there is:"]
+        lines += ["", *_coverage(records)]
     for protocol in PROTOCOLS:
         if any(mean.protocol == protocol for mean in means):
             lines += ["", f"## Protocol: {protocol}", ""]
@@ -117,6 +118,18 @@ def _page(
             lines += ["", "### Pooled differences", ""]
             lines += _pooled_table([p for p in pooled if p.protocol == protocol])
     return "\n".join(lines) + "\n"
+
+
+def _coverage(records: dict[Job, Record]) -> list[str]:
+    """Return a table of the sets and seeds of each method."""
+    rows = []
+    for method in sorted({job.method for job in records}, key=METHOD_ORDER.__getitem__):
+        for protocol in PROTOCOLS:
+            jobs = [job for job in records if (job.method, job.protocol) == (method, protocol)]
+            if jobs:
+                seeds = ", ".join(map(str, sorted({job.seed for job in jobs})))
+                rows.append([method, protocol, str(len({job.dataset for job in jobs})), seeds])
+    return _markdown(("method", "protocol", "sets", "seeds"), rows)
 
 
 def _versions(records: dict[Job, Record]) -> str:

@@ -129,8 +129,9 @@ class XGBoostObjective(_Objective):
 def lightgbm_objective(loss: str | RankingLoss = DEFAULT_OBJECTIVE, **options: Any) -> LightGBMObjective:
     """Make a LightGBM objective of a loss, given by name (see `get_loss`) or as an object.
 
-    The default is LambdaRank for nDCG with noisy ranks, see `LambdaRankLoss`: the only loss here that was never worse
-    than LightGBM's own lambdarank in the study of training methods.
+    The default is LambdaRank for nDCG with noisy ranks, see `LambdaRankLoss`. In the study of training methods
+    (docs/results/training.md) it was, tuned alike, better than LightGBM's own lambdarank on average over seven
+    confirmation sets, and significantly worse on none.
 
     >>> objective = lightgbm_objective(bounding="expectation-max")
     >>> gradient, hessian = objective([1.0, 0.0, 0.0], [0.0, 0.0, 0.0], None, [3])  # labels, scores, weights, groups

@@ -24,7 +24,7 @@ __all__ = ["SAMPLERS", "choose_model", "resolve_sampler", "suggest"]
 SAMPLERS = ("auto", "tpe", "random")
 _RANDOM_TRIALS = 10  # finished trials of a model before TPE suggests
 _EXPLORATION = 0.15  # probability of a model that is not the best so far
-_OTHER_MODELS_FROM = 8  # first trial of the second and later models: a small budget goes to the first one
+OTHER_MODELS_FROM = 8  # first trial of the second and later models: a small budget goes to the first one
 
 
 def resolve_sampler(sampler: str) -> str:
@@ -47,21 +47,22 @@ def choose_model(
     seed: int,
     earlier: Sequence[str],
     finished: Sequence[TrialRecord],
+    others_from: int = OTHER_MODELS_FROM,
 ) -> tuple[str, Mapping[str, Any] | None]:
     """Return the model of a trial, and the setting to start with while there is one that was not tried.
 
-    ``earlier`` are the models of all trials before. Each model first gets its settings to start with. Then the model
-    with the best trial in ``finished`` gets most of the trials.
+    ``earlier`` are the models of all trials before. The first model has all trials before number ``others_from``. Each
+    model first gets its settings to start with. Then the model with the best trial in ``finished`` gets most trials.
     """
     names = list(spaces)
     for position, name in enumerate(names):
         tried, starts = earlier.count(name), spaces[name].starts
-        if tried < len(starts) and (position == 0 or number >= _OTHER_MODELS_FROM):
+        if tried < len(starts) and (position == 0 or number >= others_from):
             return name, starts[tried]
     best = {name: max((r.value for r in finished if r.model == name), default=-np.inf) for name in names}
     leader = max(names, key=lambda name: best[name])  # the first of equals
     others = [name for name in names if name != leader]
-    if number < _OTHER_MODELS_FROM:
+    if number < others_from:
         return names[0], None
     random = np.random.default_rng([seed, number, 1])
     if others and random.random() < _EXPLORATION:

@@ -24,7 +24,7 @@ from rankbound.tuning.log import TrialLog, TrialRecord
 from rankbound.tuning.progress import ProgressCallback, TuneProgress
 from rankbound.tuning.pruning import thresholds
 from rankbound.tuning.result import TuneResult, optimism_note, trials_table
-from rankbound.tuning.sampling import choose_model, resolve_sampler, suggest
+from rankbound.tuning.sampling import OTHER_MODELS_FROM, choose_model, resolve_sampler, suggest
 from rankbound.tuning.space import ModelSpace, make_spaces
 from rankbound.tuning.trial import Part, SearchData, Task, refit_ranker, run_task
 from rankbound.tuning.workers import finished_tasks
@@ -39,6 +39,7 @@ __all__ = ["DEFAULT_MEASURE", "DEFAULT_MINUTES", "tune"]
 DEFAULT_MEASURE = "nDCG(dcg='exp-log2')@10"
 DEFAULT_MINUTES = 10.0
 _LAG = 8
+_NETWORKS_FROM = 40  # first trial of a network, unless it was requested: it takes as long as many trials of trees
 _FAILURES = 5  # a search whose first trials all fail ends with the error of the first
 _LARGEST_LAMBDARANK_LABEL = 30
 
@@ -88,7 +89,7 @@ def tune(
     measure:
         The measure that selects.
     models:
-        Names of rankers. None: those of ``space``, or LambdaMART and, from the eighth trial on, MLPRanker.
+        Names of rankers. None: those of ``space``, or LambdaMART and, from trial 40 on, MLPRanker.
     space:
         Model -> parameter -> range, such as ``{"LambdaMART": {"learning_rate": ["log", 0.02, 0.2]}}``; see
         `rankbound.tuning.space`. It replaces the default space of a model.
@@ -243,6 +244,7 @@ class _Prepared:
     spaces: Mapping[str, ModelSpace]
     measure: str
     feature_names: Any
+    others_from: int
 
 
 def _prepare(
@@ -291,7 +293,8 @@ def _prepare(
     lambdarank = integers and float(labels.max()) <= _LARGEST_LAMBDARANK_LABEL
     spaces = make_spaces(names if models is None and space is None else models, space, params,
                          accepts_lambdarank=lambdarank)  # fmt: skip
-    return _Prepared(data, test, spaces, measure, feature_names)
+    others_from = _NETWORKS_FROM if models is None and space is None else OTHER_MODELS_FROM
+    return _Prepared(data, test, spaces, measure, feature_names, others_from)
 
 
 def _takes(probe: Ranker, features: Any) -> bool:
@@ -442,7 +445,9 @@ class _TrialQueue:
     def _setting(self, number: int) -> tuple[str, dict[str, Any]]:
         known = self._known(number)
         earlier = [self._settings[n] for n in range(1, number)]
-        model, start = choose_model(self.prepared.spaces, number, self._seed, [name for name, _ in earlier], known)
+        model, start = choose_model(
+            self.prepared.spaces, number, self._seed, [name for name, _ in earlier], known, self.prepared.others_from
+        )
         space = self.prepared.spaces[model]
         if start is None:
             finished = [record for record in known if record.model == model]
