@@ -88,9 +88,7 @@ class _TreeRanker(Ranker):
         features = queries.features
         if not (np.abs(features) > _ZERO).any():  # LightGBM refuses such data, although constant features are accepted
             features = np.ones_like(features)
-        train = lightgbm.Dataset(
-            features, targets, weight=weights, group=groups, categorical_feature=categories
-        )
+        train = lightgbm.Dataset(features, targets, weight=weights, group=groups, categorical_feature=categories)
         history: dict[str, Any] = {}
         callbacks, valid, evaluate = [], [], None
         if held_out is not None:
