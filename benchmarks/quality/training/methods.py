@@ -15,7 +15,7 @@ _ALL: tuple[Method, ...] = (
     LightGBM("lambdarank", "lambdarank", ()),
     LightGBM("rank_xendcg", "rank_xendcg"),
     XGBoost("XGBoost rank:ndcg", "rank:ndcg", ("lambdarank",)),
-    CatBoost("CatBoost YetiRank", "YetiRank"),
+    CatBoost("CatBoost YetiRank", "YetiRank", BOTH),
     LightGBM("ours", Ours()),
     LightGBM("ours, bounding", Ours(options=EM), BOTH),
     LightGBM("ours, weights", Ours(), BOTH, weights=EM),
