@@ -6,7 +6,8 @@ RankboundError            every error that rankbound raises itself; the command 
 └── DataError             arrays, frames or files that cannot be used (also a ValueError)
     └── FileFormatError   an invalid line of a file, with path and line number
 
-CoverageWarning           a run and judgments without a document in common (also a UserWarning)
+CoverageWarning           a run and judgments without a document in common, or labels that a measure takes as equal
+                          (also a UserWarning)
 InferenceWarning          intervals or p-values that rest on too little data (also a UserWarning)
 WeightWarning             weights under which few queries decide what is learned (also a UserWarning)
 """
@@ -71,7 +72,11 @@ class FileFormatError(DataError):
 
 
 class CoverageWarning(UserWarning):
-    """Judgments and a run have no document in common, so that every value is that of an empty ranking."""
+    """Judgments and a run do not fit each other or a measure.
+
+    They have no document in common, so that every value is that of an empty ranking; or a measure that compares labels
+    by their order, such as PairAcc, takes different labels below 0 as equal.
+    """
 
 
 class InferenceWarning(UserWarning):

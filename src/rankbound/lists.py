@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from rankbound.report.display.plot import Plot
+
 __all__ = ["Coverage", "Lists", "check_dicts", "sort_within_queries"]
 
 
@@ -56,6 +58,10 @@ class Coverage:
     """Sum over queries of Judged@k."""
     first_ids: tuple[Any, Any] | None = field(default=None, repr=False, compare=False)
     """A judged and a returned document of the first shared query, where no returned document is judged."""
+    merged_documents: int = field(default=0, repr=False)
+    """Documents with labels below 0 that ``merging_measures`` do not distinguish from others of their query."""
+    merging_measures: tuple[str, ...] = field(default=(), repr=False)
+    """Measures that compare labels by their order, where labels below 0 count as 0 and the query has others up to 0."""
 
     @property
     def judged_queries(self) -> int:
@@ -94,13 +100,21 @@ class Coverage:
 
     @property
     def warning(self) -> str | None:
-        """The sentence of `CoverageWarning`, or None where there is nothing to warn of."""
-        if not self.has_no_common_document:
-            return None
-        ids = ""
-        if self.first_ids is not None:
-            ids = f" (the first of qrels is {self.first_ids[0]!r}, the first of the run {self.first_ids[1]!r})"
-        return f"qrels and run have no document in common in any shared query{ids}: do their document ids match?"
+        """The text of `CoverageWarning`, or None where there is nothing to warn of."""
+        sentences = []
+        if self.has_no_common_document:
+            ids = ""
+            if self.first_ids is not None:
+                ids = f" (the first of qrels is {self.first_ids[0]!r}, the first of the run {self.first_ids[1]!r})"
+            sentences.append(
+                f"qrels and run have no document in common in any shared query{ids}: do their document ids match?"
+            )
+        if self.merged_documents:
+            sentences.append(
+                f"labels below 0 count as 0 in {', '.join(self.merging_measures)}, which makes {self.merged_documents} "
+                "of them equal to other labels of their query: add a constant to all labels if their order matters"
+            )
+        return "; ".join(sentences) or None
 
     def to_dict(self) -> dict[str, Any]:
         """Counts and fractions, ready for JSON."""
@@ -137,6 +151,8 @@ class Coverage:
             self.sum_of_fractions + other.sum_of_fractions,
             self.sum_at_cutoff + other.sum_at_cutoff,
             None if judged else self.first_ids or other.first_ids,
+            self.merged_documents + other.merged_documents,
+            tuple(dict.fromkeys((*self.merging_measures, *other.merging_measures))),
         )
 
     def with_documents(self, depths: NDArray[np.int64], judged_depths: NDArray[np.int64]) -> Coverage:
@@ -287,6 +303,50 @@ class Lists:
             self.judged[kept],
             self.coverage,
         )
+
+    # ---- for notebooks -----------------------------------------------------------------------------------------------
+
+    def to_pandas(self) -> Any:
+        """A pandas frame with a row per item: qid, label and, where they are known, docid and score.
+
+        ``Lists.from_frame`` reads it again. Scores of items that the run did not return are NaN.
+
+        >>> Lists([2, 0, 1], [0, 1, 3], qids=["p", "q"]).to_pandas()["qid"].tolist()
+        ['p', 'q', 'q']
+        """
+        from rankbound.report.display.conversion import pandas_frame
+
+        columns = {"qid": self.query_ids[self.query_of_item]}
+        columns |= {} if self.ids is None else {"docid": self.ids}
+        columns |= {"label": self.labels}
+        if self.scores is not None:
+            columns["score"] = np.where(self.returned, self.scores, np.nan)
+        return pandas_frame(columns)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The arrays by name, without those that are None, as lists that are ready for JSON.
+
+        Scores of items that the run did not return are None.
+
+        >>> Lists([2, 0, 1], [0, 1, 3]).to_dict()
+        {'labels': [2, 0, 1], 'offsets': [0, 1, 3]}
+        """
+        from rankbound.report.display.conversion import plain_values
+
+        names = ("labels", "offsets", "scores", "ids", "qids", "depths", "judged", "candidates")
+        arrays = {name: getattr(self, name) for name in names}
+        return plain_values({name: array for name, array in arrays.items() if array is not None})  # type: ignore[no-any-return]
+
+    def plot(self) -> Plot:
+        """Plot how many items queries have, and how many items have each label; needs the extra ``report``."""
+        from rankbound.report.display.plots import plot_lists
+
+        return plot_lists(self)
+
+    def _repr_html_(self) -> str:
+        from rankbound.report.display.tables import lists_table
+
+        return lists_table(self)
 
     # ---- constructors ------------------------------------------------------------------------------------------------
 

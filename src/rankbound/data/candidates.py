@@ -12,8 +12,9 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from rankbound.data import frames
+from rankbound.data.ir_datasets import is_ir_dataset, read_ir_dataset
+from rankbound.data.text_chunks import read_text
 from rankbound.errors import ArgumentError, DataError, FileFormatError
-from rankbound.io import read_bytes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -60,12 +61,14 @@ class CandidateSource:
             return self
         table = self.table
         if table["qid"].dtype != queries.dtype:
-            table, queries = table.with_columns(pl.col("qid").cast(pl.String)), queries.cast(pl.String)
+            table, queries = table.with_columns(frames.id_text(table["qid"])), frames.id_text(queries)
         return replace(self, table=table.filter(pl.col("qid").is_in(queries.implode())))
 
 
 def read_candidates(candidates: Any, judged_outside: str = "error") -> CandidateSource:
-    """Read candidates: a rule, ``column:NAME``, a path, a frame, or ``{query: documents}``.
+    """Read candidates: a rule, ``column:NAME``, a path, a table, or ``{query: documents}``.
+
+    An id of ir_datasets (``irds:...``) stands for the scored documents of that data set.
 
     >>> read_candidates({"q": ["a", "b"]}).table.rows()
     [('q', 'a'), ('q', 'b')]
@@ -74,8 +77,6 @@ def read_candidates(candidates: Any, judged_outside: str = "error") -> Candidate
     >>> read_candidates({"q": ["a", "b"]}).name
     'explicit'
     """
-    import polars as pl
-
     if isinstance(candidates, CandidateSource):
         return candidates
     if judged_outside not in JUDGED_OUTSIDE:
@@ -87,12 +88,14 @@ def read_candidates(candidates: Any, judged_outside: str = "error") -> Candidate
             return CandidateSource(column=candidates.removeprefix(_COLUMN), name=candidates)
     if isinstance(candidates, Mapping):
         table = _from_dict(candidates)
+    elif is_ir_dataset(candidates):
+        table = read_ir_dataset(candidates).run.select("qid", "docid")
     elif isinstance(candidates, (str, PathLike)):
-        if str(candidates).endswith((".parquet", ".csv", ".tsv")):
+        if frames.is_table_path(candidates):
             table = _columns(frames.read_frame(candidates), candidates)
         else:
             table = _read_text(candidates)
-    elif isinstance(candidates, (pl.DataFrame, pl.LazyFrame)) or hasattr(candidates, "columns"):
+    elif frames.is_table(candidates):
         table = _columns(frames.as_polars(candidates), "candidates")
     else:
         raise ArgumentError(
@@ -143,5 +146,5 @@ def _read_text(path: str | PathLike[str]) -> pl.DataFrame:
 
 
 def _fields_of_first_line(path: str | PathLike[str]) -> int:
-    lines = (line for line in read_bytes(path).split(b"\n") if line.strip() and not line.startswith(b"#"))
+    lines = (line for line in read_text(path).split(b"\n") if line.strip() and not line.startswith(b"#"))
     return len(next(lines, b"").split())

@@ -298,6 +298,8 @@ def _codes(left: pl.Series, right: pl.Series) -> tuple[NDArray[Any], NDArray[Any
     """Return integer codes for the values of two columns, the same in both, and the values that the codes stand for."""
     import polars as pl
 
+    from rankbound.data.frames import id_text
+
     if left.null_count() or right.null_count():
         raise DataError(f"column {left.name!r} must have no empty entries")
     if left.dtype.is_integer() and right.dtype.is_integer():
@@ -305,12 +307,12 @@ def _codes(left: pl.Series, right: pl.Series) -> tuple[NDArray[Any], NDArray[Any
         parts = [part for part in (a, b) if len(part)]
         low = min((int(part.min()) for part in parts), default=0)
         span = max((int(part.max()) for part in parts), default=0) - low + 1
-        if span <= 4 * (len(a) + len(b)) + 1024:
+        if span <= 4 * (len(a) + len(b)) + 1024 and low + span <= 2**63:
             if low == 0 and a.dtype == b.dtype == np.int64:
                 return a, b, _Range(0, span)
             return a.astype(np.int64) - low, b.astype(np.int64) - low, _Range(low, span)
     if left.dtype != right.dtype:
-        left, right = left.cast(pl.String), right.cast(pl.String)
+        left, right = id_text(left), id_text(right)
     both = pl.concat([left, right])
     run = both.rle_id()  # of equal neighbors, which leaves few query ids to look up
     if len(both) and run[-1] + 1 < len(both) // 2:

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from rankbound.data.growing_table import GrowingTable
 from rankbound.data.letor_text import Block, BlockParser
-from rankbound.data.text_chunks import StrPath, line_chunks
+from rankbound.data.text_chunks import StrPath, line_chunks, read_text
 from rankbound.errors import DataError, FileFormatError
-from rankbound.io import read_bytes
 from rankbound.lists import Lists
 
 __all__ = ["LABELS", "LetorData", "group_file", "read_groups", "read_letor"]
@@ -123,11 +122,11 @@ def group_file(path: StrPath) -> Path:
 def read_groups(path: StrPath) -> NDArray[np.int64]:
     """Read group sizes, one per line."""
     sizes = []
-    for number, line in enumerate(read_bytes(path).split(b"\n"), 1):
-        field = line.strip().decode("utf-8", "replace")
+    for number, line in enumerate(read_text(path).split(b"\n"), 1):
+        field = line.strip(b" \t").decode("utf-8", "replace")
         if not field:
             continue
-        if not field.isdecimal() or len(field) > 18 or int(field) == 0:
+        if not (field.isascii() and field.isdecimal()) or len(field) > 18 or int(field) == 0:
             raise FileFormatError(path, number, "a group size must be a positive integer", f"got {field!r}")
         sizes.append(int(field))
     return np.array(sizes, dtype=np.int64)

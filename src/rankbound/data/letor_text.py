@@ -16,16 +16,17 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankbound.data.frames import polars_failures
-from rankbound.data.text_chunks import StrPath
+from rankbound.data.text_chunks import CONTROL, StrPath, has_controls, is_plain_number
 from rankbound.errors import FileFormatError
 
 __all__ = ["WIDEST", "Block", "BlockParser"]
 
 WIDEST = 65_536  # features are dense: a single index of 10^9 must not allocate terabytes
-_NEWLINE, _SPACE, _COLON = 10, 32, 58
+_TAB, _NEWLINE, _SPACE, _ZERO, _COLON = 9, 10, 32, 48, 58
 _QID = np.frombuffer(b"qid:", np.uint8)
-_DOCUMENT = re.compile(r"docid\s*=\s*(\S+)")
+_DOCUMENT = re.compile(r"docid[ \t]*=[ \t]*([^ \t]+)")
 _LONGEST_ID = 255  # characters: every entry of a NumPy text array is as wide as the longest
+_LONGEST_QID = 19  # digits
 _LARGEST = float(np.finfo(np.float32).max)
 _EXACT = 2.0**53  # float64 represents integers exactly up to here
 
@@ -58,13 +59,17 @@ class BlockParser:
             parts = [part for part in parts if part[0].strip()]
             body = b"\n".join(part[0].rstrip() for part in parts)
             documents = [_document(part[2]) for part in parts]
-            if max(map(len, documents), default=0) > _LONGEST_ID:
-                raise self._long_id(text, first_line)
+            if max(map(len, documents), default=0) > _LONGEST_ID or CONTROL.search("".join(documents)):
+                raise self._invalid_id(text, first_line)
             ids = np.array(documents, dtype=np.str_)
         body = _tidy_ends(body)
         if body.isspace():
             return None
-        block = self._fast(body) or self._fast(_tidy(body)) or self._slowly(text, first_line)
+        block = self._fast(body)
+        if block is None and not has_controls(body):
+            block = self._fast(_tidy(body))
+        if block is None:
+            block = self._slowly(text, first_line)
         self.has_qid = block.qids is not None
         return block if ids is None else replace(block, ids=ids)
 
@@ -78,12 +83,17 @@ class BlockParser:
             return None
         kinds = data[separators]
         ends = np.flatnonzero(kinds == _NEWLINE)
+        valid = len(ends) + sum(np.count_nonzero(kinds == kind) for kind in (_SPACE, _COLON, _TAB))
+        if valid != len(kinds):  # a control character
+            return None
         heads = np.concatenate(([0], ends[:-1] + 1))  # separator after the label of each line
         has_qid = _is_qid(data, separators[heads])
         if has_qid is None or self.has_qid not in (None, has_qid):
             return None
         if has_qid:  # "qid:17" becomes the number "000017", so that a line has label, qid, index, value, index, ...
             data[separators[heads, None] + np.arange(1, 5)] = ord("0")
+            qid_starts = separators[heads] + 5
+            qid_lengths = separators[heads + 2] - qid_starts
             keep = np.ones(len(separators), dtype=bool)
             keep[heads + 1] = False
             separators, kinds = separators[keep], kinds[keep]
@@ -102,6 +112,8 @@ class BlockParser:
         if qids is None:
             return Block(labels, None, features)
         if not (qids < _EXACT).all() or (qids != np.floor(qids)).any():
+            return None
+        if not _have_digits_only(data, qid_starts, qid_lengths, qids):
             return None
         return Block(labels, qids.astype(np.int64), features)
 
@@ -128,7 +140,11 @@ class BlockParser:
         labels, qids = [], []
         rows: list[tuple[list[int], list[float]]] = []
         for number, line in enumerate(text.split(b"\n"), first_line):
-            fields = line.partition(b"#")[0].decode("utf-8", "replace").split()
+            body = line.partition(b"#")[0].decode("utf-8", "replace")
+            if match := CONTROL.search(body):
+                rule = "a line must have no control characters but tabs"
+                raise self._error(number, rule, f"got {match.group()!r} in {_short(body)}")
+            fields = [field for field in body.replace("\t", " ").split(" ") if field]  # no other white space separates
             if not fields:
                 continue
             labels.append(self._label(fields[0], number))
@@ -158,7 +174,7 @@ class BlockParser:
         name, _, value = field.partition(":")
         if name != "qid":
             raise self._error(line, "qid is missing: the second field must be qid:number", f"got {_short(field)}")
-        if not re.fullmatch(r"[+-]?\d{1,19}", value) or abs(int(value)) >= 2**63:
+        if not re.fullmatch(r"[+-]?[0-9]{1,19}", value) or abs(int(value)) >= 2**63:
             raise self._error(line, "qid must be an integer below 2^63", f"got {_short(field)}")
         return int(value)
 
@@ -171,7 +187,7 @@ class BlockParser:
                 raise self._error(
                     line, "a feature must be written index:value", f"got {_short(field)} (truncated line?)"
                 )
-            if not index.isdecimal() or len(index) > 9 or not 1 <= int(index) <= WIDEST:
+            if not (index.isascii() and index.isdecimal()) or len(index) > 9 or not 1 <= int(index) <= WIDEST:
                 rule = f"a feature index must be an integer from 1 to {WIDEST}"
                 raise self._error(line, rule, f"got {_short(field)}")
             if indices and int(index) <= indices[-1]:
@@ -183,10 +199,13 @@ class BlockParser:
             values.append(number)
         return indices, values
 
-    def _long_id(self, text: bytes, first_line: int) -> FileFormatError:
-        comments = ((number, line.partition(b"#")[2]) for number, line in enumerate(text.split(b"\n"), first_line))
-        number, name = next((at, name) for at, line in comments if len(name := _document(line)) > _LONGEST_ID)
-        return self._error(number, f"a document's id must have at most {_LONGEST_ID} characters", f"got {_short(name)}")
+    def _invalid_id(self, text: bytes, first_line: int) -> FileFormatError:
+        """Find the first document whose id is too long or has control characters."""
+        rows = ((number, line.partition(b"#")) for number, line in enumerate(text.split(b"\n"), first_line))
+        names = ((number, _document(comment)) for number, (row, _, comment) in rows if row.strip())
+        number, name = next((at, name) for at, name in names if len(name) > _LONGEST_ID or CONTROL.search(name))
+        what = f"at most {_LONGEST_ID} characters" if len(name) > _LONGEST_ID else "no control characters"
+        return self._error(number, f"a document's id must have {what}", f"got {_short(name)}")
 
     def _error(self, line: int, rule: str, got: str) -> FileFormatError:
         return FileFormatError(self.path, line, rule, got)
@@ -198,6 +217,24 @@ def _is_qid(data: NDArray[np.uint8], after_label: NDArray[np.int64]) -> bool | N
         return False
     is_qid = (data[after_label[:, None] + np.arange(1, 5)] == _QID).all(axis=1)
     return True if is_qid.all() else None if is_qid.any() else False
+
+
+def _have_digits_only(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64], values: NDArray[np.float64]
+) -> bool:
+    """Whether qids are digits only: 1e3 and 1. are numbers, too, but no names of queries.
+
+    A qid that has the value and the length of the one before it is not looked at again.
+    """
+    is_new = np.ones(len(values), dtype=bool)
+    is_new[1:] = (values[1:] != values[:-1]) | (lengths[1:] != lengths[:-1])
+    starts, lengths = starts[is_new], lengths[is_new]
+    longest = int(lengths.max())
+    if longest > _LONGEST_QID:
+        return False
+    at = np.minimum(np.arange(longest), lengths[:, None] - 1)  # repeats the last digit of shorter ones
+    digits = data[starts[:, None] + at] - np.uint8(_ZERO)  # anything below "0" wraps around
+    return bool((digits < 10).all())
 
 
 def _rows(numbers: NDArray[np.float64], kinds: NDArray[np.uint8], ends: NDArray[np.int64], head: int) -> Any:
@@ -264,12 +301,12 @@ def _tidy(text: bytes) -> bytes:
 def _document(comment: bytes) -> str:
     text = comment.decode("utf-8", "replace")
     match = _DOCUMENT.search(text)
-    return match.group(1) if match else text.strip().partition(" ")[0]
+    return match.group(1) if match else text.strip(" \t").partition(" ")[0]
 
 
 def _float(field: str) -> float | None:
     try:
-        return float(field) if "_" not in field else None
+        return float(field) if is_plain_number(field) else None
     except ValueError:
         return None
 

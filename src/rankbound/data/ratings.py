@@ -152,6 +152,10 @@ def _column_indices(path: StrPath, header: Sequence[str], named: Mapping[str, st
             indices[role] = header.index(wanted)
         elif known := [name for name in usual if name in lower]:
             indices[role] = lower.index(known[0])
+    for role, at in indices.items():
+        if header.count(header[at]) > 1:
+            got = f"got {header[at]!r} {header.count(header[at])} times"
+            raise FileFormatError(path, 1, f"the column of the {role} must occur once in the header", got)
     for role in ("user", "item"):
         if role not in indices:
             got = f"got the columns {', '.join(header)}; name it with {role}=..."

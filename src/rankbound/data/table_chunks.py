@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankbound.data.candidates import CandidateSource
-from rankbound.data.frames import check_mark, find_columns, lists_from_frame, plain_type, polars_explained
+from rankbound.data.frames import check_mark, find_columns, id_text, lists_from_frame, plain_type, polars_explained
 from rankbound.data.judged import from_frames
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Coverage, Lists
@@ -85,7 +85,7 @@ class RunChunks:
         unseen, returned, shared, coverage = self._qrels, 0, 0, Coverage()
         for run, is_last in _complete_queries(self._path, ("qid", "docid", "score"), self._rows):
             if run["qid"].dtype != unseen["qid"].dtype:
-                unseen, run = (frame.with_columns(pl.col("qid").cast(pl.String)) for frame in (unseen, run))
+                unseen, run = (frame.with_columns(id_text(frame["qid"])) for frame in (unseen, run))
             queries = run["qid"].unique()
             is_here = unseen["qid"].is_in(queries.implode())
             judged, unseen = unseen.filter(is_here), unseen.filter(~is_here)

@@ -1,18 +1,20 @@
 """Read TREC files: qrels (query, iteration, document, label) and runs (query, Q0, document, rank, score, tag).
 
+Spaces and tabs separate fields, and numbers have ASCII digits. Control characters are errors, except in comments.
 Candidates may come in either form or as pairs (query, document).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from rankbound.data.frames import polars_failures
 from rankbound.data.judged import DuplicateError, from_frames
+from rankbound.data.text_chunks import CONTROL, count_byte, has_controls, is_plain_number, read_text
 from rankbound.errors import FileFormatError
-from rankbound.io import read_bytes
 from rankbound.lists import Lists
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ __all__ = ["lists_from_trec", "read_pairs", "read_qrels", "read_run"]
 
 _QRELS = ("qid", "iteration", "docid", "label")
 _RUN = ("qid", "q0", "docid", "rank", "score", "tag")
+_SEPARATOR = re.compile("[ \t]+")
 
 
 def read_qrels(path: str | PathLike[str]) -> pl.DataFrame:
@@ -39,14 +42,15 @@ def read_pairs(path: str | PathLike[str]) -> pl.DataFrame:
     import polars as pl
 
     try:
-        text = read_bytes(path).decode("utf-8")
+        text = read_text(path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise FileFormatError(path, None, "text must be UTF-8", f"got byte {error.object[error.start]:#04x}") from None
     rows = []
     for line_number, line in enumerate(text.split("\n"), start=1):
-        pair = line.split()
+        pair = _fields(line)
         if not pair or line.startswith("#"):
             continue
+        _check_controls(path, line_number, line)
         if len(pair) != 2:
             raise FileFormatError(path, line_number, "expected 2 fields (qid docid)", f"got {len(pair)}: {line!r:.100}")
         rows.append(pair)
@@ -70,10 +74,12 @@ class _File:
         self, path: str | PathLike[str], fields: tuple[str, ...], number: str, convert: Callable[[str], float]
     ) -> None:
         self.path, self.fields, self.number, self.convert = path, fields, number, convert
-        self.raw = read_bytes(path)
-        frame = self._bulk(self.raw)
-        if frame is None:
-            frame = self._bulk(_tidy(self.raw))
+        self.raw = read_text(path)
+        frame = None
+        if not has_controls(self.raw):
+            frame = self._bulk(self.raw)
+            if frame is None:
+                frame = self._bulk(_tidy(self.raw))
         self.frame = self.read_line_by_line() if frame is None else frame
 
     def checked(self) -> pl.DataFrame:
@@ -86,8 +92,8 @@ class _File:
         """Parse text whose fields are separated by single spaces; return None for any other text."""
         import polars as pl
 
-        lines = text.count(b"\n") + (not text.endswith(b"\n"))
-        if text.count(b" ") != lines * (len(self.fields) - 1):
+        lines = count_byte(text, b"\n") + (not text.endswith(b"\n"))
+        if b"\t" in text or count_byte(text, b" ") != lines * (len(self.fields) - 1):
             return None
         kind = pl.Int64 if self.convert is int else pl.Float64
         try:
@@ -113,14 +119,17 @@ class _File:
         fields, number, convert = self.fields, self.number, self.convert
         rows: dict[tuple[str, str], float] = {}
         for line_number, line in enumerate(self._text().split("\n"), start=1):
-            parts = line.split(maxsplit=len(fields) - 1)
+            parts = _fields(line, len(fields))
             if not parts or line.startswith("#"):
                 continue
-            if len(parts) != len(fields) or (fields is _QRELS and len(parts[-1].split()) > 1):
-                got = f"got {len(line.split())}: {line.strip()[:100]!r}"
+            _check_controls(self.path, line_number, line)
+            if len(parts) != len(fields) or (fields is _QRELS and len(_fields(parts[-1])) > 1):
+                got = f"got {len(_fields(line))}: {line.strip()[:100]!r}"
                 raise self._error(line_number, f"expected {len(fields)} fields ({' '.join(fields)})", got)
-            value = parts[fields.index(number)].strip()
+            value = parts[fields.index(number)]
             try:
+                if not is_plain_number(value):
+                    raise ValueError(value)
                 converted = convert(value)
             except ValueError:
                 rule = f"{number} must be {'an integer' if convert is int else 'a number'}"
@@ -152,10 +161,22 @@ class _File:
         return FileFormatError(self.path, line_number, rule, got)
 
 
+def _fields(line: str, most: int = 0) -> list[str]:
+    """Split a line at spaces and tabs, and at no other white space, which an id may contain; ``most`` 0 is no limit."""
+    line = line.strip(" \t")
+    return _SEPARATOR.split(line, maxsplit=max(most - 1, 0)) if line else []
+
+
+def _check_controls(path: str | PathLike[str], line_number: int, line: str) -> None:
+    if match := CONTROL.search(line):
+        rule = "a line must have no control characters but tabs"
+        raise FileFormatError(path, line_number, rule, f"got {match.group()!r} in {line[:100]!r}")
+
+
 def _tidy(raw: bytes) -> bytes:
     """Put one space between fields and none at the ends of lines; remove comments and empty lines."""
-    if b"\t" in raw or b"\r" in raw:
-        raw = raw.translate(bytes.maketrans(b"\t\r", b"  "))
+    if b"\t" in raw:
+        raw = raw.replace(b"\t", b" ")
     while b"  " in raw:
         raw = raw.replace(b"  ", b" ")
     if b" \n" in raw or b"\n " in raw:

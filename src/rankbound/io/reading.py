@@ -31,6 +31,8 @@ def open_bytes(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """
     if "\0" in str(path):
         raise DataError(f"{str(path)!r}: cannot be read: a file name has no NUL character")
+    if str(path).endswith(("/", os.sep)) and Path(path).is_file():  # Path drops the slash
+        raise DataError(f"{path}: cannot be read: Not a directory; a file name does not end in a slash")
     try:
         raw: BinaryIO = sys.stdin.buffer if str(path) == "-" else Path(path).open("rb")  # noqa: SIM115 - closed below
         with io.BufferedReader(raw, 1 << 20) as stream:  # type: ignore[type-var]
