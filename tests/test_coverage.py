@@ -225,6 +225,34 @@ def test_a_run_without_a_judged_document_raises_a_warning(tmp_path, kind):
     assert result.warnings == tuple(str(warning.message) for warning in seen)
 
 
+@pytest.mark.parametrize("measure", ["PairAcc", "Tau", "EM(PairAcc)"])
+def test_labels_below_0_that_become_equal_raise_a_warning(measure):
+    run = {"q": {"a": 2.0, "b": 1.0, "c": 3.0}, "p": {"a": 2.0, "b": 1.0}}
+    merged = {"q": {"a": -1, "b": 0, "c": 1}, "p": {"a": -1, "b": 1}}
+    with pytest.warns(rb.CoverageWarning, match="labels below 0 count as 0 in .* makes 1 of them") as seen:
+        result = rb.evaluate(merged, run, [measure, "AP"])
+    assert len(seen) == 1
+    assert result.warnings == (str(seen[0].message),)
+    with pytest.warns(rb.CoverageWarning, match="makes 2 of them"):
+        rb.evaluate({"q": {"a": -1, "b": -2, "c": 1}, "p": {"a": -1, "b": 1}}, run, [measure])
+
+
+@pytest.mark.parametrize(
+    ("labels", "measure"),
+    [({"a": -1, "b": 0, "c": 1}, "AP"), ({"a": -1, "b": -1, "c": 1}, "PairAcc"), ({"a": 0, "b": 1, "c": 2}, "PairAcc")],
+)
+def test_labels_below_0_that_change_nothing_raise_no_warning(labels, measure):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rb.evaluate({"q": labels}, {"q": {"a": 2.0, "b": 1.0, "c": 3.0}}, [measure])
+
+
+def test_the_number_of_labels_that_become_equal_is_added_over_chunks():
+    parts = [Coverage(merged_documents=2, merging_measures=("PairAcc",)), Coverage(), Coverage(1, 0, 1)]
+    total = parts[0] + parts[1] + parts[2] + parts[0]
+    assert (total.merged_documents, total.merging_measures) == (4, ("PairAcc",))
+
+
 def test_numbers_and_text_as_identifiers_are_named_as_they_are():
     with pytest.warns(rb.CoverageWarning, match="the first of qrels is '7', the first of the run 7"):
         rb.evaluate({"q": {"7": 1}}, {"q": {7: 1.0}}, "AP")

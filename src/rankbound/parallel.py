@@ -1,4 +1,4 @@
-"""The thread budget: how many threads the loss kernels, the trees and the training loop use.
+"""The thread budget: how many threads the loss kernels, the trees and the training loop use; the size of the memory.
 
 Results do not depend on it: each query is computed by one thread from start to end.
 """
@@ -9,7 +9,7 @@ import os
 
 from rankbound.errors import ArgumentError
 
-__all__ = ["cores", "set_threads", "threads"]
+__all__ = ["cores", "physical_memory", "set_threads", "threads"]
 
 _budget: int | None = None
 
@@ -17,6 +17,14 @@ _budget: int | None = None
 def cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def physical_memory() -> int:
+    """Return the bytes of memory of this machine, or 2^62 where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 62
 
 
 def threads() -> int:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from rankbound.arrays import is_between
 from rankbound.checkpoints import Checkpoints
 from rankbound.errors import ArgumentError, DataError
 
@@ -31,6 +32,7 @@ OPTIMIZERS = ("adam", "adamw", "sgd")
 SCHEDULES = ("constant", "cosine")
 SELECTIONS = ("validation", "test", "last")
 Evaluator = Callable[[], dict[str, float]]
+_LARGEST = 1e38  # of a step size, which torch stores in single precision
 _WARMUP = 0.05  # fraction of the epochs in which the cosine schedule increases the step size
 
 
@@ -86,10 +88,10 @@ class Settings:
         for name, choices in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES), ("selection", SELECTIONS)):
             if getattr(self, name) not in choices:
                 raise ArgumentError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
-        if not 0 < self.learning_rate < float("inf"):
-            raise ArgumentError(f"learning_rate must be a positive number, got {self.learning_rate!r}")
-        if not 0 <= self.weight_decay < float("inf"):
-            raise ArgumentError(f"weight_decay must be a number of at least 0, got {self.weight_decay!r}")
+        if not is_between(self.learning_rate, 0, _LARGEST):
+            raise ArgumentError(f"learning_rate must be a positive number below 1e38, got {self.learning_rate!r}")
+        if self.weight_decay != 0 and not is_between(self.weight_decay, 0, _LARGEST):
+            raise ArgumentError(f"weight_decay must be a number from 0 to 1e38, got {self.weight_decay!r}")
 
     def rate(self, epoch: int) -> float:
         """Return the step size in an epoch; the first epoch is 1.

@@ -320,7 +320,7 @@ def test_columns_of_the_wrong_length_or_kind_are_named() -> None:
         (SVMmap("nDCG"), "measure of SVMmap must be AP"),
         (LambdaMART("nothing"), "loss must be one of"),
         (LambdaMART("lambdarank", "distribution"), "bounding of lambdarank must be"),
-        (LambdaMART(num_leaves=-1), "LightGBM refuses"),
+        (LambdaMART(num_leaves=-1), "num_leaves must be from 2 to 131072, got -1"),
         (BoostingRanker("ranking"), "task must be one of"),
         (RandomForestRanker(subsample=1.0), "subsample of a forest"),
         (LogisticRanker("l3"), "penalty must be"),

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 ROUNDING = 1e-12  # sums that differ by less than this fraction are equal
+_SMALLEST_ALPHA = 1e-15  # a finer level rounds to 0
+MOST_RESAMPLES = 10_000_000  # draws; 1,000 times the default, minutes for hundreds of queries
 _CHUNK = 1 << 17  # random numbers drawn at a time: few enough to stay in the cache
 _BLOCK = 1 << 22  # numbers of a block of comparisons: 32 MB
 _LARGEST = 1e90  # so that cubes of differences, and their sums, do not overflow
@@ -36,12 +38,19 @@ def check_resamples(resamples: int) -> None:
     """Raise ArgumentError unless there is at least one draw."""
     if isinstance(resamples, bool) or not isinstance(resamples, (int, np.integer)) or resamples < 1:
         raise ArgumentError(f"resamples must be a positive integer, got {resamples}")
+    if resamples > MOST_RESAMPLES:
+        raise ArgumentError(
+            f"resamples must be at most {MOST_RESAMPLES:,}, got {resamples:,}: more draws change no interval or "
+            "p-value by more than 0.001, and would take hours"
+        )
 
 
-def check_confidence(confidence: float) -> None:
-    """Raise ArgumentError unless the level lies strictly between 0 and 1."""
+def check_confidence(confidence: float, smallest_alpha: float = _SMALLEST_ALPHA) -> None:
+    """Raise ArgumentError unless the level lies strictly between 0 and 1, by more than rounding."""
     if not is_between(confidence, 0, 1):
         raise ArgumentError(f"confidence must lie between 0 and 1, got {confidence}")
+    if confidence > 1 - smallest_alpha:
+        raise ArgumentError(f"confidence must be at most 1 - {smallest_alpha:g}, got {confidence!r}")
 
 
 def standard_deviations(d: NDArray[np.float64]) -> NDArray[np.float64]:

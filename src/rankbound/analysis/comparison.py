@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
+    from rankbound.report.display.plot import Plot
+
 __all__ = ["Comparison", "Difference", "TypeDifference", "compare", "run_names"]
 
 
@@ -268,9 +270,17 @@ class Comparison:
             parts.append(pl.DataFrame(columns))
         return pl.concat(parts)
 
+    def to_pandas(self) -> Any:
+        """`table`, a row per measure and pair of runs, as a pandas frame."""
+        from rankbound.report.display.conversion import pandas_frame
+
+        return pandas_frame(self.table)
+
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the values per query, ready for JSON."""
-        return {
+        """Everything but the values per query, ready for JSON; None in place of NaN."""
+        from rankbound.report.display.conversion import plain_values
+
+        summary = {
             "runs": list(self.runs),
             "mean": self.mean(),
             "intervals": {run: {name: list(ends) for name, ends in of.items()} for run, of in self.intervals.items()},
@@ -292,6 +302,23 @@ class Comparison:
             "type_rule": query_type_rule(self.scores.type_quota),
             "by_type": self.type_table.to_dicts(),
         }
+        return plain_values(summary)  # type: ignore[no-any-return]
+
+    def plot(self, measure: str | Measure | None = None) -> Plot:
+        """Plot the differences, for notebooks and files; needs the extra ``report``.
+
+        Without a measure these are the differences of the means with their intervals, by all measures. With the name
+        of a measure they are the differences of each query, the greatest first. DataError if no query counts,
+        ArgumentError for a measure that was not compared.
+        """
+        from rankbound.report.display.plots import plot_comparison
+
+        return plot_comparison(self, measure)
+
+    def _repr_html_(self) -> str:
+        from rankbound.report.display.tables import comparison_table
+
+        return comparison_table(self)
 
     def __repr__(self) -> str:
         return f"Comparison(runs={list(self.runs)}, measures={list(self.measures)}, queries={self.queries})"

@@ -35,6 +35,7 @@ TESTS = ("t", "wilcoxon", "randomization")
 CORRECTIONS = ("holm", "bonferroni", "benjamini-hochberg", "none")
 FEWEST_QUERIES = 10  # with fewer, neither the bootstrap nor the t distribution can be trusted
 LARGE = 5_000  # queries from which on the bootstrap gives Student's interval, only slower
+_SMALLEST_ALPHA = 1e-9  # corrections for several tests divide it further
 _DRAWS_IN_TAIL = 10  # with fewer, a quantile of the bootstrap distribution is noise
 
 
@@ -78,7 +79,7 @@ class Inference:
     power: float = 0.8
 
     def __post_init__(self) -> None:
-        check_confidence(self.confidence)
+        check_confidence(self.confidence, _SMALLEST_ALPHA)
         check_resamples(self.resamples)
         for name, known in (("interval", INTERVALS), ("test", TESTS), ("correction", CORRECTIONS)):
             if getattr(self, name) not in known:

@@ -43,6 +43,8 @@ from rankbound.errors import ArgumentError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from rankbound.report.display.plot import Plot
+
 __all__ = ["BOUNDING_NAMES", "Bounding", "Bounds", "Difficulty", "get_bounding"]
 
 
@@ -53,6 +55,29 @@ class Bounds:
     worst: Any
     expected: Any
     best: Any
+
+    def to_pandas(self) -> Any:
+        """A pandas frame with the columns worst, expected and best, a row per query."""
+        from rankbound.report.display.conversion import pandas_frame
+
+        return pandas_frame({side: np.ravel(getattr(self, side)) for side in ("worst", "expected", "best")})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Numbers, or lists of numbers, ready for JSON."""
+        from rankbound.report.display.conversion import plain_values
+
+        return plain_values({"worst": self.worst, "expected": self.expected, "best": self.best})  # type: ignore[no-any-return]
+
+    def plot(self) -> Plot:
+        """Plot the range from worst to best of each query, with the expected value; needs the extra ``report``."""
+        from rankbound.report.display.plots import plot_bounds
+
+        return plot_bounds(self)
+
+    def _repr_html_(self) -> str:
+        from rankbound.report.display.tables import bounds_table
+
+        return bounds_table(self)
 
 
 class NullDistributions(Protocol):

@@ -15,6 +15,7 @@ from rankbound.arrays import labels_of, numbers
 from rankbound.difficulty.bounding import Bounds
 from rankbound.errors import ArgumentError, DataError, MeasureError
 from rankbound.measures import LabelCounts, Measure, parse_measure
+from rankbound.measures.ranked import LARGEST_DEPTH
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -87,7 +88,7 @@ def check_depth(depth: object) -> int | None:
         return None
     if isinstance(depth, (bool, np.bool_)) or not isinstance(depth, (int, np.integer)) or depth < 1:
         raise ArgumentError(f"depth must be a positive integer or None, got {depth!r}")
-    return int(depth)
+    return min(int(depth), LARGEST_DEPTH)
 
 
 def one_query(labels: ArrayLike) -> tuple[NDArray[Any], list[int]]:
@@ -103,6 +104,9 @@ def one_query(labels: ArrayLike) -> tuple[NDArray[Any], list[int]]:
 
 def counts_of(name: str, value: ArrayLike | None) -> NDArray[np.int64]:
     """Validate non-negative integers of any shape."""
+    number: Any = value
+    if isinstance(number, int) and number > MOST_ITEMS:  # before NumPy makes an object of an integer beyond 64 bits
+        raise ArgumentError(f"{name} must be at most {MOST_ITEMS:,}, got {number}")
     array = np.zeros(1) if value is None else numbers(name, value, ndim=None)
     if array.dtype.kind not in "iu" or (array < 0).any():
         raise ArgumentError(f"{name} must be non-negative integers, got {value!r}")

@@ -2,12 +2,13 @@
 
 from rankbound.evaluation.coverage import judged_coverage, warn_of_coverage
 from rankbound.evaluation.references import evaluate_references, references_of
-from rankbound.evaluation.result import Evaluation
+from rankbound.evaluation.result import Evaluation, Evaluations
 from rankbound.evaluation.runs import EMPTY, evaluate, evaluate_lists, evaluate_runs
 
 __all__ = [
     "EMPTY",
     "Evaluation",
+    "Evaluations",
     "evaluate",
     "evaluate_lists",
     "evaluate_references",

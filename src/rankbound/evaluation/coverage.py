@@ -41,6 +41,22 @@ def judged_coverage(
         if lists.judged is not None:
             judged_depths = np.bincount(lists.query_of_item[lists.returned & lists.judged], minlength=len(lists))
         coverage = Coverage(shared_queries=len(lists)).with_documents(depths, judged_depths)
+    measures = list(measures)
+    merging = tuple(str(measure) for measure in measures if measure.definition.orders_labels(measure))
+    if merging and (merged := _merged_documents(lists)):
+        coverage = replace(coverage, merged_documents=merged, merging_measures=merging)
     cutoff = min((measure.cutoff for measure in measures if measure.cutoff is not None), default=_CUTOFF)
     fractions = plain_values(parse_measure(f"Judged@{cutoff}"))
     return replace(coverage, cutoff=cutoff, sum_at_cutoff=float(fractions.sum()))
+
+
+def _merged_documents(lists: Lists) -> int:
+    """Documents with labels below 0 in queries where another label, at most 0, differs from theirs."""
+    if lists.labels.min(initial=0) >= 0:
+        return 0
+    labels, query = np.minimum(lists.labels, 1).astype(np.float64), lists.query_of_item
+    low = labels <= 0
+    smallest, largest = np.full(len(lists), 0.0), np.full(len(lists), -np.inf)
+    np.minimum.at(smallest, query[low], labels[low])
+    np.maximum.at(largest, query[low], labels[low])
+    return int(np.count_nonzero((labels < 0) & (smallest < largest)[query]))

@@ -12,13 +12,15 @@ import numpy as np
 from rankbound.difficulty.bounding import Bounds
 from rankbound.difficulty.p_values import PValues
 from rankbound.lists import Coverage
-from rankbound.measures import parse_measure
+from rankbound.measures import Measure, parse_measure
 
 if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-__all__ = ["Evaluation", "concatenated"]
+    from rankbound.report.display.plot import Plot
+
+__all__ = ["Evaluation", "Evaluations", "concatenated"]
 
 _SIDES = ("worst", "expected", "best")
 _LEAST = 0.00001  # trec_eval's floor under values of a geometric mean
@@ -85,7 +87,7 @@ class Evaluation:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences on what makes the values doubtful: a run without any judged document."""
+        """Sentences on what makes the values doubtful: a run without any judged document, labels taken as equal."""
         return () if self.coverage.warning is None else (self.coverage.warning,)
 
     def counted_queries(self) -> dict[str, int]:
@@ -162,13 +164,15 @@ class Evaluation:
         return pl.DataFrame(columns)
 
     def to_pandas(self) -> Any:
-        """`per_query` as a pandas frame."""
-        import pandas as pd
+        """`per_query` as a pandas frame; NaN where a query is skipped."""
+        from rankbound.report.display.conversion import pandas_frame
 
-        return pd.DataFrame({name: column.to_list() for name, column in self.per_query.to_dict().items()})
+        return pandas_frame(self.per_query)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the values per query, ready for JSON."""
+        """Everything but the values per query, ready for JSON; None in place of NaN."""
+        from rankbound.report.display.conversion import plain_values
+
         summary: dict[str, Any] = {
             "mean": self.mean(),
             "queries": self.queries,
@@ -181,11 +185,91 @@ class Evaluation:
             "warnings": list(self.warnings),
             **self.policy,
         }
-        return summary | ({"bounds": self.mean_bounds()} if self.bounds else {})
+        summary |= {"bounds": self.mean_bounds()} if self.bounds else {}
+        return plain_values(summary)  # type: ignore[no-any-return]
+
+    def plot(self, measure: str | Measure | None = None) -> Plot:
+        """Plot the values of the queries, for notebooks and files; needs the extra ``report``.
+
+        Without a measure there is a histogram of each. With the name of a measure the plot is about its queries: a
+        histogram or, if the evaluation has ``bounds``, a point for each query, its value against the expected value of
+        a random ranking. DataError if there is no value, ArgumentError for a measure that was not evaluated.
+
+        >>> from rankbound import Lists, evaluate
+        >>> evaluate(Lists([1, 0, 1, 0], [0, 2, 4], [2.0, 1.0, 1.0, 2.0]), measures=["RR", "AP"]).plot()
+        Plot('Evaluation of 2 queries')
+        """
+        from rankbound.report.display.plots import plot_evaluation
+
+        return plot_evaluation(self, measure)
+
+    def _repr_html_(self) -> str:
+        from rankbound.report.display.tables import evaluation_table
+
+        return evaluation_table(self)
 
     def __repr__(self) -> str:
         means = ", ".join(f"{name}={mean:.4f}" for name, mean in self.mean().items())
         return f"Evaluation({means}; queries={self.queries}, empty={self.empty_queries})"
+
+
+class Evaluations(dict[str, Evaluation]):
+    """The results of several runs, by the name of the run: the dict that `evaluate` returns for ``{name: run}``."""
+
+    def mean(self) -> dict[str, dict[str, float]]:
+        """The means of each run, see `Evaluation.mean`."""
+        return {run: result.mean() for run, result in self.items()}
+
+    def table(self) -> pl.DataFrame:
+        """One row per run: its name in the column ``run``, and the mean of each measure in a column of its own.
+
+        >>> from rankbound import evaluate
+        >>> qrels = {"q": {"a": 1, "b": 0}}
+        >>> evaluate(qrels, {"good": qrels, "bad": {"q": {"a": 1, "b": 2}}}, ["RR", "EM(RR)"]).table().rows()
+        [('good', 1.0, 1.0), ('bad', 0.5, -1.0)]
+        """
+        import polars as pl
+
+        rows = [{"run": run, **means} for run, means in self.mean().items()]
+        measures = [name for result in self.values() for name in result.measures]
+        return pl.DataFrame(rows, schema={"run": pl.String, **dict.fromkeys(measures, pl.Float64)})
+
+    def long(self) -> pl.DataFrame:
+        """One row per run, query and measure: run, qid, measure, value, which is null where the query is skipped."""
+        measures = list(dict.fromkeys(name for result in self.values() for name in result.measures))
+        names = {"variable_name": "measure", "value_name": "value"}
+        return self.per_query.unpivot(on=measures, index=["run", "qid"], **names)
+
+    @property
+    def per_query(self) -> pl.DataFrame:
+        """`Evaluation.per_query` of all runs, with the name of the run in the first column."""
+        import polars as pl
+
+        parts = [
+            result.per_query.select(pl.lit(run, dtype=pl.String).alias("run"), pl.all()) for run, result in self.items()
+        ]
+        return pl.concat(parts, how="diagonal_relaxed") if parts else pl.DataFrame()
+
+    def to_pandas(self) -> Any:
+        """`per_query` as a pandas frame."""
+        from rankbound.report.display.conversion import pandas_frame
+
+        return pandas_frame(self.per_query)
+
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        """`Evaluation.to_dict` of each run, ready for JSON."""
+        return {run: result.to_dict() for run, result in self.items()}
+
+    def plot(self, measure: str | Measure | None = None) -> Plot:
+        """Plot the means of all runs with their 95 % intervals; with the name of a measure, its values by run."""
+        from rankbound.report.display.plots import plot_evaluations
+
+        return plot_evaluations(self, measure)
+
+    def _repr_html_(self) -> str:
+        from rankbound.report.display.tables import evaluations_table
+
+        return evaluations_table(self)
 
 
 def _aggregation(name: str) -> str:

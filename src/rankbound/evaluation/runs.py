@@ -12,7 +12,7 @@ import numpy as np
 from rankbound.data import table_chunks
 from rankbound.data.candidates import CandidateSource, read_candidates
 from rankbound.data.judged import CandidatesError
-from rankbound.data.sources import is_parquet, to_frame, to_lists
+from rankbound.data.sources import is_parquet, is_source, to_frame, to_lists
 from rankbound.difficulty.bounding import Bounds
 from rankbound.difficulty.candidates import check_rule
 from rankbound.difficulty.p_values import PValues
@@ -21,7 +21,7 @@ from rankbound.difficulty.standardization import ReferenceScores
 from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation.coverage import judged_coverage, warn_of_coverage
 from rankbound.evaluation.references import references_of
-from rankbound.evaluation.result import Evaluation, concatenated
+from rankbound.evaluation.result import Evaluation, Evaluations, concatenated
 from rankbound.lists import Coverage, Lists
 from rankbound.measures import Measure, parse_measures
 
@@ -37,7 +37,7 @@ EMPTY = ("skip", "zero", "one")
 @overload
 def evaluate(
     qrels: Any, run: Mapping[str, str | PathLike[str] | pl.DataFrame], measures: Any = None, **options: Any
-) -> dict[str, Evaluation]: ...
+) -> Evaluations: ...
 @overload
 def evaluate(qrels: Any, run: Any = None, measures: Any = None, **options: Any) -> Evaluation: ...
 def evaluate(  # type: ignore[misc]  # the overloads do not repeat the options
@@ -55,18 +55,22 @@ def evaluate(  # type: ignore[misc]  # the overloads do not repeat the options
     judged_outside: str = "error",
     against_random: bool = False,
     references: Any = None,
-) -> Evaluation | dict[str, Evaluation]:
+) -> Evaluation | Evaluations:
     """Evaluate a run against judgments, or `Lists` that carry scores.
 
-    Several runs, ``{name: run}``, give a dict with the result of each.
+    Several runs, ``{name: run}``, give `Evaluations`, a dict with the result of each.
 
     Parameters
     ----------
     qrels, run:
-        Paths of TREC files, ``{query: {document: number}}`` dicts, or polars or pandas frames with the columns ``qid,
-        docid`` and ``label`` or ``score``. Or give scored Lists as the only data, ``evaluate(lists, measures=[...])``,
-        or the path of a parquet file with ``qid, label, score``. A run or scored table in a parquet file is read
-        chunk by chunk, so that it may be larger than memory; the rows of a query must stand together there.
+        Paths of TREC files, ``{query: {document: number}}`` dicts, or tables with the columns ``qid, docid`` and
+        ``label`` or ``score``: polars or pandas frames, Arrow tables, Hugging Face data sets, csv or parquet files.
+        Also objects of ranx, the folder of a BEIR data set or a LETOR file as qrels, and ids of ir_datasets
+        (``"irds:vaswani"``). Documents of a LETOR file have the names that `rankbound rank` writes.
+        Or give scored Lists as the only data, ``evaluate(lists, measures=[...])``, or the path of a parquet file with
+        ``qid, label, score``. A run or scored table in a parquet file is read chunk by chunk, so that it may be larger
+        than memory; the rows of a query must stand together there. Tables with ids of different types are compared as
+        text, and two dicts as they are: the document 7 is not "7".
     measures:
         Names such as ``"nDCG@10"``, ``"AP(rel=2)"``, ``"EM(nDCG@10)"``, one or several; objects of ir_measures too.
     ties:
@@ -106,7 +110,8 @@ def evaluate(  # type: ignore[misc]  # the overloads do not repeat the options
     Warns
     -----
     CoverageWarning
-        If judgments and run have no document in common in any shared query.
+        If judgments and run have no document in common in any shared query, or if labels below 0, which count as 0,
+        differ for a measure that compares labels by their order, such as PairAcc.
 
     >>> qrels = {"q1": {"a": 1, "b": 0, "c": 0}, "q2": {"a": 0, "b": 1}}
     >>> run = {"q1": {"a": 0.2, "b": 0.9, "c": 0.1}, "q2": {"a": 0.1, "b": 0.8}}
@@ -185,7 +190,7 @@ def _evaluate(
     return replace(result, coverage=coverage, policy=described)
 
 
-def evaluate_runs(qrels: Any, runs: Mapping[str, Any], measures: Any, **options: Any) -> dict[str, Evaluation]:
+def evaluate_runs(qrels: Any, runs: Mapping[str, Any], measures: Any, **options: Any) -> Evaluations:
     """Evaluate several runs against the same judgments, which are read once; the options are those of `evaluate`.
 
     >>> qrels = {"q": {"a": 1, "b": 0}}
@@ -203,7 +208,7 @@ def evaluate_runs(qrels: Any, runs: Mapping[str, Any], measures: Any, **options:
     if references is not None:  # they are evaluated once for all runs
         policy = {key: options[key] for key in ("ties", "missing", "judged_only", "depth") if key in options}
         options["references"] = references_of(judgments, references, requested, **policy)
-    results = {}
+    results = Evaluations()
     for name, run in runs.items():
         try:
             results[name] = _evaluate(judgments, run, requested, candidates=source, **options)
@@ -217,13 +222,13 @@ def evaluate_runs(qrels: Any, runs: Mapping[str, Any], measures: Any, **options:
 
 
 def _are_runs_by_name(run: Any) -> bool:
-    """Whether a mapping holds runs by their names: paths, frames or dicts of dicts, not documents by query."""
+    """Whether a mapping holds runs by their names: paths, tables or dicts of dicts, not documents by query."""
     if not isinstance(run, Mapping):
         return False
     first = next(iter(run.values()), None)
     if isinstance(first, Mapping):
         return isinstance(next(iter(first.values()), None), Mapping)
-    return isinstance(first, (str, PathLike)) or hasattr(first, "columns")
+    return is_source(first)
 
 
 def evaluate_lists(

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib.util
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["MOST_BYTES", "Parcel", "on_cluster", "open_client", "pack", "receive"]
 
 MOST_BYTES = 256 << 20
+MOST_WORKERS = 1_000  # processes of one machine
 _FAILURES_ALLOWED = 3  # workers that may die while they run a trial before it counts as failed
 
 
@@ -90,8 +93,8 @@ def open_client(address: str) -> Iterator[tuple[Client, bool]]:
     kind, _, rest = address.partition(":")
     with dask.config.set(settings):
         if kind == "local":
-            if not rest.isdecimal() or int(rest) < 1:
-                raise ArgumentError(f"cluster local:N needs a number of workers, got {address!r}")
+            if not rest.isdecimal() or not 1 <= int(rest) <= MOST_WORKERS:
+                raise ArgumentError(f"cluster local:N needs a number of workers up to {MOST_WORKERS}, got {address!r}")
             with (
                 LocalCluster(  # type: ignore[no-untyped-call]
                     n_workers=int(rest), threads_per_worker=1, dashboard_address=None, env=THREADS, silence_logs=50
@@ -104,12 +107,30 @@ def open_client(address: str) -> Iterator[tuple[Client, bool]]:
             raise ArgumentError(
                 f"cluster must be local:N or the address of a scheduler, as tcp://host:8786, got {address!r}"
             )
+        if not re.fullmatch(r"//[^/]+:\d+/?", rest):
+            raise ArgumentError(f"cluster needs host and port of a scheduler, as tcp://host:8786, got {address!r}")
+        _check_protocol(kind, address)
         try:
             client = Client(address)  # type: ignore[no-untyped-call]
         except (OSError, ValueError) as error:
             raise DataError(f"no Dask scheduler answers at {address}: {error}") from error
+        except (TypeError, RuntimeError, ImportError) as error:  # certificates or drivers that Dask cannot use
+            raise ArgumentError(f"cluster {kind}:// cannot be used here, got {address!r}: {error}") from error
         with client:
             yield client, False
+
+
+def _check_protocol(kind: str, address: str) -> None:
+    """Refuse a protocol that is not set up, before Dask starts threads that report it in tracebacks of their own."""
+    from distributed.security import Security
+
+    settings = Security().get_connection_args("client")  # type: ignore[no-untyped-call]
+    if kind == "tls" and settings.get("ssl_context") is None:
+        raise ArgumentError(
+            f"cluster tls:// needs certificates (distributed.comm.tls of Dask's configuration), got {address!r} only"
+        )
+    if kind == "ucx" and importlib.util.find_spec("distributed_ucxx") is None:
+        raise ArgumentError(f"cluster ucx:// needs the package distributed-ucxx, which is missing, got {address!r}")
 
 
 # ---- sending data ----------------------------------------------------------------------------------------------------

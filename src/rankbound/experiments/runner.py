@@ -19,6 +19,7 @@ from rankbound.parallel import cores
 
 __all__ = ["Tally", "estimated_seconds", "in_processes", "run_trials", "tally_of", "unfinished", "worker_count"]
 
+MOST_JOBS = 1_000  # processes; systems refuse many more
 Finished = tuple[Trial, "Outcome | Failure"]
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -83,7 +84,7 @@ def worker_count(jobs: int | None, cluster: str | None) -> int:
     kind, _, number = (cluster or "").partition(":")
     if kind == "local" and number.isdecimal():
         return int(number)
-    return cores() if jobs is None else max(1, jobs)
+    return cores() if jobs is None else min(max(1, jobs), MOST_JOBS)
 
 
 def run_trials(

@@ -229,7 +229,7 @@ class Table(StrictModel):
     vary: dict[str, list[Parameter]] = Field(
         default_factory=dict, description="Parameters of which each value makes a row of its own."
     )
-    seeds: Several[int] = [0]
+    seeds: Several[Annotated[int, Field(ge=0)]] = [0]
 
     measures: Several[str]
     report: Literal["all", "selected"] | list[str] = Field(default="all", description="Measures that make rows.")
@@ -380,6 +380,7 @@ def load_study(study: str) -> Study:
     """Read and check a study: one that comes with the package by its name, or a file."""
     path = study_path(study)
     content = _toml(path)
+    _check_values(path, content)
     defaults = content.pop("defaults", {})
     if not isinstance(defaults, dict):
         raise ArgumentError(f"{path}: defaults must be a table")
@@ -430,6 +431,25 @@ def _toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: is not valid TOML: {error}") from error
+
+
+def _check_values(path: Path, value: Any, *location: int | str) -> None:
+    """Raise ArgumentError for numbers and texts that no key of a study can have, wherever they are."""
+    problem = ""
+    if isinstance(value, dict):
+        for key, entry in value.items():
+            _check_values(path, entry, *location, key)
+    elif isinstance(value, list):
+        for index, entry in enumerate(value):
+            _check_values(path, entry, *location, index)
+    elif isinstance(value, float) and not math.isfinite(value):
+        problem = f"must be a finite number, got {value}"
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        problem = f"must be an integer of 64 bits, as TOML has them, got {value}"
+    elif isinstance(value, str) and "\0" in value:
+        problem = f"must be a text without NUL characters, got {value[:60]!r}"
+    if problem:
+        raise ArgumentError(f"{path}: {_key(location)}: {problem}")
 
 
 def _validated(path: Path, fields: dict[str, Any]) -> Study:

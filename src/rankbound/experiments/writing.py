@@ -12,6 +12,7 @@ from rankbound.experiments.claims import judge_claims
 from rankbound.experiments.spec import Study
 from rankbound.experiments.trial_spec import TrialSlot
 from rankbound.io import atomic_write
+from rankbound.report.safe_text import without_formulas
 
 __all__ = ["about_results", "write_results"]
 
@@ -25,7 +26,7 @@ def write_results(
     for name, table in tables.items():
         path = folder / f"{name}.csv"
         with atomic_write(path) as temporary:
-            table.write_csv(temporary, float_precision=6)
+            without_formulas(table).write_csv(temporary, float_precision=6)
         written.append(path)
     path = folder / f"{study.name}.md"
     with atomic_write(path) as temporary:

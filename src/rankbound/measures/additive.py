@@ -125,7 +125,7 @@ class Additive(Discounted):
 
     def scale_and_shift(self, case: Any, so_far: Any) -> tuple[Any, Any]:
         """One over the normalizer."""
-        normalizer = float(self.normalizer(case.measure, case.label_counts, np.array(case.labels))[0])
+        normalizer: float = case.normalizer
         return (1 / normalizer if normalizer > 0 else 0.0), 0.0
 
     def is_concentrated(self, measure: Measure) -> bool:

@@ -127,6 +127,10 @@ class Definition(ABC):
         """Whether the measure only distinguishes relevant documents (label >= rel) from others."""
         return False
 
+    def orders_labels(self, measure: Measure) -> bool:
+        """Whether any two labels differ for the measure, so that labels below 0, which count as 0, lose their order."""
+        return False
+
     def levels(self, measure: Measure, labels: NDArray[Any]) -> NDArray[np.float64]:
         """Labels as the measure distinguishes them: 1 and 0, gains, stop probabilities, or the labels themselves."""
         if self.is_binary(measure):

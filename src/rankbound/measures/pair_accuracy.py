@@ -19,7 +19,11 @@ __all__ = ["PairAccuracy"]
 
 
 class PairAccuracy(Pairwise):
-    """The fraction of the pairs with different labels whose higher label is ranked first; a tie counts half."""
+    """The fraction of the pairs with different labels whose higher label is ranked first; a tie counts half.
+
+    Labels below 0 count as 0, as in every measure. Where that makes different labels equal, `evaluate` and `compare`
+    issue a `CoverageWarning`.
+    """
 
     name = "PairAcc"
     summary = "fraction of the pairs with different labels that are in the right order"

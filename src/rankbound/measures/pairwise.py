@@ -62,6 +62,10 @@ class Pairwise(Walked):
         """Whether pairs have weights of their own."""
         return type(self).weights is not Pairwise.weights
 
+    def orders_labels(self, measure: Measure) -> bool:
+        """True, unless the measure only distinguishes relevant documents from others."""
+        return not self.is_binary(measure)
+
     # ---- what the structure gives ------------------------------------------------------------------------------------
 
     def is_defined(self, measure: Measure, counts: LabelCounts) -> NDArray[np.bool_]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["TIES", "Hits", "Ranked", "TiedBlocks"]
 
 TIES = ("average", "input", "docid")
+LARGEST_DEPTH = 2**62  # beyond any list; a larger depth is the same
 _BATCH = 2_000_000  # items of orders of ties that are evaluated together
 
 
@@ -93,6 +94,8 @@ class Ranked:
         self.offsets = lists.offsets
         self.sizes = lists.sizes
         ranked = self.sizes if lists.depths is None or is_complete else lists.depths
+        if depth is not None:
+            depth = min(int(depth), LARGEST_DEPTH)
         self.depths = ranked if depth is None else np.minimum(ranked, depth)
         self._lists, self._ties, self._depth, self._is_complete = lists, ties, depth, is_complete
 

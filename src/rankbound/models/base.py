@@ -14,6 +14,7 @@ from rankbound.arrays import array_of, weights_of
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Lists
 from rankbound.models.measuring import mean_measure, score_measure
+from rankbound.models.parameters import LARGEST_SEED, check_parameters
 
 try:
     from sklearn.base import BaseEstimator
@@ -25,6 +26,8 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
+
+    from rankbound.report.display.plot import Plot
 
 __all__ = ["FittedState", "Queries", "Ranker", "seed_of"]
 
@@ -146,6 +149,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
             (`difficulty_weights(..., per="row")` returns such weights).
         """
         self.__dict__.pop("n_queries_", None)  # a fit that fails must not leave a partly fitted model
+        check_parameters(self)
         score_measure(self.measure)
         queries = self._queries(X, y, qid, sample_weight, reset=True)
         self._check_labels(queries)
@@ -212,6 +216,16 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
 
         check_is_fitted(self)
         save_ranker(self, path)
+
+    def plot(self) -> Plot:
+        """Plot loss and measures by epoch, from ``history_``; needs the extra ``report``.
+
+        ArgumentError for rankers that are not trained in epochs, such as those made of trees.
+        """
+        from rankbound.report.display.plots import plot_history
+
+        check_is_fitted(self)
+        return plot_history(self)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "n_queries_")
@@ -311,11 +325,13 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
 
 
 def seed_of(random_state: Any) -> int:
-    """Return the seed of a ``random_state``, 0 for None; raise ArgumentError unless it is a non-negative integer."""
+    """Return the seed of a ``random_state``, 0 for None; raise ArgumentError unless it is an integer below 2^64."""
     if random_state is None:
         return 0
     if not isinstance(random_state, (int, np.integer)) or isinstance(random_state, bool) or random_state < 0:
         raise ArgumentError(f"random_state must be an integer of at least 0 or None, got {random_state!r}")
+    if random_state > LARGEST_SEED:
+        raise ArgumentError(f"random_state must be an integer from 0 to 2^64 - 1 or None, got {random_state}")
     return int(random_state)
 
 

@@ -15,6 +15,7 @@ from rankbound.models.base import FittedState, Queries, Ranker, seed_of
 from rankbound.models.measuring import mean_measure, score_measure
 from rankbound.models.networks import ListNetwork, Objective, make_objective, network_outputs, positive_integers
 from rankbound.models.weighted_features import center_and_spread
+from rankbound.parallel import physical_memory
 
 try:
     import torch
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["NeuralRanker"]
+
+
+_BYTES_PER_WEIGHT = 16  # weight, gradient, and the two means of Adam
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -119,6 +123,7 @@ class NeuralRanker(Ranker):
         self._fit_inputs(queries.features)
         self.objective_ = make_objective(self.loss, self.bounding, queries.labels, self.min_gap)
         generator = torch.Generator().manual_seed(settings.seed)
+        self._check_size()
         self.network_ = self._network(generator)
         examples = Examples(
             self._inputs(queries.features, np.float32),
@@ -150,6 +155,15 @@ class NeuralRanker(Ranker):
                 layers[-1].bias.fill_(objective.center / objective.spread)
         in_lists = any(getattr(layer, "takes_lists", False) for layer in layers)
         return ListNetwork(*layers) if in_lists else nn.Sequential(*layers)
+
+    def _check_size(self) -> None:
+        """Raise ArgumentError for a network that does not fit into memory, before memory is reserved for it."""
+        weights = sum(weights.numel() for weights in self._network(None).parameters())
+        if weights * _BYTES_PER_WEIGHT > (memory := physical_memory()):
+            raise ArgumentError(
+                f"the network must fit into memory, {memory // _BYTES_PER_WEIGHT:,} weights at most, got {weights:,}; "
+                "choose smaller layers"
+            )
 
     def _is_small(self) -> bool:
         """Whether a step is too small to gain from more than one thread."""

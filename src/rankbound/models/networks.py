@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import expit
 
+from rankbound.arrays import is_between
 from rankbound.errors import ArgumentError
 from rankbound.models.levels import expected_label, label_levels
 
@@ -42,6 +43,7 @@ __all__ = [
 ]
 
 ACTIVATIONS: dict[str, type[Any]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "elu": nn.ELU}
+_LARGEST_LAYER = 100_000_000  # units; products of two such numbers stay below 2^63
 _MAX_INPUTS = 1 << 22  # input values of one pass without gradients
 _MAX_PAIRS = 1 << 22  # pairs of rows of one list in one pass without gradients
 
@@ -120,10 +122,13 @@ def dense_layers(
     """
     if activation not in ACTIVATIONS:
         raise ArgumentError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
-    if not 0 <= dropout < 1:
+    if dropout != 0 and not is_between(dropout, 0, 1):
         raise ArgumentError(f"dropout must be in [0, 1), got {dropout!r}")
     layers: list[Any] = []
-    for units in positive_integers("hidden", hidden):
+    sizes = positive_integers("hidden", hidden)
+    if max(sizes, default=0) > _LARGEST_LAYER:
+        raise ArgumentError(f"hidden must be at most {_LARGEST_LAYER:,}, got {hidden!r}")
+    for units in sizes:
         layers.append(new_layer(nn.Linear, generator, inputs, units))
         if layer_norm:
             layers.append(new_layer_norm(units, generator))

@@ -20,6 +20,7 @@ from rankbound.errors import ArgumentError, DataError
 from rankbound.models.base import FittedState, Queries, Ranker, seed_of
 from rankbound.models.levels import expected_label, label_levels
 from rankbound.models.measuring import mean_measure
+from rankbound.models.parameters import check_in_range
 from rankbound.models.tree_text import check_trees, trees_alone
 from rankbound.parallel import threads
 
@@ -36,6 +37,19 @@ if TYPE_CHECKING:
 __all__ = ["BoostingRanker", "LambdaMART", "RandomForestRanker"]
 
 DEFAULT_OBJECTIVE = "noisy-lambda-nDCG"  # also that of rankbound.losses.lightgbm_objective, whose import takes longer
+_LARGEST = 2**31 - 1
+_RANGES = {  # of LightGBM's parameters: least value, greatest value, whether the least is excluded
+    "n_estimators": (1, _LARGEST, False),
+    "num_leaves": (2, 131_072, False),
+    "max_depth": (-_LARGEST, _LARGEST, False),
+    "min_child_samples": (0, _LARGEST, False),
+    "subsample": (0, 1, True),
+    "colsample_bytree": (0, 1, True),
+    "max_features": (0, 1, True),
+    "learning_rate": (0, 1e38, True),
+    "reg_lambda": (0, 1e300, False),
+    "truncation_level": (1, _LARGEST, False),
+}
 _TASKS = ("regression", "classification")
 _MAX_CATEGORY = 1_000_000  # LightGBM keeps a bit for every category up to the largest one
 _ZERO = 1e-35  # smaller values are 0 to LightGBM
@@ -62,6 +76,12 @@ class _TreeRanker(Ranker):
     def _stopping_rounds(self) -> int | None:
         return None
 
+    def _check_ranges(self) -> None:
+        """Refuse what LightGBM would refuse, because it prints a line of its own before it raises."""
+        for name, (low, high, open_low) in _RANGES.items():
+            if hasattr(self, name):
+                check_in_range(name, getattr(self, name), low, high, open_low=open_low)
+
     def _grow(
         self,
         parameters: dict[str, Any],
@@ -73,6 +93,9 @@ class _TreeRanker(Ranker):
     ) -> Any:
         """Train one LightGBM model; with held-out queries, keep the number of trees that ranks them best."""
         _positive("n_estimators", self.n_estimators)
+        self._check_ranges()
+        if self.n_jobs is not None:
+            check_in_range("n_jobs", self.n_jobs, -_LARGEST, _LARGEST)
         num_threads = _threads(queries.features) if self.n_jobs is None else self.n_jobs
         common = {
             "verbosity": -1,
@@ -108,7 +131,7 @@ class _TreeRanker(Ranker):
             booster = lightgbm.train(
                 parameters, train, int(self.n_estimators), valid_sets=valid, feval=evaluate, callbacks=callbacks
             )
-        except lightgbm.basic.LightGBMError as error:
+        except lightgbm.basic.LightGBMError as error:  # rules of LightGBM that _RANGES does not have
             raise ArgumentError(f"LightGBM refuses the parameters: {error}") from error
         best = None
         if held_out is not None:

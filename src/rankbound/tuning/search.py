@@ -213,14 +213,14 @@ def _check_seed(seed: Any) -> int:
 
 
 def _check_workers(jobs: Any, cluster: str | None) -> int:
-    from rankbound.experiments.runner import worker_count
+    from rankbound.experiments.runner import MOST_JOBS, worker_count
 
     if jobs is not None and (not isinstance(jobs, (int, np.integer)) or isinstance(jobs, bool) or jobs < 0):
         raise ArgumentError(f"jobs must be a positive integer, 0 or None, got {jobs!r}")
     jobs = None if jobs is None else int(jobs)
     if cluster is not None:
         return worker_count(jobs, cluster)
-    return cores() if jobs is None else jobs
+    return cores() if jobs is None else min(jobs, MOST_JOBS)
 
 
 def _page_path(page: Any, folder: str | PathLike[str] | None) -> Path | None:
@@ -475,15 +475,20 @@ def _search(queue: _TrialQueue, workers: int, cluster: str | None, report: Calla
         if len(log.records) >= _FAILURES and log.best is None:
             break
     if log.best is None:
-        first = log.records[min(log.records)]
-        raise DataError(
-            f"all {len(log.records)} trials failed; trial {first.number}, {first.model}: {first.error.splitlines()[0]}"
-        )
+        raise _all_failed(log)
+
+
+def _all_failed(log: TrialLog) -> DataError:
+    first = log.records[min(log.records)]
+    return DataError(
+        f"all {len(log.records)} trials failed; trial {first.number}, {first.model}: {first.error.splitlines()[0]}"
+    )
 
 
 def _finished(log: TrialLog, prepared: _Prepared, refit: bool, seed: int, before: int, policy: Inference) -> TuneResult:
     best = log.best
-    assert best is not None
+    if best is None:  # a search that is resumed after all of its trials failed
+        raise _all_failed(log)
     measure, data = prepared.measure, prepared.data
     if refit:
         ranker = refit_ranker(best, data, measure, seed)

@@ -13,6 +13,8 @@ from rankbound.measures.combinatorics import arrangements
 __all__ = ["enumerated", "merged", "sampled", "tolerance"]
 
 Points = tuple[NDArray[np.float64], NDArray[np.float64]]  # scores ascending, probabilities
+_MANY_LEVELS = 12  # from which on whole orders are permuted
+_NUMBERS = 1 << 20  # labels permuted together
 _CHUNK = 16_384  # samples drawn together: their counters stay in the processor's cache
 
 
@@ -102,13 +104,48 @@ def sampled(case: Case, samples: int, seed: int) -> Points:
     rng = np.random.default_rng(seed)
     if not case.measure.definition.has_walk:
         return merged(_sampled_orders(case, samples, rng), np.full(samples, 1 / samples))
-    few = len(case.labels) == 2 and case.random and case.counts[0] ** 2 < 2 * case.n and case.ranks > 0
-    draw = _scores_by_hit_ranks if few else _scores_by_rank
+    if _has_few_hits(case):
+        draw = _scores_by_hit_ranks
+    else:
+        draw = _scores_by_permutation if _is_permuted(case) else _scores_by_rank
     scores = np.empty(samples)
     for start in range(0, samples, _CHUNK):
         part = scores[start : start + _CHUNK]
         part[:] = draw(case, len(part), rng)
     return merged(scores, np.full(samples, 1 / samples))
+
+
+def _has_few_hits(case: Case) -> bool:
+    return len(case.labels) == 2 and case.random and case.counts[0] ** 2 < 2 * case.n and case.ranks > 0
+
+
+def _is_permuted(case: Case) -> bool:
+    """Whether whole orders are permuted, which takes less time than a draw from very many levels for every rank."""
+    varies = case.measure.definition.scale_varies(case.measure)
+    return case.random and case.rank_weights is not None and not varies and len(case.labels) > _MANY_LEVELS
+
+
+def sampling_work(case: Case) -> float:
+    """Approximate number of draws for one sampled order, in draws of one label for one rank."""
+    if not case.measure.definition.has_walk:
+        return 3.0 * case.n
+    if _has_few_hits(case):
+        return 100.0 * case.counts[0]
+    return 60.0 * case.n if _is_permuted(case) else float(case.ranks * len(case.labels))
+
+
+def _scores_by_permutation(case: Case, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Permute the levels of all documents, and sum them with the weights of the ranks."""
+    assert case.rank_weights is not None
+    gains = np.repeat(np.array(case.labels), case.counts)
+    total = np.empty(size)
+    rows = max(1, _NUMBERS // max(1, len(gains)))
+    for start in range(0, size, rows):
+        part = total[start : start + rows]
+        orders = rng.permuted(np.broadcast_to(gains, (len(part), len(gains))), axis=1)
+        part[:] = orders[:, : case.ranks] @ case.rank_weights
+    scale, shift = case.value(case.counts)
+    return np.asarray(total * scale + shift)
 
 
 def _scores_by_rank(case: Case, size: int, rng: np.random.Generator) -> NDArray[np.float64]:

@@ -101,6 +101,12 @@ class Case:
         return worst, expected, best
 
     @cached_property
+    def normalizer(self) -> float:
+        """What an additive measure divides by on this query."""
+        definition: Any = self.measure.definition
+        return float(definition.normalizer(self.measure, self.label_counts, np.array(self.labels))[0])
+
+    @cached_property
     def log_arrangements(self) -> float:
         """log of the number of distinguishable ways to fill the ranks that are seen."""
         if not self.measure.definition.has_walk:  # it needs whole orders

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from rankbound.difficulty.bounds import plain_measure
 from rankbound.difficulty.distribution import cache as distribution_cache
-from rankbound.difficulty.distribution.arrangements import enumerated, sampled, tolerance
+from rankbound.difficulty.distribution.arrangements import enumerated, sampled, sampling_work, tolerance
 from rankbound.difficulty.distribution.case import Case, case_of
 from rankbound.difficulty.distribution.closed_form import closed
 from rankbound.difficulty.distribution.dynamic import Points, dynamic, dynamic_work
+from rankbound.difficulty.distribution.limit import limit, limit_applies
 from rankbound.difficulty.distribution.mixture import TOGETHER, mixture_key, mixtures
 from rankbound.difficulty.distribution.smoothing import look_up, smooth_table
 from rankbound.difficulty.distribution.spectral import spectral
@@ -36,6 +37,13 @@ _RESOLUTIONS = {"sampled": 1 / SAMPLES, "approximate": 1e-8}
 _FEW_ARRANGEMENTS = 25_000  # enumerated by method='auto'
 _MOST_ARRANGEMENTS = 5_000_000  # enumerated by method='enumeration'
 _ENUMERATION_WORK = 3e6  # arrangements times ranks
+_MOST_RANKS = 3_000  # of an enumeration
+_LONG_LIST = 5_000  # ranks from which an additive measure has its limit distribution
+_MOST_STEPS = 20_000  # ranks that a dynamic program walks over
+_MOST_LEVELS = 400  # of measures that compare every level with every other
+_MANY_LEVELS = 12  # more than the mixture takes
+_SAMPLING_WORK = 4e9  # samples times ranks times levels that method='auto' draws, in about 10 seconds
+_LONGEST_SAMPLING = 4e11  # that method='sampled' draws, in about 15 minutes
 _QUICK_WORK = 1e7  # grid points that a dynamic program touches in the time of a few approximations
 _LIGHT_WORK, _MOST_WORK = 3e7, 2e9  # grid points that a dynamic program may touch
 _MOST_CELLS = 2e7  # grid points that it may hold
@@ -90,6 +98,11 @@ def _choose(case: Case, method: str, grid: int | None, samples: int, seed: int) 
     worst, _, best = case.bounds
     if worst == best:  # all orders have the same value
         return np.array([best]), np.ones(1), "closed" if method == "auto" else method
+    if case.rank_weights is None and len(case.labels) > _MOST_LEVELS:
+        raise ArgumentError(
+            f"the distribution of {case.measure} takes up to {_MOST_LEVELS} different labels, got "
+            f"{len(case.labels):,}; round the labels"
+        )
     if method in ("auto", "closed"):
         distribution = closed(case)
         if distribution is not None:
@@ -100,6 +113,10 @@ def _choose(case: Case, method: str, grid: int | None, samples: int, seed: int) 
                 "choose method='auto'"
             )
     if method in ("auto", "enumeration"):
+        if method == "enumeration" and case.ranks > _MOST_RANKS:
+            raise ArgumentError(
+                f"enumeration takes up to {_MOST_RANKS:,} ranks, got {case.ranks:,}; choose method='auto'"
+            )
         if _is_enumerated(case) or (method == "enumeration" and case.log_arrangements <= math.log(_MOST_ARRANGEMENTS)):
             return *enumerated(case), "enumeration"
         if method == "enumeration":
@@ -107,6 +124,10 @@ def _choose(case: Case, method: str, grid: int | None, samples: int, seed: int) 
                 f"enumeration takes up to {_MOST_ARRANGEMENTS:,} arrangements, got about "
                 f"10^{case.log_arrangements / math.log(10):.1f}; choose method='dynamic'"
             )
+    if method in ("auto", "approximate") and _has_limit(case):
+        distribution = limit(case)
+        if distribution is not None:
+            return *distribution, "approximate"
     if method == "approximate" or (method == "auto" and _prefers_mixture(case)):
         distribution = mixtures([case])[0] if mixture_key(case) is not None else None
         if distribution is not None:
@@ -123,7 +144,27 @@ def _choose(case: Case, method: str, grid: int | None, samples: int, seed: int) 
             return *distribution, "dynamic"
         if method == "dynamic":
             raise ArgumentError("the dynamic program has too many states for these labels; choose method='sampled'")
+    _check_sampling(case, samples, _SAMPLING_WORK if method == "auto" else _LONGEST_SAMPLING)
     return *sampled(case, samples, seed), "sampled"
+
+
+def _has_limit(case: Case) -> bool:
+    """Whether the list is so long, or has so many levels, that its limit distribution is used."""
+    is_long = case.ranks >= _LONG_LIST
+    has_many_levels = len(case.labels) > _MANY_LEVELS and SAMPLES * sampling_work(case) > _SAMPLING_WORK
+    return (is_long or has_many_levels) and limit_applies(case)
+
+
+def _check_sampling(case: Case, samples: int, most: float) -> None:
+    """Raise ArgumentError for orders that would take too long to draw."""
+    work = sampling_work(case)
+    if samples * work > most:
+        raise ArgumentError(
+            f"the distribution of {case.measure} on {case.n:,} documents with {len(case.labels):,} levels, "
+            f"{case.n - max(case.counts):,} of them outside the commonest one, has no fast method, and {samples:,} "
+            f"samples would take too long; choose method='sampled' with at most {int(_LONGEST_SAMPLING / work):,} "
+            f"samples, or a query of at most {int(case.ranks * most / (samples * work)):,} documents"
+        )
 
 
 def _prefers_mixture(case: Case) -> bool:
@@ -137,13 +178,15 @@ def _prefers_mixture(case: Case) -> bool:
 
 def _is_enumerated(case: Case) -> bool:
     """Whether there are few enough arrangements to take all of them."""
+    if case.ranks**2 > _ENUMERATION_WORK:  # labels that differ have at least as many arrangements as ranks
+        return False
     log_work = case.log_arrangements + math.log(max(case.ranks, 1))
     return case.log_arrangements <= math.log(_FEW_ARRANGEMENTS) and log_work <= math.log(_ENUMERATION_WORK)
 
 
 def _dynamic(case: Case, grid: int | None) -> Points | None:
     """The spectral program for smooth distributions, the one on a grid for others, None if both would take too long."""
-    if not case.measure.definition.has_walk:
+    if not case.measure.definition.has_walk or case.ranks > _MOST_STEPS:
         return None
     on_grid = grid or (_COARSE if case.n >= _LONG else _FINE)
     work = dynamic_work(case, on_grid)

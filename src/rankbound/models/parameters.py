@@ -1,0 +1,89 @@
+"""Checks of a ranker's parameters against the types that its constructor declares.
+
+scikit-learn's constructors store their arguments and check nothing. `check_parameters` runs when `fit` begins, so that
+a text in place of a number is reported by its name, not by whatever library meets it first.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from rankbound.errors import ArgumentError
+
+__all__ = ["LARGEST_SEED", "check_in_range", "check_parameters"]
+
+LARGEST_SEED = 2**64 - 1
+_LARGEST_INTEGER = 2**63 - 1
+_WORDS = {
+    "int": "an integer",
+    "float": "a finite number",
+    "bool": "True or False",
+    "str": "a text",
+    "PathLike[str]": "a path",
+    "None": "None",
+}
+
+
+def check_parameters(ranker: Any) -> None:
+    """Raise ArgumentError for a parameter whose value has not the type that the constructor declares.
+
+    >>> from rankbound.models import AdaRank
+    >>> check_parameters(AdaRank(n_estimators="x"))
+    Traceback (most recent call last):
+    ...
+    rankbound.errors.ArgumentError: n_estimators must be an integer, got 'x'
+    """
+    kind: Any = type(ranker)
+    for name, kinds in _declared(kind).items():
+        value = getattr(ranker, name)
+        if not any(_is_kind(value, allowed) for allowed in kinds):
+            raise ArgumentError(f"{name} must be {' or '.join(_WORDS[allowed] for allowed in kinds)}, got {value!r}")
+        if isinstance(value, (int, np.integer)) and abs(int(value)) > _LARGEST_INTEGER:
+            raise ArgumentError(f"{name} must be below 2^63, got {value}")
+
+
+def check_in_range(name: str, value: Any, low: float, high: float, *, open_low: bool = False) -> None:
+    """Raise ArgumentError unless low <= value <= high, or low < value <= high.
+
+    >>> check_in_range("num_leaves", 1, 2, 131_072)
+    Traceback (most recent call last):
+    ...
+    rankbound.errors.ArgumentError: num_leaves must be from 2 to 131072, got 1
+    """
+    if (low < value if open_low else low <= value) and value <= high:
+        return
+    if open_low:
+        rule = f"above {low:g}" + ("" if math.isinf(high) else f" and at most {high:.6g}")
+    else:
+        rule = f"at least {low:g}" if math.isinf(high) else f"from {low:g} to {high:.10g}"
+    raise ArgumentError(f"{name} must be {rule}, got {value!r}")
+
+
+@cache
+def _declared(kind: Any) -> dict[str, tuple[str, ...]]:
+    """The parameters whose declared types can be checked, with the names of these types."""
+    declared = {}
+    for name, parameter in inspect.signature(kind).parameters.items():
+        names = tuple(str(parameter.annotation).split(" | "))
+        if all(known in _WORDS for known in names) and name != "random_state":  # a seed has a limit of its own
+            declared[name] = names
+    return declared
+
+
+def _is_kind(value: Any, kind: str) -> bool:
+    is_bool = isinstance(value, (bool, np.bool_))
+    if kind == "bool":
+        return is_bool or (isinstance(value, (int, np.integer)) and value in (0, 1))
+    if kind == "int":
+        return isinstance(value, (int, np.integer)) and not is_bool
+    if kind == "float":
+        is_number = isinstance(value, (int, float, np.integer, np.floating)) and not is_bool
+        return is_number and math.isfinite(value)
+    if kind == "None":
+        return value is None
+    return isinstance(value, str) if kind == "str" else hasattr(value, "__fspath__")
