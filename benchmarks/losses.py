@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -18,6 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from benchmarks.comparison import Peer, compare_with_peers
 from benchmarks.curves import OURS, Curve, Implementation, growth_of
@@ -36,10 +39,11 @@ from rankbound.losses import (
     RRLoss,
     long_lists,
     set_threads,
+    vectorized,
     warm_up,
 )
 
-__all__ = ["CURVES", "HALF", "INPUTS", "Lists", "equal_lists", "one_thread", "ours", "run"]
+__all__ = ["CURVES", "HALF", "INPUTS", "Lists", "LiveTensors", "equal_lists", "one_thread", "ours", "run"]
 
 INPUTS = (
     "generated: 412 users like those of MovieLens (22 to 980 relevant items, 1 or 3 others for each), lists of equal "
@@ -121,6 +125,31 @@ def ours(made: Lists, loss: RankingLoss | None = None) -> Work:
     def work() -> float:
         made.scores.grad = None
         value = loss(*made)
+        value.backward()
+        return float(value.detach())
+
+    return work
+
+
+def in_torch_operations(made: Lists) -> Work:
+    """Prepare smooth nDCG in torch operations, as it is computed on other devices."""
+    work = ours(made)
+
+    def forced() -> float:
+        with vectorized():
+            return float(work())
+
+    return forced
+
+
+def reference_per_query(made: Lists) -> Work:
+    """Prepare the reference form of smooth nDCG, a loop over queries in torch operations."""
+    loss = NDCGLoss()
+    plan = loss.plan(made.labels, made.offsets)
+
+    def work() -> float:
+        made.scores.grad = None
+        value = loss.reference(made.scores, plan).sum() / plan.informative_queries
         value.backward()
         return float(value.detach())
 
@@ -219,6 +248,37 @@ def _table(flat: Any, made: Lists) -> Any:
     return flat.reshape(len(made.offsets) - 1, -1)
 
 
+class LiveTensors(TorchDispatchMode):  # type: ignore[misc]  # torch ships no types we follow
+    """Inside the block: the largest number of bytes, ``peak``, that tensors which were made there held at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.live, self.peak = 0, 0
+        self._sizes: dict[int, int] = {}
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operation and count the memory of its results."""
+        result = function(*args, **(kwargs or {}))
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, torch.Tensor) and (key := tensor.untyped_storage()._cdata) not in self._sizes:
+                self._sizes[key] = tensor.untyped_storage().nbytes()
+                self.live += self._sizes[key]
+                self.peak = max(self.peak, self.live)
+                weakref.finalize(tensor.untyped_storage(), self._release, key)
+        return result
+
+    def _release(self, key: int) -> None:
+        self.live -= self._sizes.pop(key, 0)
+
+
+def megabytes_of(work: Work) -> float:
+    """Peak memory of the tensors of a call; the first call, which may prepare something, is not counted."""
+    work()
+    with LiveTensors() as tensors:
+        work()
+    return float(tensors.peak / 2**20)
+
+
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
@@ -229,6 +289,7 @@ def run(quick: bool) -> Iterator[Finding]:
         yield from _other_losses(quick)
         yield from _measure_losses(users(1, _FEW if quick else slice(None)), quick)
         yield from _long_lists(quick)
+        yield from _torch_operations(quick)
         if not quick:
             yield _first_loss()
         for finding in growth_of(__name__, CURVES, quick):
@@ -301,6 +362,23 @@ def _long_lists(quick: bool) -> Iterator[Finding]:
     peer = Peer("direct sums", partial(_direct, made), 1.0, values=float, against="ourselves")
     name = f"NDCGLoss, one list of {items:,} items, half relevant, by series"
     yield from compare_with_peers(name, ours(made), [peer], turns=1 if quick else 4, values=float, tolerance=1e-5)
+
+
+def _torch_operations(quick: bool) -> Iterator[Finding]:
+    """Compare the path of other devices, on the CPU, with a loop over queries and with padded lists."""
+    some = users(1, _FEW if quick else slice(None, None, 8))
+    graded = equal_lists(4, 20, 4, top=4) if quick else equal_lists(256, 120, 24, top=4)
+    for made, name in ((graded, "graded lists"), (some, "users")):
+        title = f"NDCGLoss in torch operations, {len(made.offsets) - 1} {name}"
+        peers = [
+            Peer("loop over queries", partial(reference_per_query, made), 10.0, values=float, against="ourselves"),
+            Peer("torch padded", partial(torch_padded, made), 1.0, values=float),
+        ]
+        work, turns = in_torch_operations(made), 1 if quick else 6
+        yield from compare_with_peers(title, work, peers, turns=turns, values=float, tolerance=_TOLERANCE)
+    if not quick:
+        ours_, theirs = (megabytes_of(make(some)) for make in (in_torch_operations, torch_padded))
+        yield Row("NDCGLoss in torch operations, users, memory", ours_, "torch padded", theirs, 4.0, "MB")
 
 
 def _direct(made: Lists) -> Work:

@@ -110,20 +110,6 @@ def test_half_precision_goes_through_float32():
     assert torch.isfinite(x.grad).all()
 
 
-def test_other_devices_use_the_reference_form(monkeypatch):
-    """There is no GPU here: pretend that the scores are on another device."""
-    seen = []
-    monkeypatch.setattr(NDCGLoss, "reference", lambda self, x, plan: seen.append(plan) or x.new_zeros(2))
-
-    class Elsewhere(torch.Tensor):
-        @property
-        def device(self):
-            return torch.device("cuda")
-
-    NDCGLoss(reduction="none")(scores().detach().as_subclass(Elsewhere), LABELS, OFFSETS)
-    assert len(seen) == 1
-
-
 def test_empty_batch():
     for reduction in ("mean", "sum"):
         assert NDCGLoss(reduction=reduction)(torch.zeros(0), [], [0]).item() == 0

@@ -7,6 +7,7 @@ pairs                                  RankNetLoss DirectRankerLoss LambdaLoss
 lists and points                       SoftmaxLoss XENDCGLoss ListNetLoss ListMLELoss PointwiseLoss
 a teacher's scores                     DistillationLoss
 objectives of boosting libraries       gradient_and_hessian lightgbm_objective xgboost_objective
+settings                               set_threads set_pair_memory vectorized
 =====================================  ==============================================================================
 """
 
@@ -22,6 +23,7 @@ except ImportError as error:
 from rankbound.losses.base import LOSS_BOUNDINGS, MeasureLoss, RankingLoss
 from rankbound.losses.catalog import LOSS_NAMES, get_loss, loss_names, warm_up
 from rankbound.losses.compiling import set_threads, threads
+from rankbound.losses.device_settings import pair_memory, set_pair_memory, vectorized
 from rankbound.losses.distillation import DistillationLoss
 from rankbound.losses.listwise import ListMLELoss, ListNetLoss, PointwiseLoss
 from rankbound.losses.objectives import gradient_and_hessian, lightgbm_objective, xgboost_objective
@@ -69,8 +71,11 @@ __all__ = [
     "gradient_and_hessian",
     "lightgbm_objective",
     "loss_names",
+    "pair_memory",
+    "set_pair_memory",
     "set_threads",
     "threads",
+    "vectorized",
     "warm_up",
     "xgboost_objective",
 ]

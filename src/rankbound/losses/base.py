@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from rankbound.arrays import (
-    array_of,
     check_finite,
     for_kernel,
     integers,
@@ -28,7 +27,10 @@ from rankbound.measures.label_counts import LabelCounts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from rankbound.losses.buckets import Layout, Result
+    from rankbound.losses.modules import LossModule
     from rankbound.losses.plans import Plan
+    from rankbound.losses.tensor_inputs import Batch
     from rankbound.measures.measure import Measure
 
 __all__ = ["LOSS_BOUNDINGS", "KernelResult", "MeasureLoss", "RankingLoss", "positive"]
@@ -48,6 +50,14 @@ class KernelResult:
     measured: NDArray[np.float64] | None = None  # lambda losses: the measure of the present ranking, per query
 
 
+@dataclass(slots=True, eq=False)
+class PlanCache:
+    """The plan of the last labels: by contents, with labels and offsets; and the batch of tensors it belongs to."""
+
+    host: tuple[NDArray[Any], NDArray[Any], Plan] | None = None
+    batch: Batch | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class RankingLoss(ABC):
     """A loss on flat scores and labels that offsets cut into queries.
@@ -59,47 +69,60 @@ class RankingLoss(ABC):
 
     A query is informative if its gradient can differ from zero. Queries whose items are all alike to the loss (no or
     only relevant items, equal labels, a single item) are not: their loss and gradient are 0, and the mean does not
-    count them. On the CPU a compiled kernel computes value and gradient in one pass; on other devices the reference
-    form in torch runs. Second derivatives raise RuntimeError.
+    count them. On the CPU a compiled kernel computes value and gradient in one pass; on other devices torch operations
+    do, see `rankbound.losses.vector_path`. Second derivatives raise RuntimeError.
     """
 
     reduction: str = "mean"
-    _last_plan: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)
+    _cache: PlanCache = field(default_factory=PlanCache, init=False, repr=False, compare=False)
+    _by_pairs: ClassVar[bool] = True  # whether torch operations need tables of pairs
+    _tables: ClassVar[float] = 6.0  # how many of them exist at a time, in the type of the scores
 
     def __post_init__(self) -> None:
         if self.reduction not in _REDUCTIONS:
             raise ArgumentError(f"reduction must be one of {', '.join(_REDUCTIONS)}, got {self.reduction!r}")
 
-    def __call__(self, scores: Any, labels: Any, offsets: Any, weights: Any = None) -> Any:
-        """Compute the loss of a 1-D tensor of scores.
+    def __getstate__(self) -> dict[str, Any]:
+        """The options alone: neither plans nor what was derived from the options are pickled or copied."""
+        options = {option.name: getattr(self, option.name) for option in fields(self) if option.name != "_cache"}
+        return options | {"_cache": PlanCache()}
 
-        ``labels`` and ``offsets`` are tensors, arrays or lists; ``weights`` has one entry per query.
+    def __call__(
+        self, scores: Any, labels: Any, offsets: Any = None, weights: Any = None, *, mask: Any = None
+    ) -> Any:  # fmt: skip
+        """Compute the loss of a tensor of scores.
+
+        Flat scores need ``offsets``. Scores of shape (queries, items) are padded: only entries in the ``mask`` count,
+        without a mask all of them. The lists of nested scores (layout torch.jagged) are known. ``labels`` and
+        ``offsets`` are tensors, arrays or lists, on the CPU or on the device of the scores; the labels of nested scores
+        are nested alike or flat. ``weights`` has one entry per query. Scores in half precision are computed in float32.
+
+        >>> import torch
+        >>> from rankbound.losses import RankNetLoss
+        >>> loss, scores = RankNetLoss(), torch.tensor([1.0, 1.0, 0.5, 0.5])
+        >>> loss(scores, [1, 0, 0, 1], [0, 2, 4]).item() == loss(scores.reshape(2, 2), [[1, 0], [0, 1]]).item()
+        True
         """
         from rankbound.losses import torch_calls  # only calls with tensors need torch
 
-        scores = torch_calls.checked_scores(scores)
-        plan = self.plan(labels, offsets, tuple(scores.shape))
-        divisor = plan.informative_queries if self.reduction == "mean" else 1
-        on_cpu = scores.device.type == "cpu"
-        if on_cpu and weights is None and self.reduction != "none":
-            return torch_calls.ReducedKernelFunction.apply(scores, self, plan, divisor)
-        losses = torch_calls.KernelFunction.apply(scores, self, plan) if on_cpu else self.reference(scores, plan)
-        if weights is not None:
-            losses = losses * torch_calls.weight_tensor(weights, losses)
-        return losses if self.reduction == "none" else losses.sum() / divisor
+        return torch_calls.call()(self, scores, labels, offsets, weights, mask)
 
     def padded(self, scores: Any, labels: Any, mask: Any, weights: Any = None) -> Any:
         """Compute the loss of padded 2-D scores and labels (queries x longest list); only entries in the mask count."""
-        from rankbound.losses.torch_calls import checked_scores
+        return self(scores, labels, weights=weights, mask=mask_of("mask", mask, None) if mask is None else mask)
 
-        scores, labels, mask = checked_scores(scores), array_of("labels", labels), mask_of("mask", mask, None)
-        if scores.ndim != 2 or scores.shape != mask.shape or labels.shape != mask.shape:
-            raise DataError(
-                "scores, labels and mask must be 2-D of one shape, got "
-                f"{tuple(scores.shape)}, {tuple(labels.shape)} and {tuple(mask.shape)}"
-            )
-        offsets = np.concatenate(([0], np.cumsum(mask.sum(axis=1))))
-        return self(scores[torch.from_numpy(for_kernel(mask)).to(scores.device)], labels[mask], offsets, weights)
+    def as_module(self) -> LossModule:
+        """Return the loss as a ``torch.nn.Module`` without parameters or buffers, for trainers that expect one.
+
+        >>> import torch
+        >>> from rankbound.losses import NDCGLoss
+        >>> criterion = NDCGLoss(10).as_module()
+        >>> criterion(torch.tensor([[2.0, 0.0, 1.0]]), torch.tensor([[1, 0, 0]])).item() < 0
+        True
+        """
+        from rankbound.losses.modules import LossModule
+
+        return LossModule(self)
 
     def no_choice(self, labels: Any, offsets: Any) -> NDArray[np.bool_]:
         """Which queries have no choice: whatever the scores, their loss and gradient are 0, and no mean counts them.
@@ -114,8 +137,8 @@ class RankingLoss(ABC):
         """Prepare labels for the kernel; the plan of the last labels is cached."""
         labels, offsets = numbers("labels", labels), integers("offsets", offsets)
         plan = None
-        if self._last_plan:
-            known_labels, known_offsets, known = self._last_plan[0]
+        if self._cache.host is not None:
+            known_labels, known_offsets, known = self._cache.host
             if np.array_equal(known_offsets, offsets) and np.array_equal(known_labels, labels):
                 plan = known
         if plan is None:
@@ -123,7 +146,7 @@ class RankingLoss(ABC):
             if len(known_labels) != cuts[-1]:
                 raise DataError(f"labels must be 1-D with offsets[-1] = {cuts[-1]} entries, got {len(known_labels)}")
             plan = self._plan(known_labels, cuts)
-            self._last_plan[:] = [(labels.copy(), offsets.copy(), plan)]
+            self._cache.host = (labels.copy(), offsets.copy(), plan)
         if shape is not None and shape != plan.labels.shape:
             raise DataError(f"scores must be 1-D with one entry per label, {plan.labels.shape}, got {shape}")
         return plan
@@ -154,7 +177,10 @@ class RankingLoss(ABC):
         return result, losses, slopes.astype(scores.dtype)
 
     def reference(self, scores: Any, plan: Plan) -> Any:
-        """Compute the loss per query in torch operations, on any device. The kernels are tested against this form."""
+        """Compute the loss per query in torch operations, one query at a time, as the papers have it.
+
+        The kernels and the vectorized form are tested against this form, which is slow.
+        """
         values_of_queries, measured = self._reference_values(scores, plan)
         values = torch.stack(values_of_queries) if values_of_queries else scores[:0]
         losses, slopes = self._apply_bounding(values.detach().cpu().double().numpy(), measured, plan)
@@ -190,6 +216,22 @@ class RankingLoss(ABC):
     @abstractmethod
     def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:
         """Run the kernel: value per query, gradient and, if requested, hessian per item."""
+
+    @abstractmethod
+    def _vectorized(self, scores: Any, layout: Layout, with_gradient: bool) -> Result:
+        """Compute values, their gradient and, for lambda losses, the measures of all queries in torch operations."""
+
+    def _vectorized_losses(self, scores: Any, layout: Layout, with_gradient: bool) -> tuple[Any, Any]:
+        """The bounded losses of the queries in torch operations, and their gradient if it is needed."""
+        values, gradient, measured = self._vectorized(scores, layout, with_gradient)
+        losses, slopes = self._bound_tensors(values, measured, layout)
+        if gradient is not None:
+            gradient = gradient * slopes.to(gradient.dtype)[layout.per_item]
+        return losses, gradient
+
+    def _bound_tensors(self, values: Any, measured: Any, layout: Layout) -> tuple[Any, Any]:  # noqa: ARG002
+        """The same as `_apply_bounding` on the device of the values."""
+        return values, layout.active.to(values.dtype)
 
     @abstractmethod
     def _reference(self, scores: Any, labels: NDArray[Any]) -> tuple[Any, float]:
@@ -261,6 +303,19 @@ class MeasureLoss(RankingLoss):
         bounded, slope = get_bounding(self.bounding).apply(values, plan.difficulty, smooth=True)
         sign = 1.0 if lower_is_better and self.bounding == "expectation" else -1.0
         return np.where(active, sign * bounded, 0.0), np.where(active, sign * slope, 0.0)
+
+    def _bound_tensors(self, values: Any, measured: Any, layout: Layout) -> tuple[Any, Any]:  # noqa: ARG002
+        sign = 1.0 if self._lower_is_better and self.bounding in ("none", "expectation") else -1.0
+        value, slope = self._bounded(values, layout)
+        return torch.where(layout.active, sign * value, 0.0), torch.where(layout.active, sign * slope, 0.0)
+
+    def _bounded(self, values: Any, layout: Layout) -> tuple[Any, Any]:
+        """Bounded measures on a device, and the slopes of the bounding."""
+        if self.bounding == "none":
+            return values, torch.ones_like(values)
+        from rankbound.losses.vector_bounding import bounded  # needs torch
+
+        return bounded(self.bounding, values, layout)
 
 
 # ---- checks ----------------------------------------------------------------------------------------------------------

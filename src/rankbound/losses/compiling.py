@@ -44,15 +44,15 @@ def running(work: float) -> Iterator[int]:
     with _lock:
         most = min(threads(), int(numba.config.NUMBA_NUM_THREADS))
         budget = max(1, min(most, int(work / _WORK_PER_THREAD)))
-        before = numba.get_num_threads()
         torch = sys.modules.get("torch")  # if it was imported, its number of threads is restored below
         before_in_torch = torch.get_num_threads() if torch is not None and hasattr(torch, "get_num_threads") else None
+        before = numba.get_num_threads()
         numba.set_num_threads(budget)
         try:
             yield budget
         finally:
             numba.set_num_threads(before)
-            # the first kernel starts OpenMP, which torch uses, too
+            # the first call of numba starts OpenMP, which torch uses, too, and resets its number of threads
             if torch is not None and before_in_torch not in (None, torch.get_num_threads()):
                 torch.set_num_threads(before_in_torch)
 

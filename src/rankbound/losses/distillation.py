@@ -13,11 +13,19 @@ from rankbound.losses.base import KernelResult, RankingLoss
 from rankbound.losses.compiling import running
 from rankbound.losses.distillation_kernel import soft_pair_pass
 from rankbound.losses.lazy_torch import torch
-from rankbound.losses.softmax import check_temperature, cross_entropy, per_query, run_softmax, unsorted_plan
+from rankbound.losses.softmax import (
+    check_temperature,
+    cross_entropy,
+    per_query,
+    run_softmax,
+    unsorted_plan,
+    vectorized_softmax,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from rankbound.losses.buckets import Layout, Result
     from rankbound.losses.plans import Plan
 
 __all__ = ["DistillationLoss"]
@@ -100,6 +108,24 @@ class DistillationLoss(RankingLoss):
                 with_hessian, values, gradient, hessian,
             )  # fmt: skip
         return KernelResult(values, gradient.astype(scores.dtype), hessian.astype(scores.dtype))
+
+    @property
+    def _by_pairs(self) -> bool:  # type: ignore[override]
+        return self.kind == "pairwise"
+
+    @property
+    def _tables(self) -> float:  # type: ignore[override]
+        return 6.0 if self.kind == "pairwise" else 20.0
+
+    def _vectorized(self, scores: Any, layout: Layout, with_gradient: bool) -> Result:
+        if self.kind == "listwise":
+            return vectorized_softmax(scores, layout, self.temperature)
+        from rankbound.losses.vector_pairs import run_soft_pairs  # needs torch
+
+        table, scale = layout.with_padding(scores), 1 / self.temperature
+        return layout.run(
+            lambda bucket, memory: run_soft_pairs(bucket, table[bucket.items], scale, with_gradient, memory)
+        )
 
     def _reference(self, scores: Any, labels: NDArray[Any]) -> tuple[Any, float]:
         teacher = torch.as_tensor(labels, dtype=torch.float64, device=scores.device) / self._softening

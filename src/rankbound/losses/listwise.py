@@ -18,6 +18,8 @@ from rankbound.losses.plans import Plan, plan_rows
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from rankbound.losses.buckets import Layout, Result
+
 __all__ = ["ListMLELoss", "ListNetLoss", "PointwiseLoss"]
 
 
@@ -26,6 +28,8 @@ class _ListLoss(RankingLoss):
     """A loss computed by `list_pass`."""
 
     _code: ClassVar[int]
+    _by_pairs: ClassVar[bool] = False
+    _tables: ClassVar[float] = 20.0
 
     def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
         return plan_rows(labels, offsets, labels, only_gain=False)
@@ -66,6 +70,12 @@ class ListNetLoss(_ListLoss):
             plan.weights = plan.sorted(probabilities / plan.per_item(mass))
         return plan
 
+    def _vectorized(self, scores: Any, layout: Layout, with_gradient: bool) -> Result:  # noqa: ARG002
+        from rankbound.losses.vector_lists import run_softmax  # needs torch
+
+        table = layout.with_padding(scores)
+        return layout.run(lambda bucket, _: run_softmax(bucket, table[bucket.items], bucket.exact_weights, 1.0))
+
     def _reference(self, scores: Any, labels: NDArray[Any]) -> tuple[Any, float]:
         return reference.list_net(scores, torch.as_tensor(labels, device=scores.device)), 0.0
 
@@ -82,6 +92,12 @@ class ListMLELoss(_ListLoss):
     """
 
     _code: ClassVar[int] = LISTMLE
+
+    def _vectorized(self, scores: Any, layout: Layout, with_gradient: bool) -> Result:  # noqa: ARG002
+        from rankbound.losses.vector_lists import run_list_mle  # needs torch
+
+        table = layout.with_padding(scores)
+        return layout.run(lambda bucket, _: run_list_mle(bucket, table[bucket.items]))
 
     def _reference(self, scores: Any, labels: NDArray[Any]) -> tuple[Any, float]:
         return reference.list_mle(scores, torch.as_tensor(labels, device=scores.device)), 0.0
@@ -100,6 +116,8 @@ class PointwiseLoss(RankingLoss):
 
     kind: str = "regression"
     rel: float = field(default=1, kw_only=True)
+    _by_pairs: ClassVar[bool] = False
+    _tables: ClassVar[float] = 20.0
 
     def __post_init__(self) -> None:
         if self.kind not in ("regression", "classification"):
@@ -127,6 +145,18 @@ class PointwiseLoss(RankingLoss):
         values = np.bincount(query, loss * item_weight, minlength=len(plan.rows)).astype(np.float64)
         gradient, hessian = gradient * item_weight, hessian * item_weight
         return KernelResult(values, gradient.astype(scores.dtype), hessian.astype(scores.dtype))
+
+    def _vectorized(self, scores: Any, layout: Layout, with_gradient: bool) -> Result:  # noqa: ARG002
+        from rankbound.losses.vector_lists import run_pointwise  # needs torch
+
+        is_regression, table = self.kind == "regression", layout.with_padding(scores)
+        labels = layout.plan.labels if is_regression else layout.plan.labels >= self.rel
+        in_order = layout.plan.sorted(labels.astype(np.float64))
+        return layout.run(
+            lambda bucket, _: run_pointwise(
+                bucket, table[bucket.items], bucket.of_items(in_order, "targets", exact=True), is_regression
+            )
+        )
 
     def _reference(self, scores: Any, labels: NDArray[Any]) -> tuple[Any, float]:
         labels = torch.as_tensor(labels, device=scores.device)

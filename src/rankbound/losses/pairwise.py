@@ -27,6 +27,8 @@ from rankbound.measures.measure import Measure, parse_measure
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from rankbound.losses.buckets import Layout, Result
+
 __all__ = ["DirectRankerLoss", "LambdaLoss", "LambdaRankLoss", "RankNetLoss"]
 
 
@@ -72,6 +74,21 @@ def _run_pairs(
     return KernelResult(values, gradient, hessian, plan.offset + plan.scale * measured)
 
 
+def _vectorized_pairs(
+    scores: Any, layout: Layout, with_gradient: bool, options: _PairOptions, ranked_by: Any = None,
+    needs_measure: bool = False,
+) -> Result:  # fmt: skip
+    """The same as `_run_pairs` in torch operations, without a hessian."""
+    from rankbound.losses.vector_pairs import PairForm, run_pairs  # needs torch
+
+    form = PairForm(options.cost, options.alpha, options.mu, options.truncation, options.normalization)
+    table = layout.with_padding(scores)
+    ranked = table if ranked_by is None else layout.with_padding(ranked_by)
+    return layout.run(
+        lambda bucket, memory: run_pairs(bucket, table, ranked, form, with_gradient, needs_measure, memory)
+    )
+
+
 @dataclass(frozen=True)
 class RankNetLoss(RankingLoss):
     """Mean over the pairs l_i > l_j of a query of log(1 + exp(-alpha (f_i - f_j))).
@@ -84,7 +101,6 @@ class RankNetLoss(RankingLoss):
     """
 
     alpha: float = field(default=1.0, kw_only=True)
-    _cost: ClassVar[int] = COST_LOGISTIC
     _reference_cost: ClassVar[str] = "logistic"
 
     def __post_init__(self) -> None:
@@ -99,8 +115,15 @@ class RankNetLoss(RankingLoss):
         plan.constants = 1 / np.maximum(pairs, 1)
         return plan
 
+    @property
+    def _options(self) -> _PairOptions:
+        return _PairOptions(COST_LOGISTIC, self.alpha)
+
     def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:
-        return _run_pairs(scores, plan, with_hessian, _PairOptions(self._cost, self.alpha))
+        return _run_pairs(scores, plan, with_hessian, self._options)
+
+    def _vectorized(self, scores: Any, layout: Layout, with_gradient: bool) -> Result:
+        return _vectorized_pairs(scores, layout, with_gradient, self._options)
 
     def _reference(self, scores: Any, labels: NDArray[Any]) -> tuple[Any, float]:
         pairs = torch.as_tensor(labels[:, None] > labels[None, :], device=scores.device)
@@ -132,10 +155,10 @@ class DirectRankerLoss(RankNetLoss):
     def _reference_cost(self) -> str:  # type: ignore[override]
         return self.cost
 
-    def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:
+    @property
+    def _options(self) -> _PairOptions:
         cost = COST_SQUARE if self.cost == "square" else COST_TANH
-        # tanh(d) = 2 σ(2 d) - 1
-        return _run_pairs(scores, plan, with_hessian, _PairOptions(cost, 2 * self.alpha))
+        return _PairOptions(cost, 2 * self.alpha)  # tanh(d) = 2 σ(2 d) - 1
 
 
 @dataclass(frozen=True)
@@ -162,6 +185,13 @@ class _SwapLoss(MeasureLoss):
             active *= np.abs(get_bounding(self.bounding).apply(measured, plan.difficulty, smooth=True)[1])  # type: ignore[arg-type]
         with np.errstate(over="ignore"):  # an infinite loss raises DataError later
             return active * values, active
+
+    def _bound_tensors(self, values: Any, measured: Any, layout: Layout) -> tuple[Any, Any]:
+        active = layout.active.to(values.dtype)
+        if self.bounding != "none":
+            at = torch.zeros_like(values) if measured is None else measured  # of an affine bounding any will do
+            active = torch.where(layout.active, self._bounded(at, layout)[1].abs(), 0.0)
+        return active * values, active
 
     @property
     def _needs_measure(self) -> bool:
@@ -261,12 +291,23 @@ class LambdaRankLoss(_SwapLoss):
     def _run_kernel(
         self, scores: NDArray[Any], plan: Plan, with_hessian: bool, needs_values: bool = True
     ) -> KernelResult:
-        options = _PairOptions(
+        ranked_by = self._noisy(scores, plan) if self.noise > 0 else None
+        return _run_pairs(scores, plan, with_hessian, self._options, ranked_by, self._needs_measure, needs_values)
+
+    @property
+    def _options(self) -> _PairOptions:
+        return _PairOptions(
             alpha=self.alpha, truncation=self.truncation or 0,
             normalization=swaps.NORMALIZATIONS.index(self.normalization),
         )  # fmt: skip
-        ranked_by = self._noisy(scores, plan) if self.noise > 0 else None
-        return _run_pairs(scores, plan, with_hessian, options, ranked_by, self._needs_measure, needs_values)
+
+    def _vectorized(self, scores: Any, layout: Layout, with_gradient: bool) -> Result:
+        ranked_by = None
+        if self.noise > 0:
+            from rankbound.losses.device_noise import noise_for  # needs torch
+
+            ranked_by = scores + self.noise * noise_for(self.seed, scores, layout).logistic()
+        return _vectorized_pairs(scores, layout, with_gradient, self._options, ranked_by, self._needs_measure)
 
     def gradient_and_hessian(self, scores: NDArray[Any], plan: Plan) -> tuple[NDArray[Any], NDArray[Any]]:
         """Compute gradient and hessian without the values, which takes less time."""
@@ -351,9 +392,14 @@ class LambdaLoss(_SwapLoss):
         return plan
 
     def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:
-        mu = self.mu if self.form == "2++" else 1.0
-        options = _PairOptions(alpha=self.alpha, mu=mu, truncation=self.k or 0)
-        return _run_pairs(scores, plan, with_hessian, options)
+        return _run_pairs(scores, plan, with_hessian, self._options)
+
+    @property
+    def _options(self) -> _PairOptions:
+        return _PairOptions(alpha=self.alpha, mu=self.mu if self.form == "2++" else 1.0, truncation=self.k or 0)
+
+    def _vectorized(self, scores: Any, layout: Layout, with_gradient: bool) -> Result:
+        return _vectorized_pairs(scores, layout, with_gradient, self._options, needs_measure=self._needs_measure)
 
     def _reference(self, scores: Any, labels: NDArray[Any]) -> tuple[Any, float]:
         weights = self._structure.lambda_loss_weights(scores, labels, self.form, self.mu)

@@ -57,6 +57,8 @@ class Plan:
         faster than the pair kernel, as (bytes of a score, whether a hessian is computed). Empty otherwise.
     scale, offset:
         For pairs: the numbers per query that turn the weight of the wrong pairs into the measure; else 1 and 0.
+    layouts:
+        The plan on other devices, by device and type of the scores (see `rankbound.losses.buckets`).
     """
 
     labels: NDArray[Any]
@@ -78,6 +80,7 @@ class Plan:
     offset: Any = 0.0
     difficulty: Difficulty | None = None
     defined: NDArray[np.bool_] | None = None
+    layouts: dict[Any, Any] = field(default_factory=dict)
     _blocks: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=dict)
 
     @cached_property

@@ -27,6 +27,7 @@ from rankbound.measures.measure import Measure, parse_measure
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from rankbound.losses.buckets import Layout, Result
     from rankbound.losses.plans import Plan
 
 __all__ = [
@@ -92,6 +93,19 @@ class SmoothLoss(StochasticLoss, MeasureLoss):
 
     def _reference(self, scores: Any, labels: NDArray[Any]) -> tuple[Any, float]:
         return self._structure.smooth_value(scores, labels, self._sigmoid, self.alpha, self.beta), 0.0
+
+    @property
+    def _tables(self) -> float:  # type: ignore[override]
+        return 2.0 if self._code == smooth_kernel.ADDITIVE and self._sigmoid.code == LOGISTIC else 5.0
+
+    def _vectorized(self, scores: Any, layout: Layout, with_gradient: bool) -> Result:
+        from rankbound.losses.vector_discounts import discount_function  # needs torch
+        from rankbound.losses.vector_smooth import SmoothForm, run_smooth
+
+        discount = discount_function(self._structure, self._sigmoid.code, layout)
+        form = SmoothForm(self._code, self._sigmoid.code, self._slope, float(self.beta), discount)
+        table = layout.with_padding(scores)
+        return layout.run(lambda bucket, memory: run_smooth(bucket, table[bucket.items], form, with_gradient, memory))
 
     def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:
         values = np.zeros(len(plan.rows))
@@ -483,6 +497,7 @@ class SoftRankLoss(MeasureLoss):
     k: int | None = None
     noise: float = field(default=1.0, kw_only=True)
     gain: str = field(default="exp", kw_only=True)
+    _tables: ClassVar[float] = 32.0  # in float64, whatever the type of the scores
 
     def __post_init__(self) -> None:
         positive("k", self.k, whole=True)
@@ -513,6 +528,18 @@ class SoftRankLoss(MeasureLoss):
                 1 / (2 * self.noise), float(self.k or 0), discounts, values, gradient, hessian,
             )  # fmt: skip
         return KernelResult(values, gradient.astype(scores.dtype), hessian.astype(scores.dtype))
+
+    def _vectorized(self, scores: Any, layout: Layout, with_gradient: bool) -> Result:
+        from rankbound.losses.vector_lists import run_soft_rank  # needs torch
+
+        longest = int(layout.plan.sizes.max(initial=1))
+        discounts = layout.kept(
+            "discounts", lambda: layout.on_device(self._structure.discount_table(longest), exact=True)
+        )
+        table, scale, cutoff = layout.with_padding(scores), 1 / (2 * self.noise), self.k or 0
+        return layout.run(
+            lambda bucket, _: run_soft_rank(bucket, table[bucket.items], scale, cutoff, discounts, with_gradient)
+        )
 
     def _reference(self, scores: Any, labels: NDArray[Any]) -> tuple[Any, float]:
         plan = self._plan(labels, np.array([0, len(labels)]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from rankbound.measures.gains import exponential_gain, linear_gain
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from rankbound.losses.buckets import Layout, Result
+
 __all__ = [
     "SoftmaxLoss",
     "XENDCGLoss",
@@ -28,6 +30,7 @@ __all__ = [
     "per_query",
     "run_softmax",
     "unsorted_plan",
+    "vectorized_softmax",
 ]
 
 _GAINS = {"exp": exponential_gain, "linear": linear_gain}
@@ -67,6 +70,8 @@ class SoftmaxLoss(StochasticLoss):
     gain: str = field(default="exp", kw_only=True)
     normalize: bool = field(default=False, kw_only=True)
     temperature: float = field(default=1.0, kw_only=True)
+    _by_pairs: ClassVar[bool] = False
+    _tables: ClassVar[float] = 20.0
 
     def __post_init__(self) -> None:
         if self.target not in ("labels", "gains"):
@@ -95,6 +100,9 @@ class SoftmaxLoss(StochasticLoss):
 
     def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:  # noqa: ARG002
         return run_softmax(scores, plan.weights, plan, self.temperature)
+
+    def _vectorized(self, scores: Any, layout: Layout, with_gradient: bool) -> Result:  # noqa: ARG002
+        return vectorized_softmax(scores, layout, self.temperature)
 
     def _reference(self, scores: Any, labels: NDArray[Any]) -> tuple[Any, float]:
         target = self._target(labels)
@@ -128,6 +136,8 @@ class XENDCGLoss(RankingLoss):
     gain: str = field(default="exp", kw_only=True)
     deterministic: bool = field(default=False, kw_only=True)
     seed: int = field(default=0, kw_only=True)
+    _by_pairs: ClassVar[bool] = False
+    _tables: ClassVar[float] = 20.0
 
     def __post_init__(self) -> None:
         _check_gain(self.gain)
@@ -150,6 +160,21 @@ class XENDCGLoss(RankingLoss):
 
     def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:  # noqa: ARG002
         return run_softmax(scores, self._targets(scores, plan), plan, 1.0)
+
+    def _vectorized(self, scores: Any, layout: Layout, with_gradient: bool) -> Result:  # noqa: ARG002
+        from rankbound.losses.device_noise import noise_for  # needs torch
+        from rankbound.losses.vector_lists import run_softmax as run_bucket
+
+        gamma = torch.full_like(scores, 0.5)
+        if not self.deterministic:
+            gamma = noise_for(self.seed, scores, layout).uniform()
+        table, drawn = layout.with_padding(scores), layout.with_padding(1 - gamma.to(layout.exact))
+
+        def run(bucket: Any, _: Any) -> Result:
+            phi = (bucket.exact_weights + drawn[bucket.items]) * bucket.inside
+            return run_bucket(bucket, table[bucket.items], phi / phi.sum(1, keepdim=True), 1.0)
+
+        return layout.run(run)
 
     def reference(self, scores: Any, plan: Plan) -> Any:
         """Compute the loss per query in torch operations, with the same targets as the kernel."""
@@ -178,6 +203,14 @@ def run_softmax(scores: NDArray[Any], target: NDArray[np.float64], plan: Plan, t
         )  # fmt: skip
     with np.errstate(over="ignore"):
         return KernelResult(values, gradient.astype(scores.dtype), hessian.astype(scores.dtype))
+
+
+def vectorized_softmax(scores: Any, layout: Layout, temperature: float) -> Result:
+    """The cross entropy of softmax(scores / temperature) and the weights of the plan in torch operations."""
+    from rankbound.losses.vector_lists import run_softmax as run_bucket  # needs torch
+
+    table = layout.with_padding(scores)
+    return layout.run(lambda bucket, _: run_bucket(bucket, table[bucket.items], bucket.exact_weights, 1 / temperature))
 
 
 def cross_entropy(scores: Any, target: NDArray[np.float64], temperature: float) -> Any:

@@ -16,6 +16,7 @@ from rankbound.losses.noise import check_seed, generator_for, gumbel_noise
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from rankbound.losses.buckets import Layout
     from rankbound.losses.plans import Plan
 
 __all__ = ["StochasticLoss", "not_negative", "whole_and_positive"]
@@ -68,6 +69,19 @@ class StochasticLoss(RankingLoss):
             if with_hessian:
                 hessian += result.hessian * plan.per_item(np.abs(slopes))
         return KernelResult(values, gradient, hessian), losses, np.ones(len(plan.rows), scores.dtype)
+
+    def _vectorized_losses(self, scores: Any, layout: Layout, with_gradient: bool) -> tuple[Any, Any]:
+        if self.noise == 0:
+            return super()._vectorized_losses(scores, layout, with_gradient)
+        from rankbound.losses.device_noise import noise_for  # needs torch
+
+        noise, losses, gradient = noise_for(self.seed, scores, layout), 0.0, None
+        for _ in range(self.draws):
+            drawn, slopes = super()._vectorized_losses(scores + self.noise * noise.gumbel(), layout, with_gradient)
+            losses = losses + drawn / self.draws
+            if slopes is not None:
+                gradient = slopes / self.draws if gradient is None else gradient + slopes / self.draws
+        return losses, gradient
 
     def reference(self, scores: Any, plan: Plan) -> Any:
         """Compute the loss per query in torch operations, with the same noise as the kernel."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 try:
@@ -13,14 +15,50 @@ except ImportError as error:
 
 from rankbound.arrays import for_kernel, weights_of
 from rankbound.errors import ArgumentError, DataError
+from rankbound.losses.device_settings import is_vectorized
+from rankbound.losses.tensor_inputs import check_devices, flat_batch, flattened, is_nested, known_batch
+from rankbound.losses.vector_path import NO_SECOND_DERIVATIVE, VectorizedFunction
 
 if TYPE_CHECKING:
     from rankbound.losses.base import RankingLoss
     from rankbound.losses.plans import Plan
 
-__all__ = ["KernelFunction", "ReducedKernelFunction", "checked_scores", "weight_tensor"]
+__all__ = ["KernelFunction", "ReducedKernelFunction", "call", "checked_scores", "torch", "weight_tensor"]
 
-NO_SECOND_DERIVATIVE = "the losses have no second derivative: call backward without create_graph=True"
+_uncompiled: list[Callable[..., Any]] = []
+
+
+def call() -> Callable[..., Any]:
+    """The function `_call`; inside ``torch.compile`` a graph break, because kernels and plans cannot be traced.
+
+    The module torch._dynamo takes a second to import, so that it is left alone where nothing is compiled.
+    """
+    if "torch._dynamo" not in sys.modules:
+        return _call
+    if not _uncompiled:
+        _uncompiled.append(torch.compiler.disable(_call))
+    return _uncompiled[0]
+
+
+def _call(loss: RankingLoss, scores: Any, labels: Any, offsets: Any, weights: Any, mask: Any) -> Any:
+    """Compute a loss of tensors, see `RankingLoss.__call__`."""
+    scores = checked_scores(scores)
+    check_devices(scores, labels=labels, offsets=offsets, mask=mask, weights=weights)
+    by_kernel = scores.device.type == "cpu" and not is_vectorized()
+    if by_kernel:
+        if mask is not None or offsets is None or is_nested(scores) or is_nested(labels):
+            labels, offsets, shape, positions = flat_batch(scores, labels, offsets, mask)
+            scores = flattened(scores, positions, shape is not None)
+        plan = loss.plan(labels, offsets, tuple(scores.shape))
+    else:
+        scores, plan = known_batch(loss, scores, labels, offsets, mask)
+    divisor = plan.informative_queries if loss.reduction == "mean" else 1
+    if by_kernel and weights is None and loss.reduction != "none":
+        return ReducedKernelFunction.apply(scores, loss, plan, divisor)
+    losses = (KernelFunction if by_kernel else VectorizedFunction).apply(scores, loss, plan)
+    if weights is not None:
+        losses = losses * weight_tensor(weights, losses)
+    return losses if loss.reduction == "none" else losses.sum() / divisor
 
 
 class KernelFunction(torch.autograd.Function):  # type: ignore[misc]  # torch ships no types we follow
@@ -63,22 +101,29 @@ class ReducedKernelFunction(torch.autograd.Function):  # type: ignore[misc]
 # ---- checks ----------------------------------------------------------------------------------------------------------
 
 
+_LAYOUTS = (torch.strided, torch.jagged)
+
+
 def checked_scores(scores: Any) -> Any:
-    """Return scores as a dense tensor of float32 or float64, or raise ArgumentError."""
+    """Return scores as a tensor of float32 or float64, dense or nested, or raise ArgumentError."""
     if not isinstance(scores, torch.Tensor):
         raise ArgumentError(f"scores must be a torch tensor, got {type(scores).__name__}")
     ready = scores.dtype in (torch.float32, torch.float64)
-    if (not ready and scores.is_complex()) or scores.layout is not torch.strided or scores.is_meta:
+    if (not ready and scores.is_complex()) or scores.layout not in _LAYOUTS or scores.is_meta:
         kind = f"{scores.dtype} with layout {scores.layout} on {scores.device}"
         raise ArgumentError(f"scores must be a dense tensor of real numbers, got {kind}")
     return scores if ready else scores.float()
 
 
 def weight_tensor(weights: Any, losses: Any) -> Any:
-    """Return one weight per query on the device of the losses; a tensor that requires a gradient keeps it."""
-    checked = weights_of("weights", weights)
-    if not isinstance(weights, torch.Tensor) or not weights.requires_grad:
-        weights = torch.from_numpy(for_kernel(checked))
+    """Return one weight per query on the device of the losses; a tensor that requires a gradient keeps it.
+
+    Weights on another device than the CPU are taken as they are: a check would make the device wait.
+    """
+    if not isinstance(weights, torch.Tensor) or weights.device.type == "cpu":
+        checked = weights_of("weights", weights)
+        if not isinstance(weights, torch.Tensor) or not weights.requires_grad:
+            weights = torch.from_numpy(for_kernel(checked))
     if weights.shape != losses.shape:
         raise DataError(f"weights must have one entry per query, {tuple(losses.shape)}, got {tuple(weights.shape)}")
     return weights.to(dtype=losses.dtype, device=losses.device)
