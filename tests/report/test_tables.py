@@ -51,7 +51,7 @@ def test_the_best_is_bold_and_what_differs_is_marked(scores):
     assert means.columns == ("data set", "system", "groups", "nDCG@10", "AP")
     assert row["high"][3].bold
     assert not row["high"][3].mark
-    assert (row["low"][3].bold, row["low"][3].mark) == (False, "†")
+    assert (row["low"][3].bold, row["low"][3].mark) == (False, "↓")
     assert (row["high"][2].text, row["low"][2].text) == ("a", "b")
 
 

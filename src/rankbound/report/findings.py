@@ -122,6 +122,14 @@ def _on_one_set(scores: ScoreMatrix, verdict: Verdict) -> list[str]:
     if _all_equal(scores, verdict):
         said = f"{len(verdict.systems)} systems have the same {measure} on every query: nothing tells them apart."
         return [f"{where}all {said}" if where else f"All {said}"]
+    if other is not (runner_up := verdict.systems[1]):
+        return [
+            where + _against_runner_up(scores, verdict, runner_up),
+            f"{best.system} {_to_baseline(verdict, pair)}",
+            _on_noise(verdict, pair),
+            *_on_others(verdict),
+            *_where_gained(scores, verdict, best, other),
+        ]
     gap = turn * pair.difference
     relation = f"{show_number(abs(gap))} {'above' if gap > 0 else 'below'}" if gap else "the same as"
     span = ""
@@ -136,6 +144,37 @@ def _on_one_set(scores: ScoreMatrix, verdict: Verdict) -> list[str]:
     else:
         sentences = [f"No system is clearly best by {measure}. {best.system} has {value}."]
     return [*sentences, _on_noise(verdict, pair), *_on_others(verdict), *_where_gained(scores, verdict, best, other)]
+
+
+def _against_runner_up(scores: ScoreMatrix, verdict: Verdict, runner_up: SystemTest) -> str:
+    """The best system compared with the next one, where the tests of the page compare all with a baseline."""
+    best, measure = verdict.best, verdict.measure
+    rows = [scores.values[measure][scores.systems.index(test.system)] for test in (best, runner_up)]
+    shared = np.isfinite(rows).all(axis=0) & scores.in_data_set(scores.data_sets.index(verdict.data_set))
+    value = f"{show_number(best.mean)} in the mean over {_count(best.queries, 'query', 'queries')}"
+    if not shared.any():
+        return f"{best.system} has the best mean {measure}, {value}; it shares no query with {runner_up.system}."
+    differences = (rows[0] - rows[1])[shared]
+    gap = float(differences.mean())
+    relation = f"{show_number(abs(gap))} {'above' if gap > 0 else 'below'}" if gap else "the same as"
+    span = ""
+    if len(differences) > 1:
+        low, high = verdict.inference.intervals(differences[:, None])[:, 0].tolist()
+        span = f" ({_level(verdict)} interval {show_interval(low, high, sign=True)})"
+    text = f"{value}, {relation} the next, {runner_up.system}{span}"
+    if best.letters and not set(best.letters) & set(runner_up.letters):
+        return f"{best.system} is best by {measure}: {text}."
+    return f"No system is clearly best by {measure}. {best.system} has {text}."
+
+
+def _to_baseline(verdict: Verdict, pair: SystemTest) -> str:
+    gap = pair.difference or 0.0
+    relation = f"{show_number(abs(gap))} {'above' if gap > 0 else 'below'}" if gap else "the same as"
+    span = ""
+    if pair.difference_low is not None and pair.difference_high is not None:
+        interval = show_interval(pair.difference_low, pair.difference_high, sign=True)
+        span = f" ({_level(verdict)} interval {interval})"
+    return f"is {relation} the baseline {verdict.versus}{span}."
 
 
 def _on_noise(verdict: Verdict, pair: SystemTest) -> str:

@@ -27,7 +27,16 @@ from rankbound.report.findings import Findings, find_words, published_words, riv
 from rankbound.report.packing import deflate, json_for_script, pack_measures, pack_pairs, pack_queries
 from rankbound.report.scales import describe_scale
 from rankbound.report.system_tests import Verdict, judge_systems
-from rankbound.report.tables import MARK, OUTSIDE, Table, differences_table, means_table, published_table
+from rankbound.report.tables import (
+    BETTER,
+    MARK,
+    OUTSIDE,
+    WORSE,
+    Table,
+    differences_table,
+    means_table,
+    published_table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,7 +49,12 @@ if TYPE_CHECKING:
 __all__ = ["Report", "check_can_render", "draw_figures", "make_report", "write_page", "write_report"]
 
 _SCRIPTS = ("data.js", "panels.js", "scatter.js", "pairs.js", "list.js", "figures.js", "main.js")
-_MARK_TITLES = {MARK: "significant", OUTSIDE: "outside our interval"}
+_MARK_TITLES = {
+    BETTER: "significantly better",
+    WORSE: "significantly worse",
+    MARK: "significant",
+    OUTSIDE: "outside our interval",
+}
 _FOLDED = ("differences", "coverage")  # tables inside a <details> element
 # Rows of a table: a folded one starts open up to `unfolded`; `shown` are visible at first; `embedded` are in the page.
 # Metadata of more than `metadata` characters, such as the names of many runs, are folded.

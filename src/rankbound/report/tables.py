@@ -11,6 +11,7 @@ from rankbound.analysis.inference import LARGE, Inference
 from rankbound.analysis.scores import is_lower_better
 from rankbound.io import atomic_write
 from rankbound.report.numbers import in_interval, show_interval, show_number, show_p, show_policy
+from rankbound.report.safe_text import without_formulas
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from rankbound.report.system_tests import Verdict
+    from rankbound.report.system_tests import SystemTest, Verdict
 
 __all__ = ["Cell", "Table", "differences_table", "means_table", "published_table", "write_tables"]
 
-MARK = "†"  # significantly different from what the table's note names
+MARK = "†"  # significant, where the sign of the number says in which direction
+BETTER, WORSE = "↑", "↓"  # significantly better and worse than what the table's note names
 OUTSIDE = "∗"
 _ANOTHER_ORDER = (
     "Repeats of a query (folds, seeds) are averaged first here; what is compared with published numbers is the mean of "
@@ -76,7 +78,7 @@ class Table:
 
     def to_csv(self) -> str:
         """The bare numbers, unrounded."""
-        return self.data.write_csv()
+        return without_formulas(self.data).write_csv()
 
     def to_latex(self) -> str:
         """A table for the package booktabs."""
@@ -141,8 +143,7 @@ def means_table(verdicts: Sequence[Verdict], *, repeated: bool = False) -> Table
                     cells.append(Cell("–"))
                     continue
                 bold = len(first.systems) > 1 and round(test.mean, 4) == best[data_set, measure]
-                marked = verdict_of[data_set, measure].is_significant(test)
-                cells.append(Cell(show_number(test.mean), bold, MARK if marked else ""))
+                cells.append(Cell(show_number(test.mean), bold, _mark(verdict_of[data_set, measure], test)))
             lead = tests.get((data_set, measures[0]), {}).get(system)
             letters = [Cell(lead.letters if lead is not None else "")] if grouped else []
             rows.append((*([Cell(data_set)] if several else []), Cell(system), *letters, *cells))
@@ -177,7 +178,7 @@ def differences_table(verdicts: Sequence[Verdict]) -> Table:
                     Cell(v.measure),
                     Cell(test.system),
                     Cell(v.versus),
-                    Cell(show_number(test.difference, sign=True), significant, MARK if significant else ""),
+                    Cell(show_number(test.difference, sign=True), significant, _mark(v, test)),
                     Cell(show_interval(test.difference_low, test.difference_high, sign=True)),
                     Cell(show_interval(test.corrected_low, test.corrected_high, sign=True)),
                     Cell(show_p(test.p_value)),
@@ -241,7 +242,7 @@ def _note_on_differences(verdict: Verdict) -> str:
     policy = verdict.inference
     large = "" if policy.interval == "t" else f" (Student's from {LARGE:,} queries on and at extreme levels)"
     return (
-        f"{MARK} p < {policy.alpha:g}. Intervals: {_INTERVALS[policy.interval]}{large}; "
+        f"{BETTER} better, {WORSE} worse: p < {policy.alpha:g}. Intervals: {_INTERVALS[policy.interval]}{large}; "
         f"corrected: at the level that holds for all comparisons together. "
         f"p: {show_policy(policy)} {verdict.family}. "
         f"Detectable: the smallest true difference that a t test would find with a power of {policy.power:g}, before "
@@ -301,6 +302,13 @@ def _corrected(results: pl.DataFrame, policy: Inference) -> tuple[bool, list[flo
     return bool(made), [None if p is None else next(fixed) for p in raw]
 
 
+def _mark(verdict: Verdict, test: SystemTest) -> str:
+    """Whether a system is significantly better or worse than the one it is compared with."""
+    if not verdict.is_significant(test) or not test.difference:
+        return ""
+    return BETTER if (test.difference > 0) != is_lower_better(verdict.measure) else WORSE
+
+
 def _note_on_marks(verdicts: Sequence[Verdict]) -> str:
     if all(len(verdict.systems) == 1 for verdict in verdicts):
         return ""
@@ -308,7 +316,7 @@ def _note_on_marks(verdicts: Sequence[Verdict]) -> str:
     named = versus.pop() if len(versus) == 1 else "the best system"
     policy = verdicts[0].inference
     test = f"p < {policy.alpha:g}, {show_policy(policy)} {verdicts[0].family}"
-    note = f"Bold: best. {MARK} significantly different from {named} ({test})."
+    note = f"Bold: best. {BETTER} significantly better and {WORSE} significantly worse than {named} ({test})."
     if any(len(verdict.systems) > 2 for verdict in verdicts):
         note += f" Systems that share a letter do not differ significantly by {verdicts[0].measure}."
     return note
@@ -344,6 +352,7 @@ def _latex(cell: Cell) -> str:
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "−": "$-$", "–": "--", "·": r"$\cdot$", "†": r"$\dagger$",
+    "↑": r"$\uparrow$", "↓": r"$\downarrow$", "…": r"\dots{}",
     "∗": r"$\ast$", "<": "$<$", ">": "$>$", "±": r"$\pm$", "×": r"$\times$", "α": r"$\alpha$",
 }  # fmt: skip
 

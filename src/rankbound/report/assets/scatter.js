@@ -201,6 +201,9 @@ function line(pen, x1, y1, x2, y2) {
 
 function fit(pen, text, width) {
   if (pen.measureText(text).width <= width) return text;
-  while (text && pen.measureText(`${text}…`).width > width) text = text.slice(0, -1);
-  return `${text}…`;
+  // cut in the middle, so that names with a common beginning differ at their ends
+  const cut = kept => `${text.slice(0, Math.floor(kept / 2))}…${text.slice(text.length - Math.ceil(kept / 2))}`;
+  let kept = text.length - 1;
+  while (kept > 0 && pen.measureText(cut(kept)).width > width) kept -= 1;
+  return kept > 0 ? cut(kept) : "…";
 }

@@ -123,8 +123,13 @@ def expected_histogram(table: pl.DataFrame, measure: str) -> Any:
     return grid([bar], with_panel(table), column="panel", size=(230, 170), independent=["y"])
 
 
-def query_map(table: pl.DataFrame, measure: str) -> Any:
-    """Mean score of the systems against that of a random ranking: takes `analysis.query_sets.query_map`, thinned."""
+def query_map(table: pl.DataFrame, measure: str, *, title: str | None = None) -> Any:
+    """Mean score of the systems against that of a random ranking: takes `analysis.query_sets.query_map`, thinned.
+
+    ``title`` is that of the vertical axis where the table is about a single run, which needs no column ``items`` and
+    ``relevant``.
+    """
+    counts = {name: f"{name} #" for name in ("items", "relevant") if name in table.columns}
     selection = alt.selection_point(fields=["type"], bind="legend")
     both = table.select("value", "expected")
     ends = [float(np.floor(10 * both.to_numpy().min()) / 10), float(np.ceil(10 * both.to_numpy().max()) / 10)]
@@ -142,7 +147,7 @@ def query_map(table: pl.DataFrame, measure: str) -> Any:
         .mark_point(size=22)
         .encode(
             x=alt.X("expected:Q", title=f"expected {measure} of a random ranking", scale=scale),
-            y=alt.Y("value:Q", title=f"mean {measure} of the systems", scale=scale),
+            y=alt.Y("value:Q", title=title or f"mean {measure} of the systems", scale=scale),
             color=alt.Color(
                 "type:N",
                 title="type of query",
@@ -153,10 +158,9 @@ def query_map(table: pl.DataFrame, measure: str) -> Any:
             tooltip=tips(
                 qid="query *",
                 type="type *",
-                value="mean of the systems",
+                value="mean of the systems" if title is None else "value",
                 expected="random ranking",
-                items="items #",
-                relevant="relevant #",
+                **counts,
             ),
         )
         .add_params(selection)

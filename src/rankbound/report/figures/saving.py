@@ -11,7 +11,7 @@ from rankbound.errors import ArgumentError
 from rankbound.io import atomic_write
 from rankbound.report.figures.theme import alt, themed
 
-__all__ = ["SUFFIXES", "save_chart"]
+__all__ = ["SUFFIXES", "adaptive", "chart_svg", "save_chart"]
 
 SUFFIXES = (".html", ".svg", ".png", ".pdf", ".json")
 _FOLLOW_SCREEN = (
@@ -36,14 +36,29 @@ def save_chart(chart: Any, path: str | PathLike[str]) -> Path:
     return path
 
 
+def chart_svg(specification: dict[str, Any], *, inline: bool = False) -> str:
+    """A Vega-Lite specification as SVG.
+
+    An image of its own has dark or light text as the reader prefers; ``inline`` in a page, it has the page's color.
+    """
+    import vl_convert
+
+    svg = str(vl_convert.vegalite_to_svg(specification, vl_version=_vegalite_version()))
+    return svg if inline else adaptive(svg)
+
+
+def _vegalite_version() -> str:
+    return ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
+
+
 def _content(specification: dict[str, Any], suffix: str) -> bytes:
     import vl_convert
 
-    version = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
+    version = _vegalite_version()
     if suffix == ".json":
         return json.dumps(specification, indent=1).encode()
     if suffix == ".svg":
-        return _adaptive(vl_convert.vegalite_to_svg(specification, vl_version=version)).encode()
+        return chart_svg(specification).encode()
     if suffix == ".html":
         marked = json.loads(json.dumps(specification).replace("<", _MARK))
         page = str(vl_convert.vegalite_to_html(marked, vl_version=version, bundle=True, renderer="svg"))
@@ -55,7 +70,7 @@ def _content(specification: dict[str, Any], suffix: str) -> bytes:
     return bytes(vl_convert.vegalite_to_pdf(white, vl_version=version))
 
 
-def _adaptive(svg: str) -> str:
+def adaptive(svg: str) -> str:
     """Make the text light where the reader prefers dark, also inside an <img> element."""
     style = "<style>@media (prefers-color-scheme: dark) { .rankbound-figure { color: #e6e6e6 } }</style>"
     svg = svg.replace('class="marks"', 'class="marks rankbound-figure"', 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rankbound.report.figures.panels import color, grid, highlight, order_of, tips, with_panel
-from rankbound.report.figures.theme import PALETTE, SEQUENTIAL, alt
+from rankbound.report.figures.theme import PALETTE, SEQUENTIAL, SHORT_LABEL, alt
 
 if TYPE_CHECKING:
     import polars as pl
@@ -85,7 +85,12 @@ def best_counts(table: pl.DataFrame) -> Any:
     """How often each system is the best by each measure: takes `analysis.marginal_means.best_counts`."""
     most = int(table["count"].max() or 0)  # type: ignore[arg-type]
     base = alt.Chart(table).encode(
-        x=alt.X("system:N", title="system", sort=order_of(table, "system"), axis=alt.Axis(labelAngle=-40)),
+        x=alt.X(
+            "system:N",
+            title="system",
+            sort=order_of(table, "system"),
+            axis=alt.Axis(labelAngle=-40, labelExpr=SHORT_LABEL),
+        ),
         y=alt.Y("measure:N", title="measure", sort=order_of(table, "measure")),
         tooltip=tips(system="system *", measure="by *", count="times the best #", cases="of #"),
     )
@@ -184,7 +189,7 @@ def published_and_ours(table: pl.DataFrame) -> Any:
 
 
 def _systems(table: pl.DataFrame) -> Any:
-    return alt.Y("system:N", title=None, sort=order_of(table, "system"))
+    return alt.Y("system:N", title=None, sort=order_of(table, "system"), axis=alt.Axis(labelExpr=SHORT_LABEL))
 
 
 def _height(table: pl.DataFrame) -> int:

@@ -40,6 +40,8 @@ BETTER, WORSE, NEUTRAL = "#0072B2", "#D55E00", "#8C8C8C"
 SEQUENTIAL, DIVERGING = "blues", "blueorange"
 LIMIT = 5000  # rows of data in one chart
 
+# an expression of Vega: long names are cut in the middle, so that those with a common beginning differ at their ends
+SHORT_LABEL = "length(datum.label) > 34 ? slice(datum.label, 0, 16) + '…' + slice(datum.label, -17) : datum.label"
 _INK = "currentColor"
 _FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', Helvetica, Arial, sans-serif"
 

@@ -1,0 +1,184 @@
+"""Figures of single results: the values of an evaluation, differences, bounds, a distribution, lists, a training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from rankbound.report.figures.panels import color, grid, order_of, tips
+from rankbound.report.figures.theme import BETTER, NEUTRAL, PALETTE, WORSE, alt
+
+__all__ = [
+    "bounds_of_queries",
+    "differences",
+    "differences_by_query",
+    "distribution_of_scores",
+    "list_contents",
+    "training_history",
+    "value_histograms",
+]
+
+_LINE = 22  # height of one run's row
+_OUTCOMES = {"better": BETTER, "worse": WORSE, "equal": NEUTRAL}
+
+
+def value_histograms(table: pl.DataFrame, *, title: str) -> Any:
+    """Queries by their value, a panel each: columns panel, low, high, queries, mean."""
+    bar = (
+        alt.Chart()
+        .mark_bar(color=PALETTE[0], opacity=0.85)
+        .encode(
+            x=alt.X("low:Q", bin="binned", title="value of the query"),
+            x2="high:Q",
+            y=alt.Y("queries:Q", title="queries", axis=alt.Axis(tickMinStep=1)),
+            tooltip=tips(panel="of *", low="from", high="to", queries="queries #"),
+        )
+    )
+    mean = (
+        alt.Chart()
+        .mark_rule(color=PALETTE[1], strokeWidth=2)
+        .encode(x=alt.X("mean(mean):Q"), tooltip=tips(panel="of *", mean="mean"))
+    )
+    chart = grid([bar, mean], table, column="panel", size=(210, 150), independent=["x", "y"])
+    return chart.properties(title=_title(title, "line: mean over the queries"))
+
+
+def differences(table: pl.DataFrame, *, title: str, level: str) -> Any:
+    """Mean differences and their intervals: columns measure, run, difference, ci_low, ci_high, p_corrected, queries."""
+    y = alt.Y("run:N", title=None, sort=order_of(table, "run"))
+    x = alt.X("ci_low:Q", title="difference of the means")
+    zero = (
+        alt.Chart(alt.Data(values=[{"zero": 0}]))
+        .mark_rule(color="currentColor", strokeDash=[4, 3], opacity=0.6)
+        .encode(x="zero:Q")
+    )
+    interval = alt.Chart().mark_rule(strokeWidth=2).encode(y=y, x=x, x2="ci_high:Q", color=alt.value(PALETTE[0]))
+    point = (
+        alt.Chart()
+        .mark_point(size=50, color=PALETTE[0], opacity=1)
+        .encode(
+            y=y,
+            x="difference:Q",
+            tooltip=tips(
+                run="run *", measure="measure *", difference="difference", ci_low=f"{level} from", ci_high="to",
+                p_corrected="p", queries="queries #",
+            ),
+        )
+    )  # fmt: skip
+    height = max(40, _LINE * table["run"].n_unique())
+    chart = grid([zero, interval, point], table, column="measure", size=(220, height), independent=["x"])
+    return chart.properties(title=_title(title, f"line: {level} interval"))
+
+
+def differences_by_query(table: pl.DataFrame, *, title: str, measure: str) -> Any:
+    """The difference of each query, the best first: columns run, position, qid, difference, outcome."""
+    present = [name for name in _OUTCOMES if name in set(table["outcome"])]
+    bar = (
+        alt.Chart()
+        .mark_bar(binSpacing=0)
+        .encode(
+            x=alt.X("position:Q", bin="binned", title="queries, by their difference"),
+            x2="end:Q",
+            y=alt.Y("difference:Q", title=f"difference of {measure}"),
+            color=alt.Color(
+                "outcome:N",
+                title="the run is",
+                scale=alt.Scale(domain=present, range=[_OUTCOMES[name] for name in present]),
+            ),
+            tooltip=tips(qid="query *", run="run *", difference="difference"),
+        )
+    )
+    return grid([bar], table, column="run", size=(260, 170), independent=["x"]).properties(title=_title(title))
+
+
+def bounds_of_queries(table: pl.DataFrame, *, title: str) -> Any:
+    """From the worst to the best value, with a point for the expected one: columns position, worst, expected, best."""
+    single = table.height == 1
+    axis = None if single else alt.Axis(ticks=False, title="query")
+    position = alt.Y("position:O", axis=axis, sort=order_of(table, "position"))
+    x = alt.X("worst:Q", title="value of the measure", scale=alt.Scale(zero=False))
+    line = alt.Chart(table).mark_rule(strokeWidth=6 if single else 2.5, opacity=0.45, color=PALETTE[0])
+    point = alt.Chart(table).mark_point(color=PALETTE[1], size=90 if single else 30, opacity=1)
+    tooltip = tips(position="query #", worst="worst", expected="expected", best="best")
+    chart = line.encode(x=x, x2="best:Q", y=position, tooltip=tooltip) + point.encode(
+        x="expected:Q", y=position, tooltip=tooltip
+    )
+    height = max(30, min(12 * table.height, 420))
+    subtitle = "line: from the worst to the best value; point: expected value of a random ranking"
+    return chart.properties(width=360, height=height, title=_title(title, subtitle))
+
+
+def distribution_of_scores(table: pl.DataFrame, marks: pl.DataFrame, *, title: str, subtitle: str) -> Any:
+    """Probabilities by score: columns low, high, probability. ``marks`` are vertical lines: columns score, mark."""
+    bar = (
+        alt.Chart(table)
+        .mark_bar(color=PALETTE[0], opacity=0.85)
+        .encode(
+            x=alt.X("low:Q", bin="binned", title="score of a random ranking", scale=alt.Scale(zero=False)),
+            x2="high:Q",
+            y=alt.Y("probability:Q", title="probability"),
+            tooltip=tips(low="from", high="to", probability="probability"),
+        )
+    )
+    names = color(marks, "mark", None).scale(
+        domain=order_of(marks, "mark"), range=[PALETTE[1], PALETTE[2]][: marks.height]
+    )
+    line = (
+        alt.Chart(marks)
+        .mark_rule(strokeWidth=2)
+        .encode(x="score:Q", color=names, tooltip=tips(mark="line *", score="score"))
+    )
+    return (bar + line).properties(width=360, height=200, title=_title(title, subtitle))
+
+
+def list_contents(sizes: pl.DataFrame, labels: pl.DataFrame, *, title: str) -> Any:
+    """Queries by their number of items, and items by label: columns low, high, queries; columns label, items."""
+    size = (
+        alt.Chart(sizes)
+        .mark_bar(color=PALETTE[0], opacity=0.85)
+        .encode(
+            x=alt.X("low:Q", bin="binned", title="items of the query", axis=alt.Axis(tickMinStep=1)),
+            x2="high:Q",
+            y=alt.Y("queries:Q", title="queries", axis=alt.Axis(tickMinStep=1)),
+            tooltip=tips(low="from", high="below", queries="queries #"),
+        )
+        .properties(width=240, height=170)
+    )
+    label = (
+        alt.Chart(labels)
+        .mark_bar(color=PALETTE[2], opacity=0.85)
+        .encode(
+            x=alt.X("label:N", title="label", sort=order_of(labels, "label"), axis=alt.Axis(labelAngle=0)),
+            y=alt.Y("items:Q", title="items", axis=alt.Axis(tickMinStep=1)),
+            tooltip=tips(label="label *", items="items #"),
+        )
+        .properties(width=max(80, min(26 * labels.height, 320)), height=170)
+    )
+    return alt.hconcat(size, label, spacing=30, title=_title(title))
+
+
+def training_history(table: pl.DataFrame, kept_epoch: int | None, *, title: str) -> Any:
+    """Loss and measures by epoch, a panel each: columns quantity, epoch, value; a line marks the epoch that is kept."""
+    x = alt.X("epoch:Q", title="epoch", axis=alt.Axis(tickMinStep=1, tickCount=5), scale=alt.Scale(zero=False))
+    line = (
+        alt.Chart()
+        .mark_line(color=PALETTE[0], point=alt.OverlayMarkDef(size=14, color=PALETTE[0]))
+        .encode(
+            x=x,
+            y=alt.Y("value:Q", title=None, scale=alt.Scale(zero=False)),
+            tooltip=tips(quantity="quantity *", epoch="epoch #", value="value"),
+        )
+    )
+    layers = [line]
+    if kept_epoch is not None:
+        kept = alt.Chart(alt.Data(values=[{"epoch": kept_epoch}]))
+        layers.append(kept.mark_rule(color=PALETTE[1], strokeDash=[4, 3], strokeWidth=1.5).encode(x=x))
+    chart = grid(layers, table, column="quantity", size=(230, 160), independent=["y"])
+    subtitle = f"dashed: epoch {kept_epoch}, which is kept" if kept_epoch is not None else ""
+    return chart.properties(title=_title(title, subtitle))
+
+
+def _title(title: str, subtitle: str = "") -> Any:
+    """A title with some distance to the headers of the panels."""
+    return alt.Title(title, offset=12, **({"subtitle": subtitle} if subtitle else {}))
