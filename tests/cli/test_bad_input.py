@@ -87,7 +87,7 @@ OTHERS = [
     ("weights absent", "absent: cannot be read"),
     ("weights empty", "empty: is empty"),
     ("weights words", "words:1: label must be an integer"),
-    ("weights words.csv", "must hold numbers"),
+    ("weights words.csv", "words.csv:2: label must be a finite number, got 'good'"),
     ("weights qrels --bounding UL2", "bounding must be affine to have a weight per query"),
     ("weights qrels --bounding nothing", "bounding must be one of"),
     ("weights qrels -o weights.doc", "weights.doc: the name of a table must end with"),

@@ -6,11 +6,15 @@ import gzip
 import json
 from math import log2
 
+import numpy as np
 import polars as pl
 import pytest
 
 import rankbound as rb
+from rankbound.data.letor import read_letor
+from rankbound.data.synthetic import synthetic_letor
 from rankbound.evaluation import evaluate
+from rankbound.models import AdaRank, load_ranker
 
 NDCG_Q1 = (2 / log2(3) + 1 / log2(4)) / (2 + 1 / log2(3))
 
@@ -226,3 +230,177 @@ def test_p_values_per_query_are_written(cli, long_lists):
     frame = pl.read_csv("values.csv")
     assert frame["AP p better"].to_list() == pytest.approx([1 / 1140] * 12)
     assert frame["AP p worse"].to_list() == pytest.approx([1.0] * 12)
+
+
+# ---- judgments from a LETOR file -------------------------------------------------------------------------------------
+
+LETOR = (
+    "2 qid:7 1:0.9 2:0.1 # docid = GX-1 inc = 1\n0 qid:7 1:0.2 2:0.3 # docid = GX-2 inc = 1\n"
+    "1 qid:7 1:0.6 # docid = GX-3\n1 qid:12 1:0.7 2:0.5 # docid = GX-1\n0 qid:12 1:0.1 2:0.9 # docid = GX-9\n"
+)
+
+
+@pytest.fixture
+def letor(tmp_path, monkeypatch):
+    """Train and test files with and without ids in their comments, the working folder."""
+    data = synthetic_letor(queries=40, features=4, seed=5, documents=(4, 12))
+    for name, queries in (("train", range(25)), ("test", range(25, 40))):
+        part = data.take(queries)
+        qid = np.repeat(part.lists.query_ids, part.lists.sizes)
+        rows = [
+            f"{label} qid:{query} " + " ".join(f"{k}:{value!r}" for k, value in enumerate(features.tolist(), 1))
+            for label, query, features in zip(part.lists.labels, qid, part.features, strict=True)
+        ]
+        named = [f"{row} # docid = {name}" for row, name in zip(rows, part.lists.ids, strict=True)]
+        (tmp_path / f"{name}.txt").write_text("\n".join(named) + "\n")
+        (tmp_path / f"{name}.bare").write_text("\n".join(rows) + "\n")
+    (tmp_path / "test.gz").write_bytes(gzip.compress((tmp_path / "test.txt").read_bytes()))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("test", "named_by"), [("test.txt", "ids"), ("test.gz", "ids"), ("test.bare", "rows")], ids=str
+)
+def test_train_rank_and_evaluate_from_letor_files_alone(cli, letor, test, named_by):
+    assert cli("train", "train.txt", "--model", "LogisticRanker", "-o", "model").code == 0
+    assert cli("rank", "model", test, "-o", "run.txt", "--json").json["documents"] == named_by
+    measures = ["nDCG@10", "EM(nDCG@10)", "AP"]
+    answer = cli("evaluate", test, "run.txt", *(part for name in measures for part in ("-m", name)), "--json").json
+    data = read_letor(test)
+    scored = data.lists.with_scores(load_ranker("model").predict(data.features))
+    assert answer["mean"] == pytest.approx(evaluate(scored, measures=measures).mean(), abs=1e-12)
+    assert answer["coverage"]["judged"] == 1.0
+    assert answer["queries"] == 15
+    assert rb.evaluate(test, "run.txt", measures).mean() == answer["mean"]
+    assert cli("rank", "model", test, "-o", "run.csv").code == 0
+    assert cli("evaluate", test, "run.csv", "-m", "AP", "--json").json["mean"]["AP"] == answer["mean"]["AP"]
+
+
+def test_compare_and_report_read_letor_too(cli, letor):
+    assert cli("train", "train.txt", "--model", "LogisticRanker", "-o", "model").code == 0
+    cli("rank", "model", "test.txt", "-o", "new.txt")
+    lists = read_letor("test.txt").lists
+    qid = np.repeat(lists.query_ids, lists.sizes)
+    run = [f"{q} Q0 {d} 1 {k % 5} other" for k, (q, d) in enumerate(zip(qid, lists.ids, strict=True))]
+    (letor / "old.txt").write_text("\n".join(run) + "\n")
+    both = cli("evaluate", "test.txt", "old.txt", "new.txt", "-m", "nDCG@10", "--json").json["runs"]
+    compared = cli("compare", "test.txt", "old.txt", "new.txt", "-m", "nDCG@10", "--json").json
+    assert {name: compared["mean"][name]["nDCG@10"] for name in both} == pytest.approx(
+        {name: result["mean"]["nDCG@10"] for name, result in both.items()}
+    )
+    reported = cli("report", "test.txt", "old.txt", "new.txt", "-m", "nDCG@10", "-o", "page.html", "--json").json
+    assert [coverage["judged"] for coverage in reported["coverage"].values()] == [1.0, 1.0]
+
+
+def test_ids_of_comments_and_labels_are_read(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "test.txt").write_text("# generated\n\n" + LETOR)
+    (tmp_path / "run").write_text("7 Q0 GX-2 1 3 t\n7 Q0 GX-1 2 2 t\n7 Q0 GX-3 3 1 t\n12 Q0 GX-1 1 2 t\n")
+    answer = cli("evaluate", "test.txt", "run", "-m", "nDCG@10", "-m", "R@1", "--json").json
+    assert answer["mean"]["nDCG@10"] == pytest.approx((NDCG_Q1 + 1) / 2)
+    assert answer["mean"]["R@1"] == (0 + 1) / 2
+    (tmp_path / "half.txt").write_text(LETOR.replace("2 qid:7", "1.5 qid:7"))
+    answer = cli("evaluate", "half.txt", "run", "-m", "DCG@10", "--json").json
+    assert answer["mean"]["DCG@10"] == pytest.approx((1.5 / log2(3) + 1 / log2(4) + 1) / 2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LETOR.replace("# docid = GX-2 inc = 1", ""),  # a row without an id
+        LETOR.replace("GX-2", "GX-1"),  # the same id twice in a query
+        LETOR.replace(" # docid = GX-2 inc = 1", " #a\tb"),  # no word of a TREC file
+    ],
+)
+def test_where_ids_cannot_be_used_documents_are_named_by_row(cli, tmp_path, monkeypatch, text):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "test.txt").write_text(text)
+    (tmp_path / "run").write_text("7 Q0 2 1 3 t\n7 Q0 1 2 2 t\n7 Q0 3 3 1 t\n12 Q0 4 1 2 t\n")
+    answer = cli("evaluate", "test.txt", "run", "-m", "nDCG@10", "--json").json
+    assert answer["mean"]["nDCG@10"] == pytest.approx((NDCG_Q1 + 1) / 2)
+    AdaRank(n_estimators=1).fit([[0.0, 1.0], [1.0, 0.0]], [0, 1]).save("model")
+    assert cli("rank", "model", "test.txt", "-o", "ranked", "--json").json["documents"] == "rows"
+    assert sorted(line.split()[2] for line in (tmp_path / "ranked").read_text().splitlines()) == list("12345")
+
+
+def test_a_letor_file_without_qids_takes_its_group_file(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rank.test").write_text("1 1:0.5 2:1 3:2\n0 1:0.1 2:1 3:2\n2 3:1\n")
+    (tmp_path / "rank.test.query").write_text("2\n1\n")
+    (tmp_path / "run").write_text("0 Q0 2 1 3 t\n0 Q0 1 2 2 t\n1 Q0 3 1 1 t\n")
+    assert cli("evaluate", "rank.test", "run", "-m", "RR", "--json").json["mean"] == {"RR": (1 / 2 + 1) / 2}
+
+
+SCATTERED = "1 qid:1 1:0.5\n1 qid:2 1:0.5\n0 qid:1 1:0.4\n"
+BAD_JUDGMENTS = [
+    ("run run", "run is named twice"),
+    ("other run", "other:1: judgments must be TREC qrels (4 fields: qid iteration docid label) or LETOR (label qid:q "
+     "index:value ...), got 6 fields: 'q1 Q0 a 1 3.0 u'"),
+    ("unlabeled run", "unlabeled:1: a line must begin with a number, the label, got 'qid:1'"),
+    ("words run", "words:1: a line must begin with a number, the label, got 'good'"),
+    ("late run", "late:2: a line must begin with a number, the label, got 'qid:7'"),
+    ("flat run", "flat:1: qid is missing"),
+    ("test.txt run", "run: qrels and run have no query in common (the first of qrels is '7', the first of the run "
+     "'q1')"),
+    ("scattered run", "scattered: rows of a query must be adjacent where documents are named by their rows, but the "
+     "rows of 1 queries were not adjacent"),
+    ("test.txt run --candidates column:pool", "candidates='column:pool' needs judgments in a frame"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD_JUDGMENTS)
+def test_judgments_that_are_neither_qrels_nor_letor_are_refused(cli, files, arguments, message):
+    for name, text in (
+        ("test.txt", LETOR),
+        ("unlabeled", "qid:1 1:0.5 2:0.5\nqid:1 1:0.2\n"),
+        ("words", "good qid:1 1:0.5\n"),
+        ("late", LETOR.replace("0 qid:7", "qid:7")),
+        ("flat", "1 1:0.5\n"),
+        ("scattered", SCATTERED),
+    ):
+        (files / name).write_text(text)
+    answer = cli("evaluate", *arguments.split(), "-m", "AP", "--json")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.count("\n") == 1
+    assert message in answer.err
+
+
+def test_rows_that_are_not_adjacent_keep_their_ids_and_have_no_numbers(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    AdaRank(n_estimators=1).fit([[0.0], [1.0]], [0, 1]).save("model")
+    (tmp_path / "bare").write_text(SCATTERED)
+    (tmp_path / "named").write_text(
+        SCATTERED.replace("\n", " # a\n", 1).replace("5\n", "5 # b\n").replace("4\n", "4 # c\n")
+    )
+    answer = cli("rank", "model", "bare", "-o", "run")
+    assert (answer.code, answer.err.split(", but")[0]) == (
+        2,
+        "rankbound: bare: rows of a query must be adjacent where documents are named by their rows",
+    )
+    assert "adjacent for one score per line" in cli("rank", "model", "named", "-o", "s", "--format", "scores").err
+    assert cli("rank", "model", "named", "-o", "run").code == 0
+    assert cli("evaluate", "named", "run", "-m", "RR", "--json").json["mean"] == {"RR": 1.0}
+
+
+def test_a_run_of_other_documents_than_those_of_the_letor_file_is_named_on_stderr(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "test.txt").write_text(LETOR)
+    (tmp_path / "run").write_text("7 Q0 1 1 3 t\n12 Q0 2 2 2 t\n")
+    answer = cli("evaluate", "test.txt", "run", "-m", "AP", "--json")
+    assert answer.json["mean"] == {"AP": 0.0}
+    assert (
+        "no document in common in any shared query (the first of qrels is 'GX-1', the first of the run '1')"
+        in answer.err
+    )
+
+
+@pytest.mark.real_data
+def test_letor_files_of_mq2008(cli, data_dir, tmp_path):
+    train, test = data_dir / "mq2008" / "S1.txt.gz", data_dir / "mq2008" / "S5.txt.gz"
+    assert cli("train", train, "--model", "LogisticRanker", "-o", tmp_path / "model").code == 0
+    assert cli("rank", tmp_path / "model", test, "-o", tmp_path / "run", "--json").json["documents"] == "ids"
+    answer = cli("evaluate", test, tmp_path / "run", "-m", "nDCG@10", "-m", "EM(AP)", "--json").json
+    data = read_letor(test)
+    scored = data.lists.with_scores(load_ranker(tmp_path / "model").predict(data.features))
+    assert answer["mean"] == pytest.approx(evaluate(scored, measures=["nDCG@10", "EM(AP)"]).mean())

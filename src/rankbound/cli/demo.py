@@ -33,6 +33,7 @@ SIGNAL = (0.5, 0.45, 0.4, 0.3, 0.1, 0.0, 0.0, 0.0)  # coefficient of the label i
 WEAK = 4  # the feature that is used alone as a ranker
 LOSSES = {"plain": "none", "bounded": "expectation-max"}  # ranker -> bounding of its nDCG loss
 EPOCHS = 30
+MOST_QUERIES = 1_000_000
 
 
 def demo(
@@ -59,8 +60,10 @@ def demo(
     from rankbound.evaluation import evaluate_lists
     from rankbound.report.page import check_can_render
 
-    if queries < 10 or seed < 0:
-        raise ArgumentError(f"--queries must be at least 10 and --seed at least 0, got {queries} and {seed}")
+    if not 10 <= queries <= MOST_QUERIES:
+        raise ArgumentError(f"--queries must be at least 10 and at most {MOST_QUERIES:,}, got {queries}")
+    if not 0 <= seed < 2**63:
+        raise ArgumentError(f"--seed must be an integer from 0 to 2^63 - 1, got {seed}")
     if Path(folder).exists() and not Path(folder).is_dir():
         raise ArgumentError(f"{folder}: is a file, expected a folder")
     check_can_render()

@@ -49,6 +49,8 @@ def evaluate(
 ) -> None:
     """Evaluate runs against judgments.
 
+    Judgments can be the labels of a LETOR file, with the names of queries and documents that `rankbound rank` writes.
+
     A wrapper around a measure's name normalizes it by what any ranking of the query could score: MM(...), EB(...),
     EM(...), DB(...), UL1(...), UL2(...) or UL2C(...). STD(...), STDU(...) and ECDF(...) standardize it by what the
     runs of --reference score. `rankbound measures` lists the measures.
@@ -60,6 +62,7 @@ def evaluate(
     Examples:
       rankbound evaluate qrels.txt run.txt -m nDCG@10 -m "EM(nDCG@10)" --per-query values.csv
       rankbound evaluate qrels.txt run.txt -m nDCG@10 --against-random
+      rankbound rank model test.txt -o run.txt && rankbound evaluate test.txt run.txt
     """
     from rankbound.analysis.inference import Inference
     from rankbound.evaluation import evaluate_runs

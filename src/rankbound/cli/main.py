@@ -15,7 +15,7 @@ import typer
 from typer.main import get_command
 
 from rankbound.cli.commands import CommandsOnDemand
-from rankbound.errors import RankboundError
+from rankbound.errors import ArgumentError, RankboundError
 
 __all__ = ["app", "run"]
 
@@ -77,6 +77,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> int:
     try:
+        _check_environment()
         result = get_command(app).main(arguments or ["--help"], prog_name="rankbound", standalone_mode=False)
         sys.stdout.flush()  # raises BrokenPipeError here, not at exit, if nobody reads
     except RankboundError as error:
@@ -96,9 +97,19 @@ def _run(arguments: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
+def _check_environment() -> None:
+    """Refuse numbers of threads at which polars or numba would fail with a traceback when they are imported."""
+    for name in ("POLARS_MAX_THREADS", "NUMBA_NUM_THREADS"):
+        value = os.environ.get(name)
+        if value is not None and not (value.isascii() and value.isdecimal() and 0 < int(value) < 1 << 16):
+            raise ArgumentError(f"{name} must be a positive integer or not be set, got {value!r}")
+
+
 def _refuse(message: str) -> int:
+    from rankbound.report.safe_text import escape_controls
+
     with contextlib.suppress(OSError):  # stderr may be closed or full
-        typer.echo(f"rankbound: {' '.join(message.split())}", err=True)
+        typer.echo(escape_controls(f"rankbound: {' '.join(message.split())}"), err=True)
     return BAD_INPUT
 
 

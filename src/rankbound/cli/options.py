@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -112,7 +113,12 @@ class JudgedOutsidePolicy(StrEnum):
 
 
 Qrels = Annotated[
-    str, typer.Argument(help="Judgments: TREC qrels (plain, .gz, .zst, - for stdin), or csv/parquet.", metavar="QRELS")
+    str,
+    typer.Argument(
+        help="Judgments: TREC qrels (plain, .gz, .zst, - for stdin), a LETOR file, csv/parquet, a BEIR folder, or "
+        "irds:ID for those of ir_datasets.",
+        metavar="QRELS",
+    ),
 ]
 Measures = Annotated[
     list[str] | None,
@@ -201,7 +207,10 @@ def inference(
 
 
 def check_inputs(*paths: str) -> None:
-    """Raise ArgumentError if a file is named twice, or standard input more than once."""
+    """Raise ArgumentError if a file is named twice or with a slash at its end, or standard input more than once."""
+    for path in paths:
+        if path.endswith(("/", os.sep)) and "\0" not in path and Path(path).is_file():
+            raise ArgumentError(f"{path}: is a file, and a file name does not end in a slash")
     if paths.count("-") > 1:
         raise ArgumentError("- is standard input and can be named only once")
     twice = [path for path in paths if paths.count(path) > 1]

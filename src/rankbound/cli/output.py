@@ -15,6 +15,7 @@ import typer
 
 from rankbound.errors import ArgumentError
 from rankbound.report.numbers import say_p, show_correction, show_interval, show_number, show_p, show_policy
+from rankbound.report.safe_text import escape_controls, without_formulas
 
 if TYPE_CHECKING:
     import polars as pl
@@ -72,12 +73,14 @@ def print_table(
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for index, column in enumerate(columns):
         left = index < text_columns
-        table.add_column(Text(column), justify="left" if left else "right", no_wrap=not left, overflow="fold")
+        table.add_column(
+            Text(escape_controls(column)), justify="left" if left else "right", no_wrap=not left, overflow="fold"
+        )
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(escape_controls(cell)) for cell in row))
     console = _console(_WIDE)
     with console.capture() as drawn:
-        console.print(Text(title, style="bold"))
+        console.print(Text(escape_controls(title), style="bold"))
         console.print(table)
     # rich pads lines with spaces
     lines = [line.rstrip() for line in drawn.get().split("\n")]
@@ -90,13 +93,13 @@ def print_note(text: str) -> None:
     """Print a sentence on stdout, wrapped only in a terminal."""
     from rich.text import Text
 
-    _console(None if sys.stdout.isatty() else _WIDE).print(Text(text))
+    _console(None if sys.stdout.isatty() else _WIDE).print(Text(escape_controls(text)))
 
 
 def print_warnings(sentences: Iterable[str]) -> None:
     """Print each sentence as one line on stderr."""
     for sentence in sentences:
-        typer.echo(f"rankbound: warning: {' '.join(sentence.split())}", err=True)
+        typer.echo(escape_controls(f"rankbound: warning: {' '.join(sentence.split())}"), err=True)
 
 
 @contextmanager
@@ -168,7 +171,7 @@ def write_table(frame: pl.DataFrame, path: str) -> None:
     if path.endswith(".parquet"):
         frame.write_parquet(content)
     elif path.endswith(".csv"):
-        frame.write_csv(content)
+        without_formulas(frame).write_csv(content)
     else:
         frame.write_json(content)
     with atomic_write(path) as temporary:

@@ -59,12 +59,14 @@ def rank(
     """Rank the documents of each query with a saved model.
 
     Document ids come from the comments of the file. If it does not have one for each row, row numbers from 1 are used.
+    `rankbound evaluate` names the documents of a LETOR file in the same way.
 
     \b
     Example:
-      rankbound rank model test.txt -o run.txt && rankbound evaluate qrels.txt run.txt
+      rankbound rank model test.txt -o run.txt && rankbound evaluate test.txt run.txt
     """
     from rankbound.cli.train import fit_width, read_parts
+    from rankbound.data.letor_judgments import check_row_order, document_names
 
     is_table = out.endswith((".csv", ".parquet", ".json"))
     if file_format is Format.auto:
@@ -82,7 +84,9 @@ def rank(
         if chosen is None:
             raise ArgumentError(f"{data}: has no {part.value} part")
         scores = ranker.predict(fit_width(chosen, ranker.n_features_in_).features, qid=chosen.lists.query_of_item)
-        names, by_row = _names(chosen.lists)
+        names, by_row = document_names(chosen, data)
+        if file_format is Format.scores:
+            check_row_order(chosen, data, "for one score per line")
         _write(out, file_format, chosen.lists, names, scores, tag)
     if as_json:
         output.print_json(
@@ -98,19 +102,6 @@ def rank(
     else:
         how = "; documents are named by their rows" if by_row and file_format is not Format.scores else ""
         output.print_note(f"{len(scores)} documents of {len(chosen.lists)} queries written to {out}{how}")
-
-
-def _names(lists: Lists) -> tuple[NDArray[Any], bool]:
-    """Return a name for each document, unique within its query, and whether it is the row number."""
-    import numpy as np
-
-    rows = np.arange(1, len(lists.labels) + 1).astype(np.str_)
-    if lists.ids is None:
-        return rows, True
-    names = np.asarray(lists.ids).astype(np.str_)
-    keys = np.char.add(np.char.add(lists.query_of_item.astype(np.str_), " "), names)
-    usable = (names != "").all() and len(np.unique(keys)) == len(keys) and not any(" " in name for name in names)
-    return (names, False) if usable else (rows, True)
 
 
 def _write(path: str, file_format: Format, lists: Lists, names: NDArray[Any], scores: NDArray[Any], tag: str) -> None:

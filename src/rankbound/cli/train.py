@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["fit_width", "read_parts", "train"]
 
 _CONFIG = ("data", "model", "loss", "bounding", "valid", "measures", "seed", "epochs", "output", "checkpoint")
+_KINDS: dict[str, tuple[type[Any], str]] = {  # of the options in a file; the others are texts
+    "params": (dict, "a table"),
+    "measures": (str, "a measure or a list of measures"),
+    "seed": (int, "an integer"),
+    "epochs": (int, "an integer"),
+}
 _OTHER_DATA = ("MatrixFactorization", "RankCNN")  # trained on users and items, or on images
 
 
@@ -207,10 +213,17 @@ def _read_config(path: str) -> dict[str, Any]:
     unknown = [key for key in table if key not in (*_CONFIG, "params")]
     if unknown:
         raise ArgumentError(f"{path}: unknown option {unknown[0]!r}; the options are {', '.join(_CONFIG)} and [params]")
-    if not isinstance(table.setdefault("params", {}), dict):
-        raise ArgumentError(f"{path}: params must be a table")
+    table.setdefault("params", {})
     if isinstance(table.get("measures"), str):
         table["measures"] = [table["measures"]]
+    for key, value in table.items():
+        kind, words = _KINDS.get(key, (str, "a text"))
+        entries = value if key == "measures" and isinstance(value, list) else [value]
+        for entry in entries:
+            if not isinstance(entry, kind) or isinstance(entry, bool):
+                raise ArgumentError(f"{path}: {key} must be {words}, got {value!r}")
+            if isinstance(entry, str) and "\0" in entry:
+                raise ArgumentError(f"{path}: {key} must be a text without NUL characters, got {entry!r}")
     return table
 
 

@@ -157,8 +157,8 @@ def _read(path: str, file_format: Format, per: Per) -> _Rows:
 
     from rankbound.data import frames, letor, trec
 
-    if path.endswith((".csv", ".tsv", ".parquet")):
-        lists_frame = frames.rename_columns(frames.read_frame(path), {}, required=("qid", "label"))
+    if frames.is_table_path(path):
+        lists_frame = frames.rename_columns(frames.read_frame(path), {}, required=("qid", "label"), source=path)
         frames.lists_from_frame(lists_frame)  # raises an error for empty and non-numeric entries
         return _Rows(lists_frame["label"].to_numpy(), lists_frame["qid"].to_numpy())
     if file_format is Format.auto:

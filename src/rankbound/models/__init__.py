@@ -6,8 +6,9 @@ trees                                  LambdaMART RandomForestRanker BoostingRan
 pointwise                              LogisticRanker RegressionRanker
 users and items                        MatrixFactorization
 direct optimization of a measure       AdaRank RankBoost CoordinateAscent SVMmap
-base class, folds, files               Ranker QueryKFold load_ranker export_ranklib export_xgboost_json export_onnx
-                                       backbone_features
+base class, folds, files               Ranker QueryKFold load_ranker backbone_features
+files for other programs               export_ranker export_formats export_onnx export_xgboost_json export_ranklib
+                                       export_lightgbm
 choice of a model                      tune
 =====================================  ==============================================================================
 """

@@ -3,6 +3,9 @@ from rankbound.models.backbone import backbone_features as backbone_features
 from rankbound.models.base import Ranker as Ranker
 from rankbound.models.convolution import RankCNN as RankCNN
 from rankbound.models.coordinate_ascent import CoordinateAscent as CoordinateAscent
+from rankbound.models.export import export_formats as export_formats
+from rankbound.models.export import export_lightgbm as export_lightgbm
+from rankbound.models.export import export_ranker as export_ranker
 from rankbound.models.export import export_ranklib as export_ranklib
 from rankbound.models.export import export_xgboost_json as export_xgboost_json
 from rankbound.models.factorization import MatrixFactorization as MatrixFactorization

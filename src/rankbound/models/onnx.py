@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from rankbound.models.base import Ranker
 
-__all__ = ["export_onnx"]
+__all__ = ["export_onnx", "onnx_content"]
 
 _IR_VERSION, _OPSET = 8, 17
 _FLOAT, _INT64, _DOUBLE = 1, 7, 11  # codes of element types
@@ -41,6 +41,13 @@ def export_onnx(ranker: Ranker, path: str | PathLike[str]) -> None:
     documents of the query, which the rows of such a model do not name.
     """
     check_is_fitted(ranker)
+    content = onnx_content(ranker)
+    with atomic_write(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def onnx_content(ranker: Ranker) -> bytes:
+    """Return the bytes of the file that `export_onnx` writes."""
     if ranker._in_context:
         raise ArgumentError(
             "export_onnx requires a ranker that scores each row alone, got one with attention over the documents of a "
@@ -56,9 +63,7 @@ def export_onnx(ranker: Ranker, path: str | PathLike[str]) -> None:
         "ranker": type(ranker).__name__,
         "features": json.dumps([] if names is None else [str(n) for n in names]),
     }
-    content = graph.model(int(ranker.n_features_in_), metadata)
-    with atomic_write(path) as temporary:
-        temporary.write_bytes(content)
+    return graph.model(int(ranker.n_features_in_), metadata)
 
 
 def _add_network(graph: _Graph, ranker: Any) -> None:

@@ -27,8 +27,9 @@ __all__ = ["QueryKFold"]
 class QueryKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn ships no types we follow
     """K folds over queries: every query is in exactly one fold, and fold sizes differ by at most one query.
 
-    Pass it to a search as ``cv`` and the query ids as ``groups``. So that the ids also reach `Ranker.fit` and
-    `Ranker.score`, enable scikit-learn's metadata routing and pass them as ``qid`` too (see `Ranker`).
+    Pass it to a search as ``cv``, and the query ids as ``qid`` to the `fit` of the search, with scikit-learn's metadata
+    routing enabled, so that they also reach `Ranker.fit` and `Ranker.score` (see `Ranker`). Without metadata routing,
+    pass them as ``groups``.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ class QueryKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn ship
     [[0, 1, 2, 4], [3]]
     """
 
-    __metadata_request__split: ClassVar[dict[str, bool]] = {"groups": True}  # read by scikit-learn's metadata routing
+    __metadata_request__split: ClassVar[dict[str, bool]] = {"groups": True, "qid": True}  # read by scikit-learn
 
     def __init__(self, n_splits: int = 5, *, shuffle: bool = True, random_state: int | None = 0) -> None:
         if not isinstance(n_splits, (int, np.integer)) or n_splits < 2:
@@ -54,9 +55,13 @@ class QueryKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn ship
         self.shuffle = shuffle
         self.random_state = random_state
 
-    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield the row indices of the training and test set of each fold."""
-        if groups is not None:
+    def split(
+        self, X: Any, y: Any = None, groups: Any = None, qid: Any = None
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield the row indices of the training and test set of each fold; ``groups`` or ``qid`` has their queries."""
+        if groups is None and qid is not None:
+            groups = names_of("qid", qid)
+        elif groups is not None:
             groups = names_of("groups", groups)
         try:
             X, y, groups = indexable(X, y, groups)
@@ -64,13 +69,15 @@ class QueryKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn ship
             raise DataError(f"X, y and groups must have one entry per row: {error}") from error
         yield from super().split(X, y, groups)
 
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:  # noqa: ARG002
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, qid: Any = None) -> int:  # noqa: ARG002
         """Return the number of folds."""
         return int(self.n_splits)
 
     def _iter_test_masks(self, X: Any = None, y: Any = None, groups: Any = None) -> Iterator[NDArray[np.bool_]]:  # noqa: ARG002
         if groups is None:
-            raise DataError("groups must be the query of each row, got None; pass groups=qid")
+            raise DataError(
+                "groups must be the query of each row, got None; pass groups=qid, or qid= with metadata routing"
+            )
         _, first, code = np.unique(groups, return_index=True, return_inverse=True)
         queries = len(first)
         if queries < self.n_splits:
