@@ -61,7 +61,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.ready-test: $(VENV)/.ready
-	$(BIN)/python -m pip install --quiet -c constraints.txt --group test --group lint
+	$(BIN)/python -m pip install --quiet -c constraints.txt --editable ".[integrations]" --group test --group lint
 	touch $@
 
 # peers have an environment of their own, so that the versions they pin do not constrain the tests
@@ -80,7 +80,7 @@ $(WHEEL_VENV)/.ready-test: pyproject.toml constraints.txt $(shell find src -type
 	$(PYTHON) -m venv $(WHEEL_VENV)
 	$(WHEEL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
 	$(WHEEL_VENV)/bin/python -m pip wheel --quiet --no-deps --wheel-dir dist .
-	$(WHEEL_VENV)/bin/python -m pip install --quiet -c constraints.txt "$$(ls dist/*.whl)[all]" --group test
+	$(WHEEL_VENV)/bin/python -m pip install --quiet -c constraints.txt "$$(ls dist/*.whl)[integrations]" --group test
 	touch $@
 
 $(VENV)/.ready-docs: $(VENV)/.ready

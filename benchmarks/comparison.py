@@ -23,6 +23,7 @@ PACKAGES = {
     "sklearn": "scikit-learn",
     "rax": "rax jax",
     "keras_rs": "keras-rs",
+    "torchmetrics": "torchmetrics",
     "lightgbm": "lightgbm",
     "xgboost": "xgboost",
     "torch": "'rankbound[train]'",

@@ -17,12 +17,15 @@ from rankbound.errors import ArgumentError
 
 __all__ = ["PARTS", "SCALE_ROWS", "Outcome", "run_parts", "select_parts"]
 
-PARTS = ("evaluation", "distributions", "losses", "objectives", "reading", "factorization", "scale")
+PARTS = (
+    "evaluation", "distributions", "losses", "objectives", "metrics", "reading", "factorization", "scale",
+    "torch_metrics",
+)  # fmt: skip
 SCALE_ROWS = 10_000_000
 _WITHOUT_TRAINING = ("evaluation", "distributions", "reading")
 _PACKAGES = (
     "rankbound", "numpy", "scipy", "polars", "torch", "numba", "lightgbm", "xgboost", "scikit-learn",
-    "pytrec_eval-terrier", "ir_measures", "ranx", "rax", "jax", "keras-rs",
+    "pytrec_eval-terrier", "ir_measures", "ranx", "rax", "jax", "keras-rs", "torchmetrics",
 )  # fmt: skip
 
 

@@ -17,19 +17,23 @@ PEERS = {
     "distributions": {"3,000 permutations", "3,000 drawn rank by rank", "3,000 graded permutations", "10 seconds"},
     "losses": {"torch N x N per query", "torch padded", "NDCGLoss", "direct sums", "1 second"},
     "objectives": {"lambdarank of lightgbm", "rank:ndcg of xgboost"},
+    "metrics": {"a round of lightgbm", "a round of xgboost"},
     "reading": {"load_svmlight_file", "rng.choice user by user"},
     "factorization": {"torch padded", "torch flat, fused loss", "4.4 x the pairs once"},
     "scale": {"ours, whole table at once", "1 second per million", "1 second"},
+    "torch_metrics": {"RetrievalNormalizedDCG of torchmetrics"},
 }
 MISSING = {"evaluation": {"ranx"}, "losses": {"rax", "keras_rs"}}
 COMPARED = {
     "evaluation": 7,
     "distributions": 7,
-    "losses": 5,
+    "losses": 9,
     "objectives": 0,
+    "metrics": 8,
     "reading": 2,
     "factorization": 2,
     "scale": 2,
+    "torch_metrics": 1,
 }
 
 

@@ -135,7 +135,7 @@ def test_few_open_files(start, runs, most):
 def test_little_memory(start, runs):
     """NumPy raises an error, polars aborts the process: either way the file is unchanged."""
     (runs / "values.csv").write_text("as it was")
-    command = ["sh", "-c", 'ulimit -v 600000; exec "$@"', "sh", *COMMAND]
+    command = ["sh", "-c", 'ulimit -v 400000; exec "$@"', "sh", *COMMAND]
     process = start(*command, "evaluate", "qrels", "run", "--per-query", "values.csv", cwd=runs)
     process.communicate(timeout=LONG)
     assert process.returncode != 0

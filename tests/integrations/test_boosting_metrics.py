@@ -90,8 +90,13 @@ def test_xgb_ranker_refuses_functions_and_ours_say_what_to_use():
         xgboost.XGBRanker(objective=xgboost_objective())
     with pytest.raises(ArgumentError, match=r"use xgboost\.train, got ndarray"):
         xgboost_objective()(np.zeros(3), np.zeros(3))
-    with pytest.raises(ArgumentError, match=r"use xgboost\.train, got ndarray"):
-        xgboost_metric()(np.zeros(3), np.zeros(3))
+    ranker = xgboost.XGBRanker(n_estimators=2, eval_metric=xgboost_metric(), n_jobs=1)
+    query = VALID.lists.query_of_item
+    with pytest.raises(ArgumentError, match=r"use xgboost\.train, or XGBRanker\(callbacks=.*got ndarray"):
+        ranker.fit(
+            TRAIN.features, TRAIN.lists.labels, qid=TRAIN.lists.query_of_item,
+            eval_set=[(VALID.features, VALID.lists.labels)], eval_qid=[query],
+        )  # fmt: skip
 
 
 def test_groups_are_needed_and_must_add_up():

@@ -107,6 +107,7 @@ def test_ir_measures_agrees(measure):
     assert report.ok, str(report)
 
 
+@pytest.mark.slow  # ranx compiles its functions for every type of input, for a minute
 def test_ranx_agrees():
     ranx = pytest.importorskip("ranx")
 

@@ -76,7 +76,7 @@ def _report(jobs: list[Job], store: Store, options: argparse.Namespace) -> int:
     old = outdated(records, store)
     if old:
         print(f"{len(old)} records are of another definition of the method or its settings", file=sys.stderr)
-    write_report(records, options.output, jobs, _console())
+    write_report(records, options.output, jobs, _console(), options.name)
     return 0
 
 
@@ -105,6 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--dry-run", action="store_true", help="print the number of trainings and stop")
     command = commands.add_parser("report", parents=[common], help="compare the methods")
     command.add_argument("-o", "--output", type=Path, required=True, help="folder for the CSV files and the page")
+    command.add_argument("--name", default="training", help="name of the files, without ending; default: training")
     return parser
 
 

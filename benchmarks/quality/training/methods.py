@@ -10,6 +10,7 @@ from rankbound.errors import ArgumentError
 __all__ = ["METHODS", "chosen_methods"]
 
 EM = {"bounding": "expectation-max"}
+EB = {"bounding": "expectation"}
 BOTH = ("lambdarank", "ours")
 _ALL: tuple[Method, ...] = (
     LightGBM("lambdarank", "lambdarank", ()),
@@ -20,6 +21,8 @@ _ALL: tuple[Method, ...] = (
     LightGBM("ours, bounding", Ours(options=EM), BOTH),
     LightGBM("ours, weights", Ours(), BOTH, weights=EM),
     LightGBM("lambdarank, weights", "lambdarank", weights=EM),
+    LightGBM("ours, expectation", Ours(options=EB), BOTH),
+    LightGBM("lambdarank, expectation weights", "lambdarank", weights=EB | {"form": "plain", "effective": None}),
     LightGBM("smooth nDCG", Ours("NDCGLoss"), BOTH),
     LightGBM("smooth nDCG, bounding", Ours("NDCGLoss", EM), ("lambdarank", "smooth nDCG")),
     XGBoost("ours in XGBoost", Ours()),

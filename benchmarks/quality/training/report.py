@@ -31,17 +31,19 @@ POOLED_COLUMNS = (
 METHOD_ORDER = {name: index for index, name in enumerate(METHODS)}
 
 
-def write_report(records: dict[Job, Record], folder: Path, expected: Sequence[Job], console: Console) -> None:
-    """Write training.csv, training-pooled.csv and training.md to a folder, and print the differences."""
+def write_report(
+    records: dict[Job, Record], folder: Path, expected: Sequence[Job], console: Console, name: str = "training"
+) -> None:
+    """Write NAME.csv, NAME-pooled.csv and NAME.md to a folder, and print the differences."""
     means, comparisons, pooled = analyze(records)
     means.sort(key=lambda m: METHOD_ORDER[m.method])
     comparisons.sort(key=lambda c: (PROTOCOLS.index(c.protocol), [*SETS].index(c.dataset), METHOD_ORDER[c.method]))
     pooled.sort(key=lambda p: (PROTOCOLS.index(p.protocol), [*GROUPS].index(p.group), METHOD_ORDER[p.method]))
     _write_csv(
-        folder / "training.csv", COMPARISON_COLUMNS, [*map(_alone, _without_reference(means)), *map(_row, comparisons)]
+        folder / f"{name}.csv", COMPARISON_COLUMNS, [*map(_alone, _without_reference(means)), *map(_row, comparisons)]
     )
-    _write_csv(folder / "training-pooled.csv", POOLED_COLUMNS, map(_pooled_row, pooled))
-    with atomic_write(folder / "training.md") as temporary:
+    _write_csv(folder / f"{name}-pooled.csv", POOLED_COLUMNS, map(_pooled_row, pooled))
+    with atomic_write(folder / f"{name}.md") as temporary:
         temporary.write_text(_page(records, means, comparisons, pooled, expected), encoding="utf-8")
     console.print(_terminal_table(pooled))
 

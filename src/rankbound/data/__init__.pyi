@@ -5,6 +5,8 @@ from rankbound.data.catalog import known_sets as known_sets
 from rankbound.data.faces import Faces as Faces
 from rankbound.data.faces import read_faces as read_faces
 from rankbound.data.interactions import Interactions as Interactions
+from rankbound.data.ir_datasets import IrDataset as IrDataset
+from rankbound.data.ir_datasets import read_ir_dataset as read_ir_dataset
 from rankbound.data.letor import LetorData as LetorData
 from rankbound.data.letor import read_letor as read_letor
 from rankbound.data.loading import load_fold as load_fold

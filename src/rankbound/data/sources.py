@@ -1,20 +1,28 @@
-"""Bring judgments and runs into one form, whatever they come as: paths, dicts, frames."""
+"""Bring judgments and runs into one form, whatever they come as.
+
+A source is a path (TREC, csv, parquet, a BEIR folder, LETOR for its labels), an id of ir_datasets ("irds:..."),
+``{query: {document: number}}``, a table (`rankbound.data.frames.is_table`), or a ``Qrels`` or ``Run`` of ranx. Objects
+of other packages are recognized by their methods; none of these packages is imported here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankbound.data import frames, judged, trec
 from rankbound.data.candidates import CandidateSource
+from rankbound.data.ir_datasets import is_ir_dataset, read_ir_dataset
+from rankbound.data.letor_judgments import is_letor, read_text_judgments
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Lists, check_dicts
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["is_parquet", "to_frame", "to_lists"]
+__all__ = ["is_parquet", "is_source", "to_frame", "to_lists"]
 
 
 def to_lists(
@@ -29,9 +37,10 @@ def to_lists(
     """Bring judgments and a run together, whatever they come as."""
     source = candidates or CandidateSource()
     policy: dict[str, Any] = {"missing": missing, "judged_only": judged_only}
+    qrels, run = _opened(qrels, "qrels"), _opened(run, "run")
     if source.is_rule and isinstance(qrels, Mapping) and isinstance(run, Mapping):
         return Lists.from_dicts(qrels, run, keep_ids=keep_ids, **policy)
-    if source.column is None and _is_trec(qrels) and _is_trec(run):
+    if source.column is None and _is_text(qrels) and _is_text(run) and not (_is_folder(qrels) or is_letor(qrels)):
         return trec.lists_from_trec(qrels, run, candidates=source, **policy)
     judgments, source = source.take_column(to_frame(qrels, "label", column=source.column))
     return judged.from_frames(judgments, to_frame(run, "score"), candidates=source, **policy)
@@ -42,18 +51,46 @@ def is_parquet(source: Any) -> bool:
     return isinstance(source, (str, PathLike)) and str(source).endswith(".parquet")
 
 
-def _is_trec(source: Any) -> bool:
-    return isinstance(source, (str, PathLike)) and not str(source).endswith((".parquet", ".csv", ".tsv"))
+def is_source(source: Any) -> bool:
+    """Whether the source can be judgments or a run of its own: a path, a table, or an object of ranx.
+
+    Dicts are not decided here: ``{query: {document: number}}`` looks like runs by name.
+    """
+    return isinstance(source, (str, PathLike)) or frames.is_table(source) or _is_ranx(source)
+
+
+def _is_ranx(source: Any) -> bool:
+    return hasattr(source, "to_dict") and hasattr(source, "get_doc_ids_and_scores")
+
+
+def _opened(source: Any, side: str) -> Any:
+    """The source with dicts in place of ranx objects; DataError for several tables by name, such as a DatasetDict."""
+    if _is_ranx(source):
+        return source.to_dict()
+    if isinstance(source, Mapping) and frames.is_table(next(iter(source.values()), None)):
+        raise DataError(f"{side} must be one table, got several by name: {', '.join(map(str, source))}")
+    return source
+
+
+def _is_text(source: Any) -> bool:
+    """Whether the source is the path of a TREC file, or of a folder."""
+    is_path = isinstance(source, (str, PathLike)) and not is_ir_dataset(source)
+    return is_path and not frames.is_table_path(source)
+
+
+def _is_folder(source: Any) -> bool:
+    return _is_text(source) and str(source) != "-" and Path(source).is_dir()
 
 
 def to_frame(source: Any, number: str, column: str | None = None) -> pl.DataFrame:
-    """A frame with qid, docid and ``number`` (label or score): from a dict, a TREC file, or any frame.
+    """A frame with qid, docid and ``number`` (label or score), from any source.
 
     ``column`` names a further column, which marks candidates; the result has it as ``candidate``.
     """
     import polars as pl
 
-    if column is not None and (isinstance(source, Mapping) or _is_trec(source)):
+    source = _opened(source, "qrels" if number == "label" else "a run")
+    if column is not None and (isinstance(source, Mapping) or _is_text(source) or is_ir_dataset(source)):
         raise ArgumentError(f"candidates='column:{column}' needs judgments in a frame, a csv or a parquet file")
     if isinstance(source, Mapping):
         check_dicts(**{f"a dict of {number}s": source})
@@ -62,10 +99,17 @@ def to_frame(source: Any, number: str, column: str | None = None) -> pl.DataFram
             return pl.DataFrame(rows, schema=["qid", "docid", number], orient="row")
         except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
             raise DataError(f"a dict of {number}s must have ids and numbers of one kind each, got: {error}") from error
-    if _is_trec(source):
-        return trec.read_qrels(source) if number == "label" else trec.read_run(source)
+    if number == "label" and _is_folder(source):
+        from rankbound.data.beir import read_judgments
+
+        return read_judgments(source)
+    if _is_text(source):
+        return read_text_judgments(source) if number == "label" else trec.read_run(source)
+    if is_ir_dataset(source):
+        data = read_ir_dataset(source)
+        return data.qrels if number == "label" else data.run
     frame = frames.as_polars(source)
-    table = frames.rename_columns(frame, {}, required=("qid", "docid", number))
+    table = frames.rename_columns(frame, {}, required=("qid", "docid", number), source=source)
     if column is None:
         return table
     frames.check_mark(column, frame.schema)
