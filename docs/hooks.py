@@ -1,4 +1,4 @@
-"""Extensions of the mkdocs build: figures drawn at build time, tables of results, and formulas as MathML.
+"""Extensions of the mkdocs build: figures drawn at build time, notebooks, tables of results, formulas as MathML.
 
 Neither the build nor the finished site needs network access.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import re
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,11 +19,16 @@ from mkdocs.structure.files import File
 from rankbound.report.figures import all_figures, save_chart
 from rankbound.report.numbers import show_number
 
+sys.path.insert(0, str(Path(__file__).parent))  # mkdocs imports this file by its path
+
+from notebooks import notebook_page
+
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
 
+NOTEBOOKS = "examples/notebooks"
 RESULTS_PAGE, RESULTS_MARKER = "results/index.md", "<!-- results -->"
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 OPEN_ROWS = 40  # longer tables are collapsed
@@ -30,12 +36,16 @@ NOT_SHOWN = ("seconds", "chosen", "epochs")  # columns that are only in the CSV 
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the figures that depend on no data as figures/NAME.svg."""
+    """Add the figures that depend on no data as figures/NAME.svg, and the example notebooks as notebooks/NAME.md."""
     with tempfile.TemporaryDirectory() as folder:
         for name, outcome in all_figures(pl.DataFrame()).items():
             if outcome.chart is not None:
                 drawn = save_chart(outcome.chart, Path(folder) / f"{name}.svg").read_bytes()
                 files.append(File.generated(config, f"figures/{name}.svg", content=drawn))
+    root = Path(config.docs_dir).parent
+    for path in sorted((root / NOTEBOOKS).glob("*.ipynb")):
+        page = notebook_page(path, path.relative_to(root).as_posix())
+        files.append(File.generated(config, f"notebooks/{path.stem}.md", content=page))
     return files
 
 
