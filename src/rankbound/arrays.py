@@ -258,6 +258,10 @@ def _check_length(name: str, array: NDArray[Any], length: int | None) -> None:
 
 def check_finite(name: str, array: NDArray[Any]) -> None:
     """Raise DataError that names the position of the first NaN or infinity."""
+    if array.dtype.kind == "f":
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite(array.sum()):  # half the time of a look at every number
+                return
     finite = np.isfinite(array)
     if not finite.all():
         index = np.unravel_index(int(np.argmin(finite)), array.shape)

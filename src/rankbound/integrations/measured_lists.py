@@ -18,7 +18,7 @@ from rankbound.difficulty.queries import difficulty_of
 from rankbound.difficulty.ties import bounded_values
 from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation import Evaluation, evaluate_lists
-from rankbound.lists import Lists, sort_within_queries
+from rankbound.lists import Lists
 from rankbound.measures import LabelCounts, Ranked, is_defined, values
 from rankbound.measures.additive import Additive
 from rankbound.measures.cascade import Cascade
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MeanMeasure", "MeasuredLists", "metric_measure"]
 
+_SMALL_CUTOFF = 100  # up to which selecting the first items is faster than sorting all
 _KEPT = 8  # data sets that a metric remembers: a training evaluates a few, in turn
 
 
@@ -62,11 +63,11 @@ class MeasuredLists:
         scores = floats("scores", scores, length=len(self.lists.labels))
         if self._has_negative_labels:  # the plain ranking and that of the candidates differ
             return evaluate_lists(self.lists.with_scores(scores), [self.measure]).values[str(self.measure)]
-        layout, offsets = self._layout, self.lists.offsets
-        if self.measure.cutoff is not None and self._sees_first_ranks_only:
-            order, offsets = layout.first_items(scores, self.measure.cutoff)
+        offsets = self.lists.offsets
+        if self._first_items is not None:
+            order, offsets = self._first_items(scores, offsets, self.measure.cutoff)
         else:
-            order = layout.descending(scores)
+            order = self._layout.descending(scores)
         ordered = Lists.of_checked_arrays(labels=self.lists.labels[order], offsets=offsets, scores=scores[order])
         ranked = Ranked(ordered, is_complete=True)
         ranked.__dict__["counts"] = self._counts  # of the whole queries, in any order
@@ -112,6 +113,17 @@ class MeasuredLists:
         )
 
     @cached_property
+    def _first_items(self) -> Any:
+        """The kernel that selects the items down to a small cutoff; None if all items are to be sorted."""
+        if self.measure.cutoff is None or self.measure.cutoff > _SMALL_CUTOFF or not self._sees_first_ranks_only:
+            return None
+        try:
+            from rankbound.models.top_kernel import first_items
+        except ImportError:  # numba is missing, which only costs time
+            return None
+        return first_items
+
+    @cached_property
     def _counts(self) -> LabelCounts:
         return LabelCounts.from_lists(self.lists)
 
@@ -148,21 +160,6 @@ class _SortLayout:
             ranked += self._offsets[queries, None]
             order[positions] = ranked
         return order
-
-    def first_items(self, scores: NDArray[np.float64], k: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the same for the first ``k`` items of each query and at least all that tie with the last; offsets."""
-        with np.errstate(over="ignore"):
-            # rounding keeps the order, so that items are at most added; half the bytes take half the time
-            keys = np.negative(scores, dtype=np.float32, casting="same_kind")
-        last = np.full(len(self._sizes), np.inf, dtype=np.float32)
-        for queries, positions in self._rows:
-            if positions.shape[1] > k:
-                rows = keys[positions]
-                rows.partition(k - 1, axis=1)
-                last[queries] = rows[:, k - 1]
-        kept = np.flatnonzero(keys <= np.repeat(last, self._sizes))
-        offsets = np.searchsorted(kept, self._offsets)
-        return kept[sort_within_queries(-scores[kept], offsets, stable=False)], offsets
 
 
 @dataclass(frozen=True)
