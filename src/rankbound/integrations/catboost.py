@@ -15,7 +15,7 @@ from rankbound.arrays import floats, names_of
 from rankbound.errors import ArgumentError, DataError
 from rankbound.integrations.history import QueryHistory
 from rankbound.integrations.measured_lists import metric_measure
-from rankbound.integrations.packages import required_package
+from rankbound.packages import required_package
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -22,8 +22,8 @@ from rankbound.data.sources import to_frame, to_lists
 from rankbound.difficulty.p_values import PValues
 from rankbound.errors import ArgumentError, CoverageWarning, MeasureError
 from rankbound.evaluation import EMPTY, Evaluation, evaluate_lists, warn_of_coverage
-from rankbound.integrations.packages import required_package
 from rankbound.measures.measure import BOUNDINGS, Measure, parse_measure
+from rankbound.packages import required_package
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

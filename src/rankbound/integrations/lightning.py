@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rankbound.errors import ArgumentError, DataError
-from rankbound.integrations.packages import required_package
+from rankbound.packages import required_package
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback, LightningModule, Trainer

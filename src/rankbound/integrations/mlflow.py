@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankbound.errors import ArgumentError
 from rankbound.evaluation import Evaluation
-from rankbound.integrations.packages import required_package
+from rankbound.packages import required_package
 
 if TYPE_CHECKING:
     from rankbound.analysis.scores import ScoreMatrix

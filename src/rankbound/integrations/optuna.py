@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rankbound.errors import ArgumentError
 from rankbound.integrations.measured_lists import metric_measure
-from rankbound.integrations.packages import required_package
+from rankbound.packages import required_package
 
 if TYPE_CHECKING:
     from rankbound.measures.measure import Measure

@@ -16,9 +16,9 @@ import numpy as np
 from rankbound.arrays import check_finite, integers, numbers, offsets_of
 from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation import EMPTY, Evaluation, evaluate_lists
-from rankbound.integrations.packages import required_package
 from rankbound.lists import Lists, sort_within_queries
 from rankbound.measures.measure import Measure, parse_measures
+from rankbound.packages import required_package
 
 if TYPE_CHECKING:
     import polars as pl

@@ -10,7 +10,7 @@ from rankbound.arrays import floats, offsets_of_matrix
 from rankbound.errors import ArgumentError
 from rankbound.integrations.history import QueryHistory
 from rankbound.integrations.measured_lists import MeanMeasure
-from rankbound.integrations.packages import required_package
+from rankbound.packages import required_package
 
 if TYPE_CHECKING:
     from rankbound.measures.measure import Measure

@@ -17,11 +17,11 @@ from rankbound.analysis.inference import Inference
 from rankbound.analysis.runs import align_evaluations
 from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation import Evaluation, evaluate_lists
-from rankbound.integrations.packages import required_package
 from rankbound.integrations.sentence_transformers.samples import RerankingSamples
 from rankbound.integrations.sentence_transformers.scoring import EXTRA, model_scores
 from rankbound.io import atomic_write
 from rankbound.measures import Measure, parse_measures
+from rankbound.packages import required_package
 
 if TYPE_CHECKING:
     import polars as pl

@@ -10,9 +10,9 @@ import numpy as np
 
 import rankbound
 from rankbound.errors import ArgumentError, DataError
-from rankbound.integrations.packages import required_package
 from rankbound.integrations.sentence_transformers.samples import check_documents
 from rankbound.integrations.sentence_transformers.scoring import EXTRA, check_one_output
+from rankbound.packages import required_package
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.errors import ArgumentError
-from rankbound.integrations.packages import required_package
+from rankbound.packages import required_package
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

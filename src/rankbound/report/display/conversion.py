@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from rankbound.packages import required_package
+
 __all__ = ["pandas_frame", "plain_values"]
 
 
@@ -17,13 +19,7 @@ def pandas_frame(columns: pl.DataFrame | Mapping[str, Any]) -> Any:
 
     Missing numbers become NaN, and other missing values None.
     """
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise ImportError(
-            "to_pandas needs pandas, which is not installed: pip install 'rankbound[notebook]'", name=error.name
-        ) from error
-
+    pd = required_package("pandas", "notebook", "to_pandas")
     table = columns if isinstance(columns, pl.DataFrame) else pl.DataFrame(columns)
     return pd.DataFrame({column.name: _pandas_column(column) for column in table.iter_columns()})
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import html
-import importlib
 import re
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any
+
+from rankbound.packages import required_package
 
 __all__ = ["Plot", "check_can_plot"]
 
@@ -20,14 +21,7 @@ _WORDS = re.compile(r' (?:aria-[a-z]+|role)="[^"]*"')
 def check_can_plot() -> None:
     """Raise ImportError, with the extra to install, where altair or vl-convert is missing."""
     for package in ("altair", "vl_convert"):
-        try:
-            importlib.import_module(package)
-        except ImportError as error:
-            if error.name != package:
-                raise  # the package is there, and something that it needs itself is not
-            raise ImportError(
-                f"plot needs {package}, which is not installed: pip install 'rankbound[report]'", name=package
-            ) from error
+        required_package(package, "report", "plot")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
