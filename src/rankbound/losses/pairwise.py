@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
     from rankbound.losses.buckets import Layout, Result
 
-__all__ = ["DirectRankerLoss", "LambdaLoss", "LambdaRankLoss", "RankNetLoss"]
+__all__ = ["DirectRankerLoss", "LambdaLoss", "LambdaRankLoss", "PairOptions", "RankNetLoss"]
 
 
 @dataclass(frozen=True)
-class _PairOptions:
+class PairOptions:
     """The options of a loss of pairs, in the terms of the kernels."""
 
     cost: int = COST_LOGISTIC
@@ -44,7 +44,7 @@ class _PairOptions:
 
 
 def _run_pairs(
-    scores: NDArray[Any], plan: Plan, with_hessian: bool, options: _PairOptions, ranked_by: NDArray[Any] | None = None,
+    scores: NDArray[Any], plan: Plan, with_hessian: bool, options: PairOptions, ranked_by: NDArray[Any] | None = None,
     needs_measure: bool = True, needs_values: bool = True,
 ) -> KernelResult:  # fmt: skip
     """Run the kernel; ``ranked_by`` are the scores that swap deltas take their ranks from, if they are not the same.
@@ -75,17 +75,16 @@ def _run_pairs(
 
 
 def _vectorized_pairs(
-    scores: Any, layout: Layout, with_gradient: bool, options: _PairOptions, ranked_by: Any = None,
+    scores: Any, layout: Layout, with_gradient: bool, options: PairOptions, ranked_by: Any = None,
     needs_measure: bool = False,
 ) -> Result:  # fmt: skip
     """The same as `_run_pairs` in torch operations, without a hessian."""
-    from rankbound.losses.vector_pairs import PairForm, run_pairs  # needs torch
+    from rankbound.losses.vector_pairs import run_pairs  # needs torch
 
-    form = PairForm(options.cost, options.alpha, options.mu, options.truncation, options.normalization)
     table = layout.with_padding(scores)
     ranked = table if ranked_by is None else layout.with_padding(ranked_by)
     return layout.run(
-        lambda bucket, memory: run_pairs(bucket, table, ranked, form, with_gradient, needs_measure, memory)
+        lambda bucket, memory: run_pairs(bucket, table, ranked, options, with_gradient, needs_measure, memory)
     )
 
 
@@ -116,8 +115,8 @@ class RankNetLoss(RankingLoss):
         return plan
 
     @property
-    def _options(self) -> _PairOptions:
-        return _PairOptions(COST_LOGISTIC, self.alpha)
+    def _options(self) -> PairOptions:
+        return PairOptions(COST_LOGISTIC, self.alpha)
 
     def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:
         return _run_pairs(scores, plan, with_hessian, self._options)
@@ -156,9 +155,9 @@ class DirectRankerLoss(RankNetLoss):
         return self.cost
 
     @property
-    def _options(self) -> _PairOptions:
+    def _options(self) -> PairOptions:
         cost = COST_SQUARE if self.cost == "square" else COST_TANH
-        return _PairOptions(cost, 2 * self.alpha)  # tanh(d) = 2 σ(2 d) - 1
+        return PairOptions(cost, 2 * self.alpha)  # tanh(d) = 2 σ(2 d) - 1
 
 
 @dataclass(frozen=True)
@@ -295,8 +294,8 @@ class LambdaRankLoss(_SwapLoss):
         return _run_pairs(scores, plan, with_hessian, self._options, ranked_by, self._needs_measure, needs_values)
 
     @property
-    def _options(self) -> _PairOptions:
-        return _PairOptions(
+    def _options(self) -> PairOptions:
+        return PairOptions(
             alpha=self.alpha, truncation=self.truncation or 0,
             normalization=swaps.NORMALIZATIONS.index(self.normalization),
         )  # fmt: skip
@@ -395,8 +394,8 @@ class LambdaLoss(_SwapLoss):
         return _run_pairs(scores, plan, with_hessian, self._options)
 
     @property
-    def _options(self) -> _PairOptions:
-        return _PairOptions(alpha=self.alpha, mu=self.mu if self.form == "2++" else 1.0, truncation=self.k or 0)
+    def _options(self) -> PairOptions:
+        return PairOptions(alpha=self.alpha, mu=self.mu if self.form == "2++" else 1.0, truncation=self.k or 0)
 
     def _vectorized(self, scores: Any, layout: Layout, with_gradient: bool) -> Result:
         return _vectorized_pairs(scores, layout, with_gradient, self._options, needs_measure=self._needs_measure)

@@ -6,7 +6,6 @@ The costs are those of `pair_kernel`; the weights of pairs by swap deltas are in
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,35 +17,31 @@ from rankbound.losses.vector_swaps import Swaps, ranks_of
 
 if TYPE_CHECKING:
     from rankbound.losses.buckets import Bucket, Result
+    from rankbound.losses.pairwise import PairOptions
 
-__all__ = ["PairForm", "run_pairs", "run_soft_pairs"]
-
-
-@dataclass(frozen=True)
-class PairForm:
-    """What the formulas need to know of a loss, in the terms of `pair_kernel.pair_pass`."""
-
-    cost: int = COST_LOGISTIC
-    alpha: float = 1.0
-    mu: float = 1.0
-    truncation: int = 0
-    normalization: int = 0
+__all__ = ["run_pairs", "run_soft_pairs"]
 
 
 def run_pairs(
-    bucket: Bucket, scores: Any, ranked_by: Any, form: PairForm, with_gradient: bool, needs_measure: bool, memory: Any
+    bucket: Bucket,
+    scores: Any,
+    ranked_by: Any,
+    options: PairOptions,
+    with_gradient: bool,
+    needs_measure: bool,
+    memory: Any,
 ) -> Result:
     """Value per list, gradient per item and, if needed, the measure of the present ranking of the lists of a bucket.
 
     ``scores`` and ``ranked_by`` are those of all items, with a 0 at the end for padding.
     """
     plan, exact = bucket.layout.plan, bucket.layout.exact
-    own, others = centered(bucket, scores[bucket.items], form.alpha)
+    own, others = centered(bucket, scores[bucket.items], options.alpha)
     deltas = measured = None
     if plan.swap >= 0:
-        deltas = Swaps(bucket, ranks_of(bucket, ranked_by), form.mu)
+        deltas = Swaps(bucket, ranks_of(bucket, ranked_by), options.mu)
         if needs_measure:
-            by_score = deltas if ranked_by is scores else Swaps(bucket, ranks_of(bucket, scores), form.mu)
+            by_score = deltas if ranked_by is scores else Swaps(bucket, ranks_of(bucket, scores), options.mu)
             scale, offset = bucket.of_queries(plan.scale, "scale"), bucket.of_queries(plan.offset, "offset")
             measured = (offset + scale * by_score.measure()[:, None])[:, 0]
     total = torch.zeros(len(own), dtype=exact, device=own.device)
@@ -55,16 +50,18 @@ def run_pairs(
         weights = is_pair(bucket, rows)
         d = bucket.differences(others, own, rows, memory)
         if deltas is not None:
-            weights = _adjusted(deltas.weights(rows).mul_(weights), d, own, deltas, rows, form)
-        value, slope = _costs(form.cost, d, with_gradient or form.normalization > 0)
+            weights = _adjusted(deltas.weights(rows).mul_(weights), d, own, deltas, rows, options)
+        value, slope = _costs(options.cost, d, with_gradient or options.normalization > 0)
         total += value.mul_(weights).sum((1, 2))
         if slope is not None:
             slope.mul_(weights)
             lambdas += slope.sum((1, 2))
             add_pairs(gradient, slope, rows)
         del weights, value, slope  # before the next chunk has its own
-    scale = bucket.constants * _normalizing_factor(form.normalization, 2 * form.alpha * bucket.constants * lambdas)
-    gradient = gradient * (form.alpha * scale).to(gradient.dtype)[:, None] if with_gradient else None
+    scale = bucket.constants * _normalizing_factor(
+        options.normalization, 2 * options.alpha * bucket.constants * lambdas
+    )
+    gradient = gradient * (options.alpha * scale).to(gradient.dtype)[:, None] if with_gradient else None
     return scale * total, gradient, measured
 
 
@@ -82,14 +79,14 @@ def _costs(cost: int, d: Any, with_slope: bool) -> tuple[Any, Any]:
     return value, activation.sigmoid_().mul_(2).mul_(above).mul_(1 - above) if with_slope else None
 
 
-def _adjusted(weights: Any, d: Any, own: Any, deltas: Swaps, rows: slice, form: PairForm) -> Any:
+def _adjusted(weights: Any, d: Any, own: Any, deltas: Swaps, rows: slice, options: PairOptions) -> Any:
     """Apply truncation and division by the distance of scores to the weights of pairs."""
-    if form.truncation > 0:
-        within = deltas.ranks <= form.truncation
+    if options.truncation > 0:
+        within = deltas.ranks <= options.truncation
         weights.mul_(within[:, rows, None] | within[:, None, :])
-    if form.normalization == swaps.NORMALIZE_LIGHTGBM:
+    if options.normalization == swaps.NORMALIZE_LIGHTGBM:
         farthest = deltas.bucket.fill_padding(own.abs(), 0.0).amax(1)[:, None, None]  # 0 if all scores are equal
-        weights.div_(torch.where(farthest > 0, d.abs().mul_(1 / form.alpha).add_(swaps.NEARNESS), 1.0))
+        weights.div_(torch.where(farthest > 0, d.abs().mul_(1 / options.alpha).add_(swaps.NEARNESS), 1.0))
     return weights
 
 
