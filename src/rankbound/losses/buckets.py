@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Bucket", "Layout", "layout_of"]
 
-_PADDING, _FEW_PAIRS = 0.25, 60_000  # padding of a bucket: this fraction of its pairs, or so many
+_PADDING, _FEW_PAIRS = 0.25, 30_000  # padding of a bucket: this fraction of its pairs, or so many
 
 Result = tuple[Any, Any, Any]  # values of queries, gradient of items or None, measures of the present rankings or None
 
