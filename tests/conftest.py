@@ -11,6 +11,8 @@ import pytest
 
 from tests import toy_measures
 
+# threads of LightGBM, torch and numba that wait must not take the cores from the other worker of a parallel run
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 toy_measures.register()  # before any test asks for the catalog of measures
 
 

@@ -11,16 +11,32 @@ import importlib.util
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DEMO = "rankbound demo -o demo > demo.log"
 BLOCK = re.compile(r"(?:(<!-- needs: (\w+) -->\n))?```(console|python)\n(.*?)```", re.DOTALL)
+
+
+def demo_files(environment: dict[str, str]) -> Path:
+    """Return a folder in which the demo ran: once for all pages, because several of them begin with it."""
+    cache = Path(os.environ.get("RANKBOUND_CACHE") or tempfile.mkdtemp())
+    folder = cache / "pages"
+    with FileLock(cache / "pages.lock"):
+        if not (folder / "demo.log").exists():
+            work = cache / "pages.partial"
+            work.mkdir(parents=True)
+            subprocess.run(DEMO, shell=True, cwd=work, env=environment, check=True, capture_output=True)
+            work.rename(folder)
+    return folder
 
 
 def run_page(text: str, folder: Path) -> str:
@@ -31,6 +47,10 @@ def run_page(text: str, folder: Path) -> str:
     def console(block: str) -> str:
         lines = []
         for command in (line[2:] for line in block.splitlines() if line.startswith("$ ")):
+            if command == DEMO:
+                shutil.copytree(demo_files(environment), folder, dirs_exist_ok=True)
+                lines.append(f"$ {command}")
+                continue
             done = subprocess.run(command, shell=True, cwd=folder, env=environment, capture_output=True, text=True)
             assert done.returncode == 0, f"{command}\n{done.stderr}"
             lines += [f"$ {command}", *done.stdout.rstrip("\n").splitlines()]
