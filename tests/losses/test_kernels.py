@@ -141,7 +141,7 @@ import torch
 import rankbound.losses as losses
 torch.set_num_threads(1)
 losses.NDCGLoss()(torch.tensor([1.0, 0.0]), [0, 1], [0, 2])
-stats = losses.smooth_kernel.smooth_pass.stats
+stats = losses.smooth_kernel.smooth_pass_of(losses.smooth_kernel.ADDITIVE).stats
 print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()), torch.get_num_threads())
 """
 
