@@ -80,8 +80,9 @@ NEARNESS = 0.01  # added to the distance of two scores before the weight of the 
 def fill_by_score(scores: Any, keys: Any, now: Any, then: Any) -> Any:
     """Indices of the items by descending score; ties keep their input order.
 
-    The memory comes from the caller, at least n entries each, whole strides for the keys; returns now or then. Each stride is sorted by counting, for each item, the items above it, which vectorizes; then strides are merged.
-    numba's own sort would make every kernel that calls it slow to compile.
+    The memory comes from the caller, at least n entries each, whole strides for the keys; returns now or then. Each
+    stride is sorted by counting, for each item, the items above it, which vectorizes; then strides are merged. numba's
+    own sort would make every kernel that calls it slow to compile.
     """
     n = len(scores)
     zero, one = scores.dtype.type(0), scores.dtype.type(1)
