@@ -59,7 +59,7 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
         with contextlib.suppress(Exception):  # for instance because a library has another version: compile again
             loaded = super().load_overload(sig, target_context)
         if loaded is None:
-            _report("compiling a kernel of the losses, once: later processes load it")
+            _report("compiling loss kernels, once: later processes load them")
         return loaded
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -77,12 +77,13 @@ class NoCache(NullCache):  # type: ignore[misc]
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:  # noqa: ARG002 - numba's interface
         """Return None: there is nothing to load."""
-        _report("compiling a kernel of the losses, which is not kept: the cache is off, or cannot be written")
+        _report("compiling loss kernels, in every process: the folder of compiled kernels is off or cannot be written")
 
 
 # ---- messages --------------------------------------------------------------------------------------------------------
 
 _silent = False
+_reported: set[str] = set()
 
 
 @contextlib.contextmanager
@@ -97,8 +98,9 @@ def without_messages() -> Iterator[None]:
 
 
 def _report(message: str) -> None:
-    """Write a line to the terminal, if stderr is one: somebody waits there."""
-    if not _silent and sys.stderr is not None and sys.stderr.isatty():
+    """Write a line to the terminal, once, if stderr is one: somebody waits there."""
+    if not _silent and message not in _reported and sys.stderr is not None and sys.stderr.isatty():
+        _reported.add(message)
         with contextlib.suppress(OSError):
             sys.stderr.write(f"rankbound: {message}\n")
             sys.stderr.flush()
