@@ -164,7 +164,8 @@ def _add_weighted(row: Any, weight: Any, out: Any) -> float:
 @cache
 def pair_pass_of(cost: int, swap: int) -> Callable[..., None]:
     """Return the kernel of a cost and a form of swap deltas, the weights of pairs; ``swap`` < 0 weights all alike."""
-    fill_table, fill_row = swap_functions(swap) if swap >= 0 else (None, None)
+    functions: Any = swap_functions(swap) if swap >= 0 else (None, None)
+    fill_table, fill_row = functions
 
     @helper
     def weigh(

@@ -70,8 +70,8 @@ class Plan:
     weights: NDArray[np.float64]
     constants: NDArray[np.float64]
     cuts: NDArray[np.float64]
-    levels: NDArray[np.int64] | None = None
-    pair_weights: NDArray[np.float64] | None = None
+    levels: Any = None
+    pair_weights: Any = None
     discounts: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     swap: int = -1
     gains: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))

@@ -445,7 +445,7 @@ def smooth_pass_of(structure: int) -> Callable[..., None]:
             x, largest = centered(scores[lo:hi], own_order, alpha)
             exponentials = factors(x, largest, rows[q], sigmoid)
             sorted_gradient = np.zeros(max(n, len(exponentials)), x.dtype)  # gradient and hessian in sorted order
-            sorted_hessian = None if hessian is None else np.zeros_like(sorted_gradient)
+            sorted_hessian: Any = None if hessian is None else np.zeros_like(sorted_gradient)
             result = 0.0
             if structure == ADDITIVE:
                 if len(exponentials) > 0 and n <= _SHORT:
