@@ -105,7 +105,7 @@ def equal_lists(queries: int, size: int, relevant: int, top: int = 1) -> Lists:
 def one_thread() -> Iterator[None]:
     """Run our kernels and those of torch on one thread."""
     before = torch.get_num_threads()
-    warm_up("nDCG")  # the first kernel starts numba's OpenMP, which resets the threads of torch
+    warm_up("nDCG")
     torch.set_num_threads(1)
     set_threads(1)
     try:
@@ -405,21 +405,22 @@ def _direct(made: Lists) -> Work:
 
 
 _FIRST = """
-import time, torch
-import rankbound.losses as losses
+import sys, time, torch
+from rankbound.losses import get_loss
 began = time.perf_counter()
-losses.NDCGLoss()(torch.tensor([1.0, 0.0]), [0, 1], [0, 2])
+loss = get_loss(sys.argv[1])
+loss(torch.tensor([1.0, 0.0, 0.5], requires_grad=True), [0, 1, 0], [0, 3]).sum().backward()
 print(time.perf_counter() - began)
 """
 
 
-def _first_loss() -> Row:
+def _first_loss(loss: str = "nDCG") -> Row:
     """Time the first loss of a process that compiles, and of the next process, which loads the compiled kernels."""
     times = []
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {"NUMBA_CACHE_DIR": folder}
         for _ in range(2):
-            command = [sys.executable, "-c", _FIRST]
+            command = [sys.executable, "-c", _FIRST, loss]
             done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
             times.append(float(done.stdout))
     name, peer = "first loss of a second process", "of the first, which compiles"

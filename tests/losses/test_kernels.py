@@ -141,23 +141,60 @@ import torch
 import rankbound.losses as losses
 torch.set_num_threads(1)
 losses.NDCGLoss()(torch.tensor([1.0, 0.0]), [0, 1], [0, 2])
-stats = losses.smooth_kernel.smooth_pass.stats
+stats = losses.smooth_kernel.smooth_pass_of(losses.smooth_kernel.ADDITIVE).stats
 print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()), torch.get_num_threads())
 """
 
 
-def first_loss(cache):
-    """Hits and misses of the cache in a new process, and what the kernel left of torch's one thread."""
+def run_python(code, cache):
+    """What code prints in a new process with this folder of compiled kernels."""
     environment = dict(os.environ, NUMBA_CACHE_DIR=str(cache))
     done = subprocess.run(
-        [sys.executable, "-c", FIRST_LOSS], env=environment, capture_output=True, text=True, check=True, timeout=300
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=300
     )
-    return done.stdout.split()
+    return done.stdout
+
+
+def first_loss(cache):
+    """Hits and misses of the cache in a new process, and what the kernel left of torch's one thread."""
+    return run_python(FIRST_LOSS, cache).split()
 
 
 def test_second_process_loads_what_the_first_compiled(tmp_path):
     assert first_loss(tmp_path) == ["0", "1", "1"]
     assert first_loss(tmp_path) == ["1", "0", "1"]
+
+
+MESSAGES = """
+import io, sys
+class Terminal(io.StringIO):
+    def isatty(self):
+        return IS_TERMINAL
+sys.stderr = Terminal()
+import numpy as np
+from rankbound.losses import ListMLELoss, kernel_cache
+def use():
+    loss = ListMLELoss()  # has two kernels: one sorts the labels
+    loss.value_and_gradient(np.array([1.0, 0.0]), loss.plan([0, 1], [0, 2]))
+CALL
+print(sys.stderr.getvalue(), end="")
+"""
+
+
+def messages(cache, is_terminal=True, call="use()"):
+    return run_python(MESSAGES.replace("IS_TERMINAL", str(is_terminal)).replace("CALL", call), cache)
+
+
+def test_compiling_is_reported_once_and_on_terminals_alone(tmp_path):
+    assert messages(tmp_path / "1") == "rankbound: compiling loss kernels, once: later processes load them\n"
+    assert messages(tmp_path / "1") == ""  # loaded
+    assert messages(tmp_path / "2", is_terminal=False) == ""
+    assert messages(tmp_path / "3", call="with kernel_cache.without_messages(): use()") == ""
+
+
+def test_compiling_without_a_cache_is_reported_as_such(monkeypatch):
+    monkeypatch.setenv("RANKBOUND_CACHE", "")
+    assert messages("").startswith("rankbound: compiling loss kernels, in every process")
 
 
 def test_cache_of_a_package_that_cannot_be_written(tmp_path, monkeypatch):

@@ -10,10 +10,10 @@ queries and documents that both sides have and those that only one has.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain, compress, repeat
+from itertools import chain, compress, pairwise, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
     from rankbound.data.candidates import CandidateSource
 
-__all__ = ["MISSING", "CandidatesError", "DuplicateError", "from_dicts", "from_frames"]
+__all__ = ["CHUNK", "MISSING", "CandidatesError", "DuplicateError", "dict_chunks", "from_dicts", "from_frames"]
 
 MISSING = ("ignore", "zero")
+CHUNK = 100_000  # documents of dicts that are evaluated at once: enough for speed, few enough for the cache
 _UNJUDGED = -1e300  # stands for "no label" while labels are looked up
 
 
@@ -62,12 +63,56 @@ def from_dicts(
     >>> lists.labels.tolist(), lists.depths.tolist(), lists.ids.tolist()
     ([0, 1, 0, 2], [3], ['b', 'a', 'x', 'c'])
     """
+    names, coverage = _queries_of_dicts(qrels, run, missing)
+    return _lists_of_dicts(qrels, run, names, coverage, judged_only, keep_ids)
+
+
+def dict_chunks(
+    qrels: Mapping[Any, Mapping[Any, Any]],
+    run: Mapping[Any, Mapping[Any, Any]],
+    *,
+    missing: str = "ignore",
+    judged_only: bool = False,
+    keep_ids: bool = True,
+) -> Iterator[Lists]:
+    """Yield what `from_dicts` returns in parts of about `CHUNK` documents, which need less memory than all at once.
+
+    The coverages of the parts add up to that of the whole.
+    """
+    names, coverage = _queries_of_dicts(qrels, run, missing)
+    documents = (len(qrels[q]) + len(run.get(q, ())) for q in names)
+    chunk = np.cumsum(np.fromiter(documents, np.int64, len(names))) // (2 * CHUNK)
+    starts = [0, *(np.flatnonzero(np.diff(chunk)) + 1).tolist(), len(names)]
+    for start, end in pairwise(starts):
+        part = names[start:end]
+        coverage = replace(coverage, shared_queries=sum(q in run for q in part))
+        with np.errstate(over="ignore"):  # a longdouble that overflows is refused as any infinity
+            lists = _lists_of_dicts(qrels, run, part, coverage, judged_only, keep_ids)
+        yield lists
+        coverage = Coverage()  # the first part counts the queries that only one side has
+
+
+def _queries_of_dicts(
+    qrels: Mapping[Any, Mapping[Any, Any]], run: Mapping[Any, Mapping[Any, Any]], missing: str
+) -> tuple[list[Any], Coverage]:
+    """Return the queries to evaluate, and how many each side has."""
     _check_policy(missing)
     shared = [q for q in qrels if q in run]
     if not shared:
         raise _nothing_in_common(next(iter(qrels), None), next(iter(run), None))
     coverage = Coverage(len(qrels) - len(shared), len(run) - len(shared), len(shared))
-    names = shared if missing == "ignore" else list(qrels)
+    return shared if missing == "ignore" else list(qrels), coverage
+
+
+def _lists_of_dicts(
+    qrels: Mapping[Any, Mapping[Any, Any]],
+    run: Mapping[Any, Mapping[Any, Any]],
+    names: list[Any],
+    coverage: Coverage,
+    judged_only: bool,
+    keep_ids: bool,
+) -> Lists:
+    """Combine the documents of these queries."""
     judged = [qrels[q] for q in names]
     ranked: list[Mapping[Any, Any]] = [run.get(q, {}) for q in names]
     depths = np.fromiter(map(len, ranked), np.int64, len(names))
@@ -92,7 +137,7 @@ def from_dicts(
         raise _not_a_number("label", zip(names, judged, strict=True)) from error
     coverage = coverage.with_documents(depths, judged_depths)
     if coverage.has_no_common_document:
-        first = next(q for q in shared if run[q])
+        first = next(q for q in names if run.get(q))
         coverage = replace(coverage, first_ids=(next(iter(qrels[first]), None), next(iter(run[first]))))
     ids = None
     if keep_ids:

@@ -7,7 +7,7 @@ of other packages are recognized by their methods; none of these packages is imp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from rankbound.lists import Lists, check_dicts
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["is_parquet", "is_source", "to_frame", "to_lists"]
+__all__ = ["chunks_of_lists", "is_parquet", "is_source", "to_frame", "to_lists"]
 
 
 def to_lists(
@@ -44,6 +44,16 @@ def to_lists(
         return trec.lists_from_trec(qrels, run, candidates=source, **policy)
     judgments, source = source.take_column(to_frame(qrels, "label", column=source.column))
     return judged.from_frames(judgments, to_frame(run, "score"), candidates=source, **policy)
+
+
+def chunks_of_lists(qrels: Any, run: Any, *, candidates: CandidateSource, **policy: Any) -> Iterator[Lists]:
+    """Yield what `to_lists` returns, dicts in parts; the policies are those of `to_lists`."""
+    qrels, run = _opened(qrels, "qrels"), _opened(run, "run")
+    if candidates.is_rule and isinstance(qrels, Mapping) and isinstance(run, Mapping):
+        check_dicts(qrels=qrels, run=run)
+        yield from judged.dict_chunks(qrels, run, **policy)
+    else:
+        yield to_lists(qrels, run, candidates=candidates, **policy)
 
 
 def is_parquet(source: Any) -> bool:

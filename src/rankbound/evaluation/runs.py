@@ -12,7 +12,7 @@ import numpy as np
 from rankbound.data import table_chunks
 from rankbound.data.candidates import CandidateSource, read_candidates
 from rankbound.data.judged import CandidatesError
-from rankbound.data.sources import is_parquet, is_source, to_frame, to_lists
+from rankbound.data.sources import chunks_of_lists, is_parquet, is_source, to_frame
 from rankbound.difficulty.bounding import Bounds
 from rankbound.difficulty.candidates import check_rule
 from rankbound.difficulty.p_values import PValues
@@ -170,7 +170,7 @@ def _evaluate(
         judgments = to_frame(qrels, "label", column=chosen.column)
         chunks = table_chunks.RunChunks(judgments, run, candidates=chosen, **policy)
     else:
-        chunks = (to_lists(qrels, run, keep_ids=ties == "docid", candidates=chosen, **policy),)
+        chunks = chunks_of_lists(qrels, run, keep_ids=ties == "docid", candidates=chosen, **policy)
     results, coverage = [], Coverage()
     for lists in chunks:
         result = evaluate_lists(

@@ -1,10 +1,18 @@
-"""Compile and run kernels: one cache folder, one thread budget, one kernel at a time.
+"""Compile and run kernels: one cache folder, one thread budget.
 
 - Compiled kernels are kept on disk in a folder named after the source text of this package, so that no edit can
   meet a stale kernel. See `kernel_folder`.
 - The thread budget is that of `rankbound.parallel`. Each query is computed by one thread from start to end, so results
   do not depend on it.
-- One parallel kernel runs at a time, because numba's simplest threading layer aborts the process otherwise.
+- The kernels of the losses (`block_kernel`) are serial. `rankbound.losses.workers` calls them in several threads, each
+  with its own block of queries or items. They can be called from any thread and in forked children.
+- Other kernels (`kernel`) are loops that numba makes parallel. One of them runs at a time, because numba's simplest
+  threading layer aborts the process otherwise, and in a forked child they are serial, because OpenMP ends children that
+  use it after their parent has.
+
+Compiling takes time, and each loss compiles what it needs alone: kernels are made for one structure of measures or one
+form of pairs, arguments that do not apply are None, which removes the branches that use them, and helpers have no
+entry from Python.
 """
 
 from __future__ import annotations
@@ -16,34 +24,77 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numba
 
 from rankbound.io import cache_folder, caching_is_off, is_private_and_writable
-from rankbound.losses.kernel_cache import KernelCache
+from rankbound.losses.kernel_cache import KernelCache, NoCache
 from rankbound.measures import discounts
 from rankbound.parallel import set_threads, threads
 
-__all__ = ["helper", "inlined_helper", "kernel", "kernel_folder", "running", "set_threads", "threads"]
+__all__ = [
+    "block_kernel", "helper", "inlined_helper", "kernel", "kernel_folder", "ranges", "running", "set_threads",
+    "threads", "threads_for",
+]  # fmt: skip
 
 Function = TypeVar("Function", bound=Callable[..., object])
-
-_lock = threading.Lock()
 
 
 # ---- threads ---------------------------------------------------------------------------------------------------------
 
 _WORK_PER_THREAD = 100_000  # pairs of items, or similar work: less is done before a second thread has started
+_STEP = 1024  # items: the boundaries of ranges are multiples of it, so that vectorized loops have the same remainders
+
+
+def threads_for(work: float) -> int:
+    """Return how many threads a kernel uses: the thread budget, or less for little work."""
+    most = min(threads(), int(numba.config.NUMBA_NUM_THREADS))
+    return max(1, min(most, int(work / _WORK_PER_THREAD)))
+
+
+def ranges(count: int, blocks: int, step: int = _STEP) -> list[tuple[int, int]]:
+    """Split range(count) into at least one and at most ``blocks`` ranges whose boundaries are multiples of ``step``.
+
+    >>> ranges(5000, 2)
+    [(0, 3072), (3072, 5000)]
+    >>> ranges(10, 2), ranges(0, 2)
+    ([(0, 10)], [(0, 0)])
+    """
+    steps = max(1, -(-count // step))
+    size = -(-steps // blocks) * step
+    return [(first, min(first + size, count)) for first in range(0, max(count, 1), size)]
+
+
+class _Parallel:
+    """What is known of numba's own threads."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.is_started = self.is_forked = False  # whether OpenMP runs here, and whether it ran in the parent
+
+    def after_fork(self) -> None:
+        """In a forked child: the lock may have been held by a thread that does not exist here."""
+        self.lock = threading.Lock()
+        self.is_forked = self.is_started
+
+
+_parallel = _Parallel()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_parallel.after_fork)
 
 
 @contextmanager
 def running(work: float) -> Iterator[int]:
-    """Run a kernel in the block and yield its number of threads: the thread budget, or less for little work."""
-    with _lock:
-        most = min(threads(), int(numba.config.NUMBA_NUM_THREADS))
-        budget = max(1, min(most, int(work / _WORK_PER_THREAD)))
+    """Run a parallel kernel in the block and yield its number of threads, see `threads_for`."""
+    if _parallel.is_forked:
+        yield 1
+        return
+    with _parallel.lock:
+        _parallel.is_started = True
+        budget = threads_for(work)
         torch = sys.modules.get("torch")  # if it was imported, its number of threads is restored below
         before_in_torch = torch.get_num_threads() if torch is not None and hasattr(torch, "get_num_threads") else None
         before = numba.get_num_threads()
@@ -69,7 +120,8 @@ def kernel_folder(package: Path | None = None) -> Path | None:
     """
     here = Path(__file__).parent if package is None else package
     texts = [file.read_bytes() for file in [Path(__file__), *sorted(here.glob("*.py"))]]
-    compiled = [text for text in texts if b"@helper" in text or b"@kernel" in text or b"numba.njit" in text]
+    marks = (b"@helper", b"@kernel", b"block_kernel", b"numba.njit")
+    compiled = [text for text in texts if any(mark in text for mark in marks)]
     compiled.append(Path(discounts.__file__).read_bytes())  # the kernels compile its functions, too
     name = f"kernels-{hashlib.sha256(b''.join(compiled)).hexdigest()[:16]}"
     if chosen := os.environ.get("NUMBA_CACHE_DIR"):
@@ -86,17 +138,39 @@ def kernel_folder(package: Path | None = None) -> Path | None:
 
 
 _folder = kernel_folder()
+_OPTIONS: dict[str, Any] = {"fastmath": True, "error_model": "numpy", "nogil": True}
+_HELPER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, **_OPTIONS}
+
+
+def block_kernel(function: Function, variant: str = "") -> Function:
+    """Compile a loop over a block of queries or items: serial, with fast math, cached on disk.
+
+    A function that is made several times, with other values around it, needs a ``variant`` for each: it is their name
+    in the cache.
+    """
+    return _cached(function, variant, parallel=False)
 
 
 def kernel(function: Function) -> Function:
-    """Compile a loop over queries: parallel, with fast math, cached on disk."""
+    """Compile a loop over queries: parallel, with fast math, cached on disk; serial in a forked child."""
+    parallel, serial = _cached(function, "parallel", parallel=True), _cached(function, "serial", parallel=False)
+
+    @wraps(function)
+    def run(*arguments: Any) -> Any:
+        return serial(*arguments) if _parallel.is_forked else parallel(*arguments)
+
+    run.stats = getattr(parallel, "stats", None)  # type: ignore[attr-defined]
+    return run  # type: ignore[return-value]
+
+
+def _cached(function: Function, variant: str, parallel: bool) -> Function:
     before = numba.config.CACHE_DIR
     # numba reads the folder while it decorates; restored afterwards, for the sake of the user's own kernels
     numba.config.CACHE_DIR = "" if _folder is None else str(_folder)
     try:
-        compiled = numba.njit(parallel=True, fastmath=True, error_model="numpy", nogil=True)(function)
-        if _folder is not None:
-            compiled._cache = KernelCache(function)
+        compiled = numba.njit(parallel=parallel, no_cfunc_wrapper=True, **_OPTIONS)(function)
+        if compiled is not function:  # as it is where numba is told not to compile
+            compiled._cache = NoCache() if _folder is None else KernelCache(function, variant)
     finally:
         numba.config.CACHE_DIR = before
     result: Function = compiled
@@ -104,12 +178,12 @@ def kernel(function: Function) -> Function:
 
 
 def helper(function: Function) -> Function:
-    """Compile a function that kernels call; it is cached as a part of them."""
-    compiled: Function = numba.njit(fastmath=True, error_model="numpy", nogil=True)(function)
+    """Compile a function that kernels call; it is cached as a part of them, and cannot be called from Python."""
+    compiled: Function = numba.njit(**_HELPER)(function)
     return compiled
 
 
 def inlined_helper(function: Function) -> Function:
     """The same, inlined into its caller: for loops that LLVM optimizes better where it sees their arguments."""
-    compiled: Function = numba.njit(fastmath=True, error_model="numpy", nogil=True, forceinline=True)(function)
+    compiled: Function = numba.njit(forceinline=True, **_HELPER)(function)
     return compiled

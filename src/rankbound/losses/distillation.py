@@ -10,7 +10,7 @@ import numpy as np
 from rankbound.arrays import floats
 from rankbound.errors import ArgumentError
 from rankbound.losses.base import KernelResult, RankingLoss
-from rankbound.losses.compiling import running
+from rankbound.losses.compiling import threads_for
 from rankbound.losses.distillation_kernel import soft_pair_pass
 from rankbound.losses.lazy_torch import torch
 from rankbound.losses.softmax import (
@@ -21,6 +21,7 @@ from rankbound.losses.softmax import (
     unsorted_plan,
     vectorized_softmax,
 )
+from rankbound.losses.workers import run_blocks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -102,11 +103,10 @@ class DistillationLoss(RankingLoss):
             return run_softmax(scores, plan.weights, plan, self.temperature)
         exact = scores.astype(np.float64)
         values, gradient, hessian = np.zeros(len(plan.rows)), np.zeros_like(exact), np.zeros_like(exact)
-        with running(plan.pairs) as threads:
-            soft_pair_pass(
-                exact, plan.offsets, plan.weights, plan.rows > 0, *plan.blocks(threads), 1 / self.temperature,
-                with_hessian, values, gradient, hessian,
-            )  # fmt: skip
+        run_blocks(
+            soft_pair_pass, plan.blocks(threads_for(plan.pairs)), exact, plan.offsets, plan.weights, plan.rows > 0,
+            1 / self.temperature, with_hessian, values, gradient, hessian,
+        )  # fmt: skip
         return KernelResult(values, gradient.astype(scores.dtype), hessian.astype(scores.dtype))
 
     @property

@@ -16,10 +16,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import prange
 
-from rankbound.losses.compiling import helper, kernel
-from rankbound.losses.sigmoids import LOGISTIC, factors, sigmoid_row
+from rankbound.losses.compiling import block_kernel, helper
+from rankbound.losses.sigmoids import factors, sigmoid_row
 
 __all__ = ["soft_pair_pass"]
 
@@ -90,8 +89,8 @@ def _query(scores: Any, teacher: Any, scale: float, with_hessian: bool, gradient
     x = np.empty(n)
     for j in range(n):
         x[j] = scale * (scores[j] - middle)
-    by_student = factors(x, x.max(), n, LOGISTIC)
-    by_teacher = factors(teacher, teacher.max(), n, LOGISTIC)
+    by_student = factors(x, x.max(), n, None)
+    by_teacher = factors(teacher, teacher.max(), n, None)
     above, slope, target, unused = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     result = 0.0
     factored = len(by_student) > 0 and len(by_teacher) > 0
@@ -99,8 +98,8 @@ def _query(scores: Any, teacher: Any, scale: float, with_hessian: bool, gradient
         if factored:
             result += _factored_row(x, by_student, by_teacher, i, with_hessian, gradient, hessian)
             continue
-        sigmoid_row(LOGISTIC, x, by_student, i, i + 1, n, above, slope)
-        sigmoid_row(LOGISTIC, teacher, by_teacher, i, i + 1, n, target, unused)
+        sigmoid_row(None, x, by_student, i, i + 1, n, above, slope)
+        sigmoid_row(None, teacher, by_teacher, i, i + 1, n, target, unused)
         result += _row(x, i, above, slope, target, gradient, hessian)
     weight = 2.0 / (n * (n - 1.0))
     for j in range(n):
@@ -109,9 +108,9 @@ def _query(scores: Any, teacher: Any, scale: float, with_hessian: bool, gradient
     return weight * result
 
 
-@kernel
+@block_kernel
 def soft_pair_pass(
-    scores: Any, offsets: Any, teacher: Any, active: Any, blocks: Any, block_starts: Any,
+    queries: Any, scores: Any, offsets: Any, teacher: Any, active: Any,
     scale: float, with_hessian: bool, values: Any, gradient: Any, hessian: Any,
 ) -> None:  # fmt: skip
     """Mean binary cross entropy of all pairs per active query, which has at least two items.
@@ -119,9 +118,7 @@ def soft_pair_pass(
     ``scale`` multiplies the scores; ``teacher`` is scaled already, with the middle of its range at 0 in every query.
     The outputs must be zeros on entry.
     """
-    for block in prange(len(block_starts) - 1):
-        for at in range(block_starts[block], block_starts[block + 1]):
-            q = blocks[at]
-            if active[q]:
-                lo, hi = offsets[q], offsets[q + 1]
-                values[q] = _query(scores[lo:hi], teacher[lo:hi], scale, with_hessian, gradient[lo:hi], hessian[lo:hi])
+    for q in queries:
+        if active[q]:
+            lo, hi = offsets[q], offsets[q + 1]
+            values[q] = _query(scores[lo:hi], teacher[lo:hi], scale, with_hessian, gradient[lo:hi], hessian[lo:hi])

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
 
 from rankbound.io import locked_folder
 
-__all__ = ["KernelCache"]
+__all__ = ["KernelCache", "NoCache", "without_messages"]
 
 
 class _SealedFiles(IndexDataCacheFile):  # type: ignore[misc]
@@ -45,22 +47,66 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
 
     _cache_file: Any
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Any, variant: str = "") -> None:
         super().__init__(function)
+        self._variant = variant
         files = self._cache_file
         self._cache_file = _SealedFiles(files._cache_path, self._impl.filename_base, files._source_stamp)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled code for a signature; None if it is missing or damaged."""
-        try:
-            return super().load_overload(sig, target_context)
-        except Exception:  # for instance because a library has another version: compile again
-            return None
+        loaded = None
+        with contextlib.suppress(Exception):  # for instance because a library has another version: compile again
+            loaded = super().load_overload(sig, target_context)
+        if loaded is None:
+            _report("compiling loss kernels, once: later processes load them")
+        return loaded
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Save compiled code, if possible."""
         with contextlib.suppress(OSError), locked_folder(self._cache_path):
             super().save_overload(sig, data)
+
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        """Types, processor, code and variant; numba adds the functions around it, which differ by process."""
+        return sig, codegen.magic_tuple(), hashlib.sha256(self._py_func.__code__.co_code).hexdigest(), self._variant
+
+
+class NoCache(NullCache):  # type: ignore[misc]
+    """The cache of kernels that are not kept."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:  # noqa: ARG002 - numba's interface
+        """Return None: there is nothing to load."""
+        _report("compiling loss kernels, in every process: the folder of compiled kernels is off or cannot be written")
+
+
+# ---- messages --------------------------------------------------------------------------------------------------------
+
+_silent = False
+_reported: set[str] = set()
+
+
+@contextlib.contextmanager
+def without_messages() -> Iterator[None]:
+    """Compile silently in the block, because the caller reports it."""
+    global _silent
+    before, _silent = _silent, True
+    try:
+        yield
+    finally:
+        _silent = before
+
+
+def _report(message: str) -> None:
+    """Write a line to the terminal, once, if stderr is one: somebody waits there."""
+    if not _silent and message not in _reported and sys.stderr is not None and sys.stderr.isatty():
+        _reported.add(message)
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"rankbound: {message}\n")
+            sys.stderr.flush()
+
+
+# ---- seals -----------------------------------------------------------------------------------------------------------
 
 
 def _seal_of(path: str) -> Path:

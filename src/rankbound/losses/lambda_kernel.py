@@ -21,9 +21,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import prange
 
-from rankbound.losses.compiling import helper, kernel
+from rankbound.losses.compiling import block_kernel, helper
 from rankbound.losses.sigmoids import can_be_factored, fill_exponentials, in_strides, log_of_complement, logistic
 from rankbound.losses.swaps import NEARNESS, NORMALIZE_LIGHTGBM, fill_by_score, normalizing_factor
 
@@ -104,7 +103,9 @@ def _measure(by_score: Any, gains: Any, discounts: Any, k: float) -> float:
 
 
 @helper
-def _fill(m: Any, n: int, last: int, is_factored: bool, with_cost: bool, by_distance: bool, alpha: float) -> None:
+def _fill(
+    m: Any, n: int, last: int, is_factored: bool, with_cost: bool | None, by_distance: bool, alpha: float
+) -> None:
     """Fill the last four rows of the memory; a pair counts if one of its ranks is among the first ``last``."""
     columns, first_columns = in_strides(n), in_strides(last)
     for at in range(_OUT, len(m), _ROW):
@@ -116,87 +117,75 @@ def _fill(m: Any, n: int, last: int, is_factored: bool, with_cost: bool, by_dist
                 for b in range(last, min(first_columns, n)):
                     kept[row, b - last] = m[_OUT + row * _ROW + b]
         width = columns if a < last else first_columns
-        if is_factored and with_cost:
-            _factored_row(m, a, width)
-        elif is_factored:
+        if not is_factored:
+            _direct_row(m, a, width, by_distance, alpha)
+        elif with_cost is None:
             _factored_row_without_cost(m, a, width)
         else:
-            _direct_row(m, a, width, by_distance, alpha)
+            _factored_row(m, a, width)
     if last < n:
         for row in range(4):
             for b in range(last, min(first_columns, n)):
                 m[_OUT + row * _ROW + b] = kept[row, b - last]
 
 
-@helper
-def _one_query(
-    scores: Any, ranked_by: Any, gains: Any, k: float, discounts: Any, alpha: float, truncation: int,
-    normalization: int, measure_scores: bool, with_hessian: bool, with_cost: bool, gradient: Any, hessian: Any,
-    m: Any, keys: Any, now: Any, then: Any,
-) -> Any:  # fmt: skip
-    n = len(scores)
-    by_score = fill_by_score(ranked_by, keys, now, then)
-    lowest, highest = scores[0], scores[0]
-    for j in range(n):
-        lowest, highest = min(lowest, scores[j]), max(highest, scores[j])
-    half = (highest - lowest) / 2
-    middle = lowest + half
-    for rank in range(n):
-        j = by_score[rank]
-        m[_GAIN + rank] = gains[j]
-        m[_DISCOUNT + rank] = 0.0 if 0.0 < k <= rank else discounts[rank]
-        m[_X + rank] = alpha * (scores[j] - middle)
-    for rank in range(n, in_strides(n)):  # columns that nobody reads; only their numbers must be finite
-        m[_GAIN + rank], m[_DISCOUNT + rank], m[_X + rank], m[_E + rank] = 0.0, 0.0, 0.0, 1.0
-    last = n
-    if k > 0.0:
-        last = min(last, int(k))  # below the cutoff no swap changes the measure
-    if truncation > 0:
-        last = min(last, truncation)
-    by_distance = normalization == NORMALIZE_LIGHTGBM and half > 0
-    is_factored = not by_distance and can_be_factored(scores, alpha * half)
-    if is_factored:
-        fill_exponentials(m[_X : _X + n], m[_E : _E + n])
-    _fill(m, n, last, is_factored, with_cost, by_distance, alpha)
-    lambdas, cost = 0.0, 0.0
-    for rank in range(n):
-        lambdas += m[_ABSOLUTE + rank]
-        cost += m[_COST + rank]
-    factor = normalizing_factor(normalization, alpha * lambdas)
-    for rank in range(n):
-        gradient[by_score[rank]] = factor * alpha * m[_GRADIENT + rank]
-    if with_hessian:
-        for rank in range(n):
-            hessian[by_score[rank]] = factor * alpha * alpha * m[_HESSIAN + rank]
-    if measure_scores:  # the ranks are not those of the scores, but the measure is that of the scores
-        by_score = fill_by_score(scores, keys, now, then)
-    return factor * cost / 2, _measure(by_score, gains, discounts, k)  # costs were counted for both items of a pair
-
-
-@kernel
+@block_kernel
 def lambda_pass(
-    scores: Any, ranked_by: Any, offsets: Any, rows: Any, gains: Any, cuts: Any, discounts: Any,
-    blocks: Any, block_starts: Any, alpha: float, truncation: int, normalization: int, measure_scores: bool,
-    with_hessian: bool, with_cost: bool, values: Any, measured: Any, gradient: Any, hessian: Any,
+    queries: Any, scores: Any, ranked_by: Any, offsets: Any, rows: Any, gains: Any, cuts: Any, discounts: Any,
+    alpha: float, truncation: int, normalization: int, measure_scores: bool, with_cost: bool | None,
+    values: Any, measured: Any, gradient: Any, hessian: Any,
 ) -> None:  # fmt: skip
     """Compute LambdaRank for an additive measure: value per query, gradient and, if requested, hessian per item.
 
-    ``gains`` over the normalizer are in input order; no query has more than LONGEST items. Without ``with_cost`` the
-    values need not be computed, and are undefined. For the other arguments see `pair_pass`. Queries without rows keep
-    the zeros of the outputs.
+    ``gains`` over the normalizer are in input order; no query has more than LONGEST items. If ``with_cost`` is None
+    instead of True, the values need not be computed, and are undefined. For the other arguments see
+    `pair_kernel.pair_pass_of`. Queries without rows keep the zeros of the outputs.
     """
-    for block in prange(len(block_starts) - 1):
-        keys, now, then = np.empty(LONGEST, scores.dtype), np.empty(LONGEST, np.int64), np.empty(LONGEST, np.int64)
-        m = np.empty(8 * _ROW, scores.dtype)
-        for at in range(block_starts[block], block_starts[block + 1]):
-            q = blocks[at]
-            if rows[q] > 0:
-                lo, hi = offsets[q], offsets[q + 1]
-                values[q], measured[q] = _one_query(
-                    scores[lo:hi], ranked_by[lo:hi], gains[lo:hi], cuts[q], discounts, alpha, truncation,
-                    normalization, measure_scores, with_hessian, with_cost, gradient[lo:hi],
-                    hessian[lo:hi] if with_hessian else hessian, m, keys, now, then,
-                )  # fmt: skip
+    keys, now, then = np.empty(LONGEST, scores.dtype), np.empty(LONGEST, np.int64), np.empty(LONGEST, np.int64)
+    m = np.empty(8 * _ROW, scores.dtype)
+    for q in queries:
+        if rows[q] == 0:
+            continue
+        lo, hi = offsets[q], offsets[q + 1]
+        x, own_gains, k = scores[lo:hi], gains[lo:hi], cuts[q]
+        n = len(x)
+        by_score = fill_by_score(ranked_by[lo:hi], keys, now, then)
+        lowest, highest = x[0], x[0]
+        for j in range(n):
+            lowest, highest = min(lowest, x[j]), max(highest, x[j])
+        half = (highest - lowest) / 2
+        middle = lowest + half
+        for rank in range(n):
+            j = by_score[rank]
+            m[_GAIN + rank] = own_gains[j]
+            m[_DISCOUNT + rank] = 0.0 if 0.0 < k <= rank else discounts[rank]
+            m[_X + rank] = alpha * (x[j] - middle)
+        for rank in range(n, in_strides(n)):  # columns that nobody reads; only their numbers must be finite
+            m[_GAIN + rank], m[_DISCOUNT + rank], m[_X + rank], m[_E + rank] = 0.0, 0.0, 0.0, 1.0
+        last = n
+        if k > 0.0:
+            last = min(last, int(k))  # below the cutoff no swap changes the measure
+        if truncation > 0:
+            last = min(last, truncation)
+        by_distance = normalization == NORMALIZE_LIGHTGBM and half > 0
+        is_factored = not by_distance and can_be_factored(x, alpha * half)
+        if is_factored:
+            fill_exponentials(m[_X : _X + n], m[_E : _E + n])
+        _fill(m, n, last, is_factored, with_cost, by_distance, alpha)
+        lambdas, cost = 0.0, 0.0
+        for rank in range(n):
+            lambdas += m[_ABSOLUTE + rank]
+            cost += m[_COST + rank]
+        factor = normalizing_factor(normalization, alpha * lambdas)
+        for rank in range(n):
+            gradient[lo + by_score[rank]] = factor * alpha * m[_GRADIENT + rank]
+        if hessian is not None:
+            for rank in range(n):
+                hessian[lo + by_score[rank]] = factor * alpha * alpha * m[_HESSIAN + rank]
+        if measure_scores:  # the ranks are not those of the scores, but the measure is that of the scores
+            by_score = fill_by_score(x, keys, now, then)
+        values[q] = factor * cost / 2  # costs were counted for both items of a pair
+        measured[q] = _measure(by_score, own_gains, discounts, k)
 
 
 # ---- which kernel ----------------------------------------------------------------------------------------------------

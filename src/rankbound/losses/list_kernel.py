@@ -6,9 +6,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import prange
 
-from rankbound.losses.compiling import helper, kernel
+from rankbound.losses.compiling import block_kernel, helper
 
 __all__ = ["LISTMLE", "LISTNET", "list_pass", "soft_rank_pass", "softmax_pass"]
 
@@ -62,31 +61,29 @@ def _list_mle(x: Any, gradient: Any, hessian: Any) -> float:
     return result
 
 
-@kernel
+@block_kernel
 def list_pass(
-    scores: Any, offsets: Any, order: Any, target: Any, active: Any, blocks: Any, block_starts: Any,
+    queries: Any, scores: Any, offsets: Any, order: Any, target: Any, active: Any,
     loss: int, values: Any, gradient: Any, hessian: Any,
 ) -> None:  # fmt: skip
     """Compute ListNet or ListMLE per active query.
 
     ``order`` lists the items by label; ``target`` are their target probabilities in that order.
     """
-    for block in prange(len(block_starts) - 1):
-        for at in range(block_starts[block], block_starts[block + 1]):
-            q = blocks[at]
-            if active[q]:
-                lo, hi = offsets[q], offsets[q + 1]
-                n = hi - lo
-                x, sorted_gradient, sorted_hessian = np.empty(n), np.empty(n), np.empty(n)
-                for j in range(n):
-                    x[j] = scores[lo + order[lo + j]]
-                if loss == LISTNET:
-                    values[q] = _list_net(x, target[lo:hi], sorted_gradient, sorted_hessian)
-                else:
-                    values[q] = _list_mle(x, sorted_gradient, sorted_hessian)
-                for j in range(n):
-                    gradient[lo + order[lo + j]] = sorted_gradient[j]
-                    hessian[lo + order[lo + j]] = sorted_hessian[j]
+    for q in queries:
+        if active[q]:
+            lo, hi = offsets[q], offsets[q + 1]
+            n = hi - lo
+            x, sorted_gradient, sorted_hessian = np.empty(n), np.empty(n), np.empty(n)
+            for j in range(n):
+                x[j] = scores[lo + order[lo + j]]
+            if loss == LISTNET:
+                values[q] = _list_net(x, target[lo:hi], sorted_gradient, sorted_hessian)
+            else:
+                values[q] = _list_mle(x, sorted_gradient, sorted_hessian)
+            for j in range(n):
+                gradient[lo + order[lo + j]] = sorted_gradient[j]
+                hessian[lo + order[lo + j]] = sorted_hessian[j]
 
 
 @helper
@@ -107,18 +104,16 @@ def _softmax(scores: Any, target: Any, scale: float, gradient: Any, hessian: Any
     return total * math.log(mass) - mean
 
 
-@kernel
+@block_kernel
 def softmax_pass(
-    scores: Any, offsets: Any, target: Any, active: Any, blocks: Any, block_starts: Any,
+    queries: Any, scores: Any, offsets: Any, target: Any, active: Any,
     scale: float, values: Any, gradient: Any, hessian: Any,
 ) -> None:  # fmt: skip
     """Softmax cross entropy per active query: one pass over its items and one over their probabilities."""
-    for block in prange(len(block_starts) - 1):
-        for at in range(block_starts[block], block_starts[block + 1]):
-            q = blocks[at]
-            if active[q]:
-                lo, hi = offsets[q], offsets[q + 1]
-                values[q] = _softmax(scores[lo:hi], target[lo:hi], scale, gradient[lo:hi], hessian[lo:hi])
+    for q in queries:
+        if active[q]:
+            lo, hi = offsets[q], offsets[q + 1]
+            values[q] = _softmax(scores[lo:hi], target[lo:hi], scale, gradient[lo:hi], hessian[lo:hi])
 
 
 @helper
@@ -177,22 +172,20 @@ def _soft_query(x: Any, rows: int, weights: Any, k: float, discount: Any, gradie
     return result
 
 
-@kernel
+@block_kernel
 def soft_rank_pass(
-    scores: Any, offsets: Any, order: Any, rows: Any, weights: Any, blocks: Any, block_starts: Any,
+    queries: Any, scores: Any, offsets: Any, order: Any, rows: Any, weights: Any,
     scale: float, k: float, discount: Any, values: Any, gradient: Any, hessian: Any,
 ) -> None:  # fmt: skip
     """SoftNDCG per query: O(P N^2) time, O(N) memory. The outputs must be zeros on entry."""
-    for block in prange(len(block_starts) - 1):
-        for at in range(block_starts[block], block_starts[block + 1]):
-            q = blocks[at]
-            if rows[q] > 0:
-                lo, hi = offsets[q], offsets[q + 1]
-                n = hi - lo
-                x, sorted_gradient, sorted_hessian = np.empty(n), np.zeros(n), np.zeros(n)
-                for j in range(n):
-                    x[j] = scale * scores[lo + order[lo + j]]
-                values[q] = _soft_query(x, rows[q], weights[lo:hi], k, discount, sorted_gradient, sorted_hessian)
-                for j in range(n):
-                    gradient[lo + order[lo + j]] = scale * sorted_gradient[j]
-                    hessian[lo + order[lo + j]] = scale * scale * sorted_hessian[j]
+    for q in queries:
+        if rows[q] > 0:
+            lo, hi = offsets[q], offsets[q + 1]
+            n = hi - lo
+            x, sorted_gradient, sorted_hessian = np.empty(n), np.zeros(n), np.zeros(n)
+            for j in range(n):
+                x[j] = scale * scores[lo + order[lo + j]]
+            values[q] = _soft_query(x, rows[q], weights[lo:hi], k, discount, sorted_gradient, sorted_hessian)
+            for j in range(n):
+                gradient[lo + order[lo + j]] = scale * sorted_gradient[j]
+                hessian[lo + order[lo + j]] = scale * scale * sorted_hessian[j]

@@ -10,10 +10,11 @@ import numpy as np
 from rankbound.errors import ArgumentError
 from rankbound.losses import reference
 from rankbound.losses.base import KernelResult, RankingLoss, positive
-from rankbound.losses.compiling import running
+from rankbound.losses.compiling import threads_for
 from rankbound.losses.lazy_torch import torch
 from rankbound.losses.list_kernel import LISTMLE, LISTNET, list_pass
 from rankbound.losses.plans import Plan, plan_rows
+from rankbound.losses.workers import run_blocks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,11 +38,10 @@ class _ListLoss(RankingLoss):
     def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:  # noqa: ARG002
         exact = scores.astype(np.float64)
         values, gradient, hessian = np.zeros(len(plan.rows)), np.zeros_like(exact), np.zeros_like(exact)
-        with running(10 * len(scores)) as threads:
-            list_pass(
-                exact, plan.offsets, plan.order, plan.weights, plan.rows > 0, *plan.blocks(threads),
-                self._code, values, gradient, hessian,
-            )  # fmt: skip
+        run_blocks(
+            list_pass, plan.blocks(threads_for(10 * len(scores))),
+            exact, plan.offsets, plan.order, plan.weights, plan.rows > 0, self._code, values, gradient, hessian,
+        )  # fmt: skip
         return KernelResult(values, gradient.astype(scores.dtype), hessian.astype(scores.dtype))
 
 

@@ -17,10 +17,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import prange
 
-from rankbound.losses.compiling import kernel
+from rankbound.losses.compiling import block_kernel, ranges
 from rankbound.losses.smooth_kernel import additive_term, precision_term
+from rankbound.losses.workers import run_blocks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,7 +36,8 @@ _BLOCKS, _MANY_BOXES = 16, 1024  # moments are summed in so many blocks, or in o
 class Boxes:
     """Numbers of a list sorted into boxes, to sum σ and its derivative with any weights."""
 
-    def __init__(self, x: NDArray[np.float64]) -> None:
+    def __init__(self, x: NDArray[np.float64], threads: int = 1) -> None:
+        self._threads = threads
         number = np.floor(x / _WIDTH)
         box = (number - number.min()).astype(np.int64)
         if box.max() < 4 * len(x):  # few enough boxes for a table of all of them
@@ -55,7 +56,10 @@ class Boxes:
         """Sum w_j σ(x_j - x_i) and w_j σ'(x_j - x_i) over the sources j, for each target i."""
         blocks = _BLOCKS if len(self._number) < _MANY_BOXES else 1
         moments_of_blocks = np.zeros((blocks, len(self._number), _TERMS))
-        _gather(self._local[sources], self._box[sources], weights, moments_of_blocks)
+        run_blocks(
+            _gather, ranges(blocks, self._threads, 1), self._local[sources], self._box[sources], weights,
+            moments_of_blocks,
+        )  # fmt: skip
         moments = moments_of_blocks.sum(axis=0)
         tables = _couplings()
         sums = []
@@ -63,8 +67,9 @@ class Boxes:
             out = np.zeros(len(self._box[targets]) if wanted else 0)
             if wanted:
                 series = np.zeros_like(moments)
-                _couple(self._number, moments, table, limit, series)
-                _evaluate(self._local[targets], self._box[targets], series, out)
+                boxes, items = ranges(len(moments), self._threads, 1), ranges(len(out), self._threads)
+                run_blocks(_couple, boxes, self._number, moments, table, limit, series)
+                run_blocks(_evaluate, items, self._local[targets], self._box[targets], series, out)
             sums.append(out)
         return sums[0], sums[1]
 
@@ -86,11 +91,11 @@ def _couplings() -> NDArray[np.float64]:
     return np.asarray(np.einsum("ka,vdab,lb->vdkl", transform, both, transform, optimize=True))
 
 
-@kernel
-def _gather(local: Any, box: Any, weights: Any, moments: Any) -> None:
+@block_kernel
+def _gather(part: Any, local: Any, box: Any, weights: Any, moments: Any) -> None:
     """Compute the moments of every box by T_m = 2 x T_{m-1} - T_{m-2}; each block sums over a range of the items."""
     blocks, items = len(moments), len(local)
-    for block in prange(blocks):
+    for block in range(part[0], part[1]):
         for j in range(block * items // blocks, (block + 1) * items // blocks):
             x, sums = local[j], moments[block, box[j]]
             before, now = weights[j], weights[j] * x
@@ -100,13 +105,13 @@ def _gather(local: Any, box: Any, weights: Any, moments: Any) -> None:
                 before, now = now, 2 * x * now - before
 
 
-@kernel
-def _couple(number: Any, moments: Any, table: Any, limit: float, series: Any) -> None:
+@block_kernel
+def _couple(part: Any, number: Any, moments: Any, table: Any, limit: float, series: Any) -> None:
     """Compute the series of each box; boxes far above add ``limit`` times their weight, boxes far below nothing."""
     total = np.zeros(len(number) + 1)
     for b in range(len(number)):
         total[b + 1] = total[b] + moments[b, 0]
-    for t in prange(len(number)):
+    for t in range(part[0], part[1]):
         s = np.searchsorted(number, number[t] - _FAR)
         while s < len(number) and number[s] <= number[t] + _FAR:
             matrix = table[number[s] - number[t] + _FAR]
@@ -119,10 +124,10 @@ def _couple(number: Any, moments: Any, table: Any, limit: float, series: Any) ->
         series[t, 0] += limit * (total[len(number)] - total[s])
 
 
-@kernel
-def _evaluate(local: Any, box: Any, series: Any, out: Any) -> None:
+@block_kernel
+def _evaluate(part: Any, local: Any, box: Any, series: Any, out: Any) -> None:
     """Evaluate the series of its box at each item, by Clenshaw's recurrence."""
-    for i in prange(len(local)):
+    for i in range(part[0], part[1]):
         coefficients, x = series[box[i]], local[i]
         ahead, now = 0.0, 0.0
         for m in range(_TERMS - 1, 0, -1):
@@ -130,30 +135,30 @@ def _evaluate(local: Any, box: Any, series: Any, out: Any) -> None:
         out[i] = coefficients[0] + x * now - ahead
 
 
-@kernel
+@block_kernel
 def _additive_terms(
     discount: int, ranks: Any, weights: Any, beta: float, k: float, parameter: float, contributions: Any, d_rank: Any
 ) -> None:
-    for i in prange(len(ranks)):
+    for i in range(len(ranks)):
         contributions[i], d_rank[i] = additive_term(discount, ranks[i], weights[i], beta, k, parameter)
 
 
-@kernel
+@block_kernel
 def _precision_terms(
     ranks: Any, hits: Any, weights: Any, beta: float, k: float, contributions: Any, d_rank: Any, d_hits: Any
 ) -> None:
-    for i in prange(len(ranks)):
+    for i in range(len(ranks)):
         contributions[i], d_rank[i], d_hits[i] = precision_term(ranks[i], hits[i], weights[i], beta, k)
 
 
 def long_additive(
-    scores: NDArray[Any], order: NDArray[np.int64], rows: int, alpha: float, terms: Terms
+    scores: NDArray[Any], order: NDArray[np.int64], rows: int, alpha: float, threads: int, terms: Terms
 ) -> tuple[float, NDArray[np.float64]]:
     """Compute a smooth additive measure of a query with the logistic sigmoid, and its gradient in the scores.
 
     ``terms`` gives the contributions of the rows and their derivatives at smooth ranks.
     """
-    x, boxes = _boxed(scores, order, alpha)
+    x, boxes = _boxed(scores, order, alpha, threads)
     in_rows, everywhere = slice(0, rows), slice(None)
     above, slopes = boxes.sums(np.ones(len(x)), everywhere, in_rows)
     contributions, d_rank = terms(0.5 + above)  # an item's σ with itself is 1/2; its slope cancels in the gradient
@@ -163,11 +168,11 @@ def long_additive(
 
 
 def long_precision_sum(
-    scores: NDArray[Any], order: NDArray[np.int64], rows: int, alpha: float,
+    scores: NDArray[Any], order: NDArray[np.int64], rows: int, alpha: float, threads: int,
     weights: NDArray[np.float64], beta: float, k: float,
 ) -> tuple[float, NDArray[np.float64]]:  # fmt: skip
     """The same for a precision sum, whose rows also count the smooth hits above."""
-    x, boxes = _boxed(scores, order, alpha)
+    x, boxes = _boxed(scores, order, alpha, threads)
     in_rows, everywhere, ones = slice(0, rows), slice(None), np.ones(len(x))
     above, slopes = boxes.sums(ones, everywhere, in_rows)
     hits, hit_slopes = boxes.sums(ones[in_rows], in_rows, in_rows)
@@ -180,10 +185,15 @@ def long_precision_sum(
 
 
 def long_pairs(
-    scores: NDArray[Any], order: NDArray[np.int64], rows: int, alpha: float, weights: NDArray[np.float64]
+    scores: NDArray[Any],
+    order: NDArray[np.int64],
+    rows: int,
+    alpha: float,
+    threads: int,
+    weights: NDArray[np.float64],
 ) -> tuple[float, NDArray[np.float64]]:
     """The same for pairs of two levels, where each row is compared with all items that are no rows."""
-    x, boxes = _boxed(scores, order, alpha)
+    x, boxes = _boxed(scores, order, alpha, threads)
     in_rows, below = slice(0, rows), slice(rows, None)
     above, slopes = boxes.sums(np.ones(len(x) - rows), below, in_rows)
     sorted_gradient = np.empty(len(x))
@@ -203,10 +213,12 @@ def built_in_terms(discount: int, weights: NDArray[np.float64], beta: float, k: 
     return terms
 
 
-def _boxed(scores: NDArray[Any], order: NDArray[np.int64], alpha: float) -> tuple[NDArray[np.float64], Boxes]:
+def _boxed(
+    scores: NDArray[Any], order: NDArray[np.int64], alpha: float, threads: int
+) -> tuple[NDArray[np.float64], Boxes]:
     exact = scores.astype(np.float64)
     x = alpha * (exact - (exact.min() / 2 + exact.max() / 2))[order]
-    return x, Boxes(x)
+    return x, Boxes(x, threads)
 
 
 def _in_input_order(values: NDArray[np.float64], order: NDArray[np.int64]) -> NDArray[np.float64]:

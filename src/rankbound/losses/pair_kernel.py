@@ -12,28 +12,22 @@ tanh       log(1 + exp(-tanh(d/2)))        DirectRanker as in the paper on neura
 =========  ==============================  ==================================================================
 
 The hessian is the exact second derivative of the logistic cost, and the Gauss-Newton approximation for the other two,
-so that it is never negative.
+so that it is never negative. There is a kernel for each cost and form of weights; a loss compiles its own alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import prange
 
-from rankbound.losses.compiling import helper, kernel
-from rankbound.losses.sigmoids import BLOCK, LOGISTIC, centered, factors, log_of_complement, logistic, sigmoid_row
-from rankbound.losses.swaps import (
-    NORMALIZE_LIGHTGBM,
-    adjust_row,
-    normalizing_factor,
-    rank_row,
-    swap_row,
-    swap_tables,
-)
+from rankbound.losses.compiling import block_kernel, helper
+from rankbound.losses.sigmoids import BLOCK, centered, factors, log_of_complement, logistic, sigmoid_row
+from rankbound.losses.swaps import NORMALIZE_LIGHTGBM, adjust_row, normalizing_factor, swap_functions
 
-__all__ = ["COST_LOGISTIC", "COST_SQUARE", "COST_TANH", "pair_pass"]
+__all__ = ["COST_LOGISTIC", "COST_SQUARE", "COST_TANH", "pair_pass_of"]
 
 COST_LOGISTIC, COST_SQUARE, COST_TANH = range(3)
 
@@ -42,27 +36,6 @@ COST_LOGISTIC, COST_SQUARE, COST_TANH = range(3)
 def _softplus(d: Any, above: Any, zero: Any, one: Any) -> Any:
     """log(1 + exp(d)) for known above = σ(d); zero and one have the type of d, because literals would widen float32."""
     return max(d, zero) + log_of_complement(min(above, one - above))
-
-
-@helper
-def _cost_row(cost: int, columns: Any, here: float, above: Any, slope: Any, value: Any, pair_gradient: Any) -> None:
-    """Cost of each pair and its derivative in x_j - x_i; above and slope are σ and σ' of that."""
-    zero, one, two = columns.dtype.type(0), columns.dtype.type(1), columns.dtype.type(2)
-    if cost == COST_LOGISTIC:
-        for j in range(len(above)):
-            value[j] = _softplus(columns[j] - here, above[j], zero, one)
-            pair_gradient[j] = above[j]
-    elif cost == COST_SQUARE:
-        for j in range(len(above)):
-            error = two * above[j]  # 1 - tanh((x_i - x_j) / 2)
-            value[j] = error * error
-            pair_gradient[j] = two * two * error * slope[j]
-    else:
-        for j in range(len(above)):
-            activation = two * above[j] - one  # tanh((x_j - x_i) / 2)
-            inner = logistic(activation)
-            value[j] = _softplus(activation, inner, zero, one)
-            pair_gradient[j] = two * inner * slope[j]
 
 
 @helper
@@ -124,6 +97,27 @@ def _two_rows(
 
 
 @helper
+def _cost_row(cost: int, columns: Any, here: float, above: Any, slope: Any, value: Any, pair_gradient: Any) -> None:
+    """Cost of each pair and its derivative in x_j - x_i; above and slope are σ and σ' of that."""
+    zero, one, two = columns.dtype.type(0), columns.dtype.type(1), columns.dtype.type(2)
+    if cost == COST_LOGISTIC:
+        for j in range(len(above)):
+            value[j] = _softplus(columns[j] - here, above[j], zero, one)
+            pair_gradient[j] = above[j]
+    elif cost == COST_SQUARE:
+        for j in range(len(above)):
+            error = two * above[j]  # 1 - tanh((x_i - x_j) / 2)
+            value[j] = error * error
+            pair_gradient[j] = two * two * error * slope[j]
+    else:
+        for j in range(len(above)):
+            activation = two * above[j] - one  # tanh((x_j - x_i) / 2)
+            inner = logistic(activation)
+            value[j] = _softplus(activation, inner, zero, one)
+            pair_gradient[j] = two * inner * slope[j]
+
+
+@helper
 def _hessian_row(cost: int, above: Any, slope: Any, pair_hessian: Any) -> None:
     """Second derivative of each pair's cost, or its Gauss-Newton approximation."""
     one, two = above.dtype.type(1), above.dtype.type(2)
@@ -167,103 +161,98 @@ def _add_weighted(row: Any, weight: Any, out: Any) -> float:
     return result
 
 
-@helper
-def _one_query(
-    scores: Any, ranked_by: Any, order: Any, rows: int, columns_from: Any, gains: Any, scale: float, levels: Any,
-    pair_weights: Any, first: int, discounts: Any, k: float, cost: int, swap: int, alpha: float, mu: float,
-    truncation: int, normalization: int, measure_scores: bool, with_hessian: bool, gradient: Any, hessian: Any,
-) -> Any:  # fmt: skip
-    n = len(scores)
-    x, largest = centered(scores, order, alpha)
-    exponentials = factors(x, largest, rows, LOGISTIC)
-    above, slope = np.empty_like(x), np.empty_like(x)
-    value, pair_gradient, pair_hessian = np.empty_like(x), np.empty_like(x), np.empty_like(x)
-    sorted_gradient, sorted_hessian = np.zeros_like(x), np.zeros_like(x)
-    measured, result, lambdas = 0.0, 0.0, 0.0
-    table, first_stop = np.zeros((0, 0), x.dtype), -1
-    if swap >= 0:
-        table, first_stop, measured = swap_tables(
-            swap, ranked_by, order, gains, columns_from, levels, pair_weights, first, discounts, k, mu
-        )
-        if measure_scores:  # the ranks are not those of the scores, but the measure is that of the scores
-            _, _, measured = swap_tables(
-                swap, scores, order, gains, columns_from, levels, pair_weights, first, discounts, k, mu
-            )
-    by_distance = normalization == NORMALIZE_LIGHTGBM and largest > 0.0
-    is_adjusted = swap >= 0 and (truncation > 0 or by_distance)
-    ranks = rank_row(swap, table) if is_adjusted else x
-    weight, other_weight = np.ones_like(x), np.ones_like(x)
-    in_twos = cost == COST_LOGISTIC and not with_hessian and len(exponentials) > 0
-    taken = 0
-    for i in range(rows):
-        if i < taken:
-            continue
-        start = columns_from[i]
-        if in_twos and i + 1 < rows and columns_from[i + 1] == start:
-            if swap >= 0:
-                swap_row(swap, table, first_stop, i, start, weight)
-                swap_row(swap, table, first_stop, i + 1, start, other_weight)
-            if is_adjusted:
-                adjust_row(weight, x, i, start, ranks, truncation, by_distance, alpha)
-                adjust_row(other_weight, x, i + 1, start, ranks, truncation, by_distance, alpha)
-            paid, own = _two_rows(x, exponentials, i, start, n, weight, other_weight, sorted_gradient)
-            result += paid
-            lambdas += own
-            taken = i + 2
-            continue
+@cache
+def pair_pass_of(cost: int, swap: int) -> Callable[..., None]:
+    """Return the kernel of a cost and a form of swap deltas, the weights of pairs; ``swap`` < 0 weights all alike."""
+    functions: Any = swap_functions(swap) if swap >= 0 else (None, None)
+    fill_table, fill_row = functions
+
+    @helper
+    def weigh(
+        table: Any, first_stop: int, x: Any, i: int, start: int, truncation: int, by_distance: bool, alpha: float,
+        weight: Any,
+    ) -> None:  # fmt: skip
         if swap >= 0:
-            swap_row(swap, table, first_stop, i, start, weight)
-        if is_adjusted:
-            adjust_row(weight, x, i, start, ranks, truncation, by_distance, alpha)
-        if cost == COST_LOGISTIC and not with_hessian:  # one loop is enough
-            paid, own = _logistic_pairs(x, exponentials, i, start, n, weight, sorted_gradient)
-            result += paid
-            lambdas += own
-            sorted_gradient[i] -= own
-            continue
-        sigmoid_row(LOGISTIC, x, exponentials, i, start, n, above, slope)
-        _cost_row(cost, x[start:], x[i], above[start:], slope[start:], value[start:], pair_gradient[start:])
-        if with_hessian:
-            _hessian_row(cost, above[start:], slope[start:], pair_hessian[start:])
-        result += _dot(value[start:], weight[start:])
-        own = _add_weighted(pair_gradient[start:], weight[start:], sorted_gradient[start:])
-        lambdas += own
-        sorted_gradient[i] -= own
-        if with_hessian:
-            sorted_hessian[i] += _add_weighted(pair_hessian[start:], weight[start:], sorted_hessian[start:])
-    scale *= normalizing_factor(normalization, 2.0 * scale * alpha * lambdas)
-    for j in range(n):
-        gradient[order[j]] = scale * alpha * sorted_gradient[j]
-    if with_hessian:
-        for j in range(n):
-            hessian[order[j]] = scale * alpha * alpha * sorted_hessian[j]
-    return scale * result, measured
+            fill_row(table, first_stop, i, start, weight)
+            if truncation > 0 or by_distance:
+                adjust_row(weight, x, i, start, table[len(table) - 1], truncation, by_distance, alpha)
 
+    def pair_pass(
+        queries: Any, scores: Any, ranked_by: Any, offsets: Any, order: Any, rows: Any, columns_from: Any, gains: Any,
+        scales: Any, cuts: Any, levels: Any, pair_weights: Any, discounts: Any, alpha: float, mu: float,
+        truncation: int, normalization: int, measure_scores: bool,
+        values: Any, measured: Any, gradient: Any, hessian: Any,
+    ) -> None:  # fmt: skip
+        """Compute the pairwise loss of each query and its gradient; the weights of pairs count as constants.
 
-@kernel
-def pair_pass(
-    scores: Any, ranked_by: Any, offsets: Any, order: Any, rows: Any, columns_from: Any, gains: Any, scales: Any,
-    cuts: Any, levels: Any, pair_weights: Any, discounts: Any, blocks: Any, block_starts: Any,
-    cost: int, swap: int, alpha: float, mu: float, truncation: int, normalization: int, measure_scores: bool,
-    with_hessian: bool, values: Any, measured: Any, gradient: Any, hessian: Any,
-) -> None:  # fmt: skip
-    """Compute the pairwise loss of each query and its gradient; the weights of pairs count as constants.
-
-    ``order`` lists the items of each query by label, ``rows`` is the number of items above the lowest label,
-    ``columns_from`` where the lower labels of each row begin; ``scales`` multiply queries. ``swap`` < 0 gives all pairs
-    the weight 1; otherwise it is the form of the swap deltas (see `swap_tables`) that weight the pairs, and the
-    measure of the present ranking is written to ``measured``. Swap deltas and ``truncation`` (0 for none) refer to the
-    ranks by ``ranked_by``; ``measure_scores`` has the measure computed for the ranks by the scores instead.
-    ``normalization`` is an index into `NORMALIZATIONS`. The outputs must be zeros on entry.
-    """
-    for block in prange(len(block_starts) - 1):
-        for at in range(block_starts[block], block_starts[block + 1]):
-            q = blocks[at]
-            if rows[q] > 0:
-                lo, hi = offsets[q], offsets[q + 1]
-                values[q], measured[q] = _one_query(
-                    scores[lo:hi], ranked_by[lo:hi], order[lo:hi], rows[q], columns_from[lo:hi], gains[lo:hi],
-                    scales[q], levels, pair_weights, lo, discounts, cuts[q], cost, swap, alpha, mu,
-                    truncation, normalization, measure_scores, with_hessian,
-                    gradient[lo:hi], hessian[lo:hi] if with_hessian else hessian,
+        ``order`` lists the items of each query by label, ``rows`` is the number of items above the lowest label,
+        ``columns_from`` where the lower labels of each row begin; ``scales`` multiply queries. Of a loss with swap
+        deltas (see `rankbound.losses.swaps`) the measure of the present ranking is written to ``measured``. Swap deltas
+        and ``truncation`` (0 for none) refer to the ranks by ``ranked_by``; ``measure_scores`` has the measure computed
+        for the ranks by the scores instead. ``normalization`` is an index into `NORMALIZATIONS`. ``hessian`` is None if
+        no hessian is requested. The outputs must be zeros on entry.
+        """
+        for q in queries:
+            if rows[q] == 0:
+                continue
+            lo, hi = offsets[q], offsets[q + 1]
+            n, own_order, own_columns = hi - lo, order[lo:hi], columns_from[lo:hi]
+            x, largest = centered(scores[lo:hi], own_order, alpha)
+            exponentials = factors(x, largest, rows[q], None)
+            sorted_gradient = np.zeros_like(x)
+            weight, other_weight = np.ones_like(x), np.ones_like(x)
+            by_distance = normalization == NORMALIZE_LIGHTGBM and largest > 0.0
+            if swap >= 0:
+                own_gains = gains[lo:hi]
+                table, first_stop, measure = fill_table(
+                    ranked_by[lo:hi], own_order, own_gains, own_columns, levels, pair_weights, lo, discounts, cuts[q],
+                    mu,
                 )  # fmt: skip
+                if measure_scores:  # the ranks are not those of the scores, but the measure is that of the scores
+                    _, _, measure = fill_table(
+                        scores[lo:hi], own_order, own_gains, own_columns, levels, pair_weights, lo, discounts, cuts[q],
+                        mu,
+                    )  # fmt: skip
+                measured[q] = measure
+            else:
+                table, first_stop = x, -1
+            if hessian is not None or cost != COST_LOGISTIC:
+                above, slope, value = np.empty_like(x), np.empty_like(x), np.empty_like(x)
+                pair_gradient, pair_hessian, sorted_hessian = np.empty_like(x), np.empty_like(x), np.zeros_like(x)
+            result, lambdas, taken = 0.0, 0.0, 0
+            for i in range(rows[q]):
+                if i < taken:
+                    continue
+                start = own_columns[i]
+                weigh(table, first_stop, x, i, start, truncation, by_distance, alpha, weight)
+                if hessian is not None or cost != COST_LOGISTIC:
+                    sigmoid_row(None, x, exponentials, i, start, n, above, slope)
+                    _cost_row(cost, x[start:], x[i], above[start:], slope[start:], value[start:], pair_gradient[start:])
+                    result += _dot(value[start:], weight[start:])
+                    own = _add_weighted(pair_gradient[start:], weight[start:], sorted_gradient[start:])
+                    lambdas += own
+                    sorted_gradient[i] -= own
+                    if hessian is not None:
+                        _hessian_row(cost, above[start:], slope[start:], pair_hessian[start:])
+                        own = _add_weighted(pair_hessian[start:], weight[start:], sorted_hessian[start:])
+                        sorted_hessian[i] += own
+                elif len(exponentials) > 0 and i + 1 < rows[q] and own_columns[i + 1] == start:
+                    weigh(table, first_stop, x, i + 1, start, truncation, by_distance, alpha, other_weight)
+                    paid, own = _two_rows(x, exponentials, i, start, n, weight, other_weight, sorted_gradient)
+                    result += paid
+                    lambdas += own
+                    taken = i + 2
+                else:  # one loop is enough
+                    paid, own = _logistic_pairs(x, exponentials, i, start, n, weight, sorted_gradient)
+                    result += paid
+                    lambdas += own
+                    sorted_gradient[i] -= own
+            scale = scales[q] * normalizing_factor(normalization, 2.0 * scales[q] * alpha * lambdas)
+            values[q] = scale * result
+            for j in range(n):
+                gradient[lo + own_order[j]] = scale * alpha * sorted_gradient[j]
+            if hessian is not None:
+                for j in range(n):
+                    hessian[lo + own_order[j]] = scale * alpha * alpha * sorted_hessian[j]
+
+    return block_kernel(pair_pass, f"cost {cost}, swap {swap}")

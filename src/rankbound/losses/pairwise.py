@@ -13,15 +13,16 @@ from rankbound.difficulty.bounding import get_bounding
 from rankbound.errors import ArgumentError
 from rankbound.losses import reference, swaps
 from rankbound.losses.base import KernelResult, MeasureLoss, RankingLoss, positive
-from rankbound.losses.compiling import running
+from rankbound.losses.compiling import threads_for
 from rankbound.losses.lambda_kernel import faster_cases, lambda_pass
 from rankbound.losses.lazy_torch import torch
 from rankbound.losses.noise import check_seed, generator_for, logistic_noise
-from rankbound.losses.pair_kernel import COST_LOGISTIC, COST_SQUARE, COST_TANH, pair_pass
+from rankbound.losses.pair_kernel import COST_LOGISTIC, COST_SQUARE, COST_TANH, pair_pass_of
 from rankbound.losses.plans import Plan, plan_rows
 from rankbound.losses.smooth import check_gain, with_gain
 from rankbound.losses.stochastic import not_negative
 from rankbound.losses.structures import AdditiveStructure, structure_of
+from rankbound.losses.workers import run_blocks
 from rankbound.measures.measure import Measure, parse_measure
 
 if TYPE_CHECKING:
@@ -53,24 +54,25 @@ def _run_pairs(
     """
     values, measured = np.zeros(len(plan.rows)), np.zeros(len(plan.rows))
     gradient = np.zeros_like(scores)
-    hessian = np.zeros_like(scores) if with_hessian else scores[:0].copy()
+    hessian = np.zeros_like(scores) if with_hessian else None
     measure_scores = ranked_by is not None and needs_measure
     ranked_by = scores if ranked_by is None else ranked_by
     alpha, truncation, normalization = float(options.alpha), options.truncation, options.normalization
-    with running(plan.pairs) as threads:
-        if (scores.itemsize, with_hessian) in plan.by_rank:
-            lambda_pass(
-                scores, ranked_by, plan.offsets, plan.rows, plan.gains, plan.cuts, plan.discounts,
-                *plan.blocks(threads), alpha, truncation, normalization, measure_scores, with_hessian, needs_values,
-                values, measured, gradient, hessian,
-            )  # fmt: skip
-        else:
-            pair_pass(
-                scores, ranked_by, plan.offsets, plan.order, plan.rows, plan.columns_from, plan.weights,
-                plan.constants, plan.cuts, plan.levels, plan.pair_weights, plan.discounts, *plan.blocks(threads),
-                options.cost, plan.swap, alpha, float(options.mu), truncation, normalization, measure_scores,
-                with_hessian, values, measured, gradient, hessian,
-            )  # fmt: skip
+    blocks = plan.blocks(threads_for(plan.pairs))
+    if (scores.itemsize, with_hessian) in plan.by_rank:
+        run_blocks(
+            lambda_pass, blocks, scores, ranked_by, plan.offsets, plan.rows, plan.gains, plan.cuts, plan.discounts,
+            alpha, truncation, normalization, measure_scores, needs_values or None,
+            values, measured, gradient, hessian,
+        )  # fmt: skip
+    else:
+        run_blocks(
+            pair_pass_of(options.cost, plan.swap), blocks,
+            scores, ranked_by, plan.offsets, plan.order, plan.rows, plan.columns_from, plan.weights,
+            plan.constants, plan.cuts, plan.levels, plan.pair_weights, plan.discounts,
+            alpha, float(options.mu), truncation, normalization, measure_scores, values, measured, gradient, hessian,
+        )  # fmt: skip
+    hessian = scores[:0].copy() if hessian is None else hessian
     return KernelResult(values, gradient, hessian, plan.offset + plan.scale * measured)
 
 

@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import prange
 
-from rankbound.losses.compiling import kernel, running
+from rankbound.losses.compiling import block_kernel, ranges, threads_for
+from rankbound.losses.workers import run_blocks
 from rankbound.measures.label_counts import LabelCounts
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Plan:
     cuts:
         Cutoff of each query, 0 for none.
     levels, pair_weights:
-        For pairs with weights: the level of each entry of ``order``, and the weights by the levels of both items. Empty
+        For pairs with weights: the level of each entry of ``order``, and the weights by the levels of both items. None
         otherwise.
     discounts, swap:
         For lambda losses: the discounts of the ranks 1, 2, ..., and the form of the swap deltas (-1 for other losses).
@@ -70,8 +70,8 @@ class Plan:
     weights: NDArray[np.float64]
     constants: NDArray[np.float64]
     cuts: NDArray[np.float64]
-    levels: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    pair_weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
+    levels: Any = None
+    pair_weights: Any = None
     discounts: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     swap: int = -1
     gains: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
@@ -81,7 +81,7 @@ class Plan:
     difficulty: Difficulty | None = None
     defined: NDArray[np.bool_] | None = None
     layouts: dict[Any, Any] = field(default_factory=dict)
-    _blocks: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=dict)
+    _blocks: dict[int, list[NDArray[np.int64]]] = field(default_factory=dict)
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
@@ -112,15 +112,13 @@ class Plan:
         """Repeat one value per query for each of its items."""
         return np.repeat(values, self.sizes)
 
-    def blocks(self, threads: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def blocks(self, threads: int) -> list[NDArray[np.int64]]:
         """Deal the queries to threads by descending cost, back and forth, so that all blocks have about equal work."""
         if threads not in self._blocks:
-            queries = len(self.rows)
             by_cost = np.argsort(-(self.rows + 1) * self.sizes, kind="stable")
-            turn = np.arange(queries) % (2 * threads)
+            turn = np.arange(len(by_cost)) % (2 * threads)
             block = np.minimum(turn, 2 * threads - 1 - turn)
-            starts = np.concatenate(([0], np.cumsum(np.bincount(block, minlength=threads))))
-            self._blocks[threads] = by_cost[np.argsort(block, kind="stable")], starts
+            self._blocks[threads] = [by_cost[block == thread] for thread in range(threads)]
         return self._blocks[threads]
 
 
@@ -169,17 +167,17 @@ def _order(levels: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[np.int64
     order = np.empty(len(levels), np.int64)
     if levels.dtype.kind in "biu" and (len(levels) == 0 or levels.max() < _MOST_LEVELS):
         small = levels.astype(np.uint8)
-        with running(len(levels)):
-            _counting_sort(small, offsets, int(small.max(initial=0)) + 1, order)
+        blocks = ranges(len(offsets) - 1, threads_for(len(levels)), 1)
+        run_blocks(_counting_sort, blocks, small, offsets, int(small.max(initial=0)) + 1, order)
         return order
     query = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     order[:] = np.lexsort((-levels, query)) - offsets[query]
     return order
 
 
-@kernel
-def _counting_sort(levels: Any, offsets: Any, most: int, order: Any) -> None:
-    for q in prange(len(offsets) - 1):
+@block_kernel
+def _counting_sort(block: Any, levels: Any, offsets: Any, most: int, order: Any) -> None:
+    for q in range(block[0], block[1]):
         lo, hi = offsets[q], offsets[q + 1]
         position = np.zeros(most + 1, np.int64)  # position[c]: where the next item of level most - 1 - c goes
         for j in range(lo, hi):

@@ -60,12 +60,17 @@ LOGISTIC, ARCTAN, ERF, RELU = range(4)
 
 @dataclass(frozen=True, slots=True)
 class Sigmoid:
-    """A sigmoid: its code in the kernels, a factor on x, and its torch form."""
+    """A sigmoid: its code, a factor on x, and its torch form."""
 
     name: str
     code: int
     scale: float
     torch_form: Callable[[Any], Any]
+
+    @property
+    def kernel_code(self) -> int | None:
+        """The code as the kernels have it: None for the logistic function, so that the others are not compiled."""
+        return None if self.code == LOGISTIC else self.code
 
 
 SIGMOIDS: Mapping[str, Sigmoid] = MappingProxyType(
@@ -192,12 +197,12 @@ def can_be_factored(x: Any, largest: float) -> bool:
 
 
 @helper
-def factors(x: Any, largest: float, rows: int, code: int) -> Any:
+def factors(x: Any, largest: float, rows: int, code: int | None) -> Any:
     """exp(x) for the factored logistic, or an empty array if rows must be computed from x itself.
 
     Zeros fill the last stride. They stand for items at minus infinity, which contribute nothing.
     """
-    if code != LOGISTIC or rows < _FEW_ROWS or not can_be_factored(x, largest):
+    if code is not None or rows < _FEW_ROWS or not can_be_factored(x, largest):
         return x[:0]
     result = np.zeros(in_strides(len(x)), x.dtype)
     fill_exponentials(x, result)
@@ -222,18 +227,23 @@ def fill_exponentials(x: Any, result: Any) -> None:
 
 
 @helper
-def sigmoid_row(code: int, x: Any, exponentials: Any, i: int, start: int, end: int, value: Any, slope: Any) -> float:
+def sigmoid_row(
+    code: int | None, x: Any, exponentials: Any, i: int, start: int, end: int, value: Any, slope: Any
+) -> float:  # fmt: skip
     """value[j] = σ(x_j - x_i), slope[j] = σ'(x_j - x_i) for start <= j < end, both 0 at j = i; returns sum(value).
 
-    Blocks are summed in the precision of the row, which is fast, and their sums in float64, which is exact.
+    ``code`` is None for the logistic function. Blocks are summed in the precision of the row, which is fast, and their
+    sums in float64, which is exact.
     """
     result = 0.0
     for begin in range(start, end, BLOCK):
         stop = min(begin + BLOCK, end)
-        if len(exponentials) > 0:
-            result += _factored(exponentials, exponentials[i], begin, stop, value, slope)
+        if code is not None:
+            result += _other_block(code, x, x[i], begin, stop, value, slope)
+        elif len(exponentials) > 0:
+            result += _factored_block(exponentials, exponentials[i], begin, stop, value, slope)
         else:
-            result += _direct(code, x, x[i], begin, stop, value, slope)
+            result += _logistic_block(x, x[i], begin, stop, value, slope)
     if start <= i < end:
         result -= value[i]
         value[i] = 0
@@ -246,7 +256,7 @@ def sigmoid_row(code: int, x: Any, exponentials: Any, i: int, start: int, end: i
 
 
 @helper
-def _factored(exponentials: Any, own: float, start: int, end: int, value: Any, slope: Any) -> Any:
+def _factored_block(exponentials: Any, own: float, start: int, end: int, value: Any, slope: Any) -> Any:
     one, result = value.dtype.type(1), value.dtype.type(0)
     for j in range(np.uintp(start), np.uintp(end)):
         inverse = one / (exponentials[j] + own)
@@ -258,15 +268,22 @@ def _factored(exponentials: Any, own: float, start: int, end: int, value: Any, s
 
 
 @helper
-def _direct(code: int, x: Any, here: float, start: int, end: int, value: Any, slope: Any) -> Any:
+def _logistic_block(x: Any, here: float, start: int, end: int, value: Any, slope: Any) -> Any:
+    one, result = value.dtype.type(1), value.dtype.type(0)
+    for j in range(np.uintp(start), np.uintp(end)):
+        above = logistic(x[j] - here)
+        value[j] = above
+        slope[j] = above * (one - above)
+    for j in range(np.uintp(start), np.uintp(end)):
+        result += value[j]
+    return result
+
+
+@helper
+def _other_block(code: int, x: Any, here: float, start: int, end: int, value: Any, slope: Any) -> Any:
     zero, one, half = x.dtype.type(0), x.dtype.type(1), x.dtype.type(0.5)
     result = zero
-    if code == LOGISTIC:
-        for j in range(np.uintp(start), np.uintp(end)):
-            above = logistic(x[j] - here)
-            value[j] = above
-            slope[j] = above * (one - above)
-    elif code == ARCTAN:
+    if code == ARCTAN:
         flat = x.dtype.type(1 / math.pi)
         for j in range(np.uintp(start), np.uintp(end)):
             d = x[j] - here

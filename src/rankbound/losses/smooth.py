@@ -6,6 +6,7 @@ are the same loss with the options that their papers vary.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,12 +17,13 @@ from rankbound.arrays import is_between
 from rankbound.errors import ArgumentError
 from rankbound.losses import long_lists, reference, smooth_kernel
 from rankbound.losses.base import KernelResult, MeasureLoss, positive
-from rankbound.losses.compiling import running
+from rankbound.losses.compiling import threads_for
 from rankbound.losses.lazy_torch import torch
 from rankbound.losses.list_kernel import soft_rank_pass
 from rankbound.losses.sigmoids import LOGISTIC, Sigmoid, get_sigmoid
 from rankbound.losses.stochastic import StochasticLoss
 from rankbound.losses.structures import structure_of
+from rankbound.losses.workers import run_blocks
 from rankbound.measures.measure import Measure, parse_measure
 
 if TYPE_CHECKING:
@@ -110,54 +112,55 @@ class SmoothLoss(StochasticLoss, MeasureLoss):
     def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:
         values = np.zeros(len(plan.rows))
         gradient = np.zeros_like(scores)
-        hessian = np.zeros_like(scores) if with_hessian else scores[:0].copy()
+        hessian = np.zeros_like(scores) if with_hessian else None
         long = np.zeros(0, np.int64) if with_hessian else self._long_queries(plan)
         rows = plan.rows
         if len(long):
             rows = plan.rows.copy()
             rows[long] = 0
         structure, code, weights = self._structure, self._code, plan.weights
-        given, totals = np.zeros((2, 0)), None
-        with running(plan.pairs) as threads:
-            blocks = plan.blocks(threads)
-            if structure.discount == smooth_kernel.GIVEN:
-                given = self._discounts_of_rows(scores, plan, rows, blocks)
-                if code == smooth_kernel.ADDITIVE:  # the derivatives are known: a sum of ranks has the same gradient
-                    query = plan.per_item(np.arange(len(rows)))
-                    totals = plan.constants + np.bincount(query, plan.weights * given[0], minlength=len(rows))
-                    code, weights = smooth_kernel.PAIRS, plan.weights * given[1]
-            smooth_kernel.smooth_pass(
-                scores, plan.offsets, plan.order, rows, plan.relevant, plan.columns_from, weights, plan.constants,
-                plan.cuts, plan.levels, plan.pair_weights, given, *blocks, code, structure.discount,
-                self._sigmoid.code, self._slope, float(self.beta), structure.parameter,
-                with_hessian, values, gradient, hessian,
-            )  # fmt: skip
-            if totals is not None:
-                values = np.where(rows > 0, totals, 0.0)
-            for q in long:
-                items = slice(plan.offsets[q], plan.offsets[q + 1])
-                value, gradient[items] = self._long_query(scores[items], plan, q, items)
-                values[q] = plan.constants[q] + value
-        return KernelResult(values, gradient, hessian)
+        given, totals = None, None
+        threads = threads_for(plan.pairs)
+        blocks = plan.blocks(threads)
+        if structure.discount == smooth_kernel.GIVEN:
+            given = self._discounts_of_rows(scores, plan, rows, blocks)
+            if code == smooth_kernel.ADDITIVE:  # the derivatives are known: a sum of ranks has the same gradient
+                query = plan.per_item(np.arange(len(rows)))
+                totals = plan.constants + np.bincount(query, plan.weights * given[0], minlength=len(rows))
+                code, weights, given = smooth_kernel.PAIRS, plan.weights * given[1], None
+        run_blocks(
+            smooth_kernel.smooth_pass_of(code), blocks,
+            scores, plan.offsets, plan.order, rows, plan.relevant, plan.columns_from, weights, plan.constants,
+            plan.cuts, plan.levels, plan.pair_weights, given, structure.discount, self._sigmoid.kernel_code,
+            self._slope, float(self.beta), structure.parameter, values, gradient, hessian,
+        )  # fmt: skip
+        if totals is not None:
+            values = np.where(rows > 0, totals, 0.0)
+        for q in long:
+            items = slice(plan.offsets[q], plan.offsets[q + 1])
+            value, gradient[items] = self._long_query(scores[items], plan, q, items, threads)
+            values[q] = plan.constants[q] + value
+        return KernelResult(values, gradient, scores[:0].copy() if hessian is None else hessian)
 
     @property
     def _slope(self) -> float:
         """Slope of the sigmoid as the kernels have it."""
-        return self.alpha * self._sigmoid.scale
+        return float(self.alpha * self._sigmoid.scale)
 
     def _discounts_of_rows(
-        self, scores: NDArray[Any], plan: Plan, rows: NDArray[np.int64], blocks: tuple[Any, Any]
+        self, scores: NDArray[Any], plan: Plan, rows: NDArray[np.int64], blocks: Sequence[NDArray[np.int64]]
     ) -> NDArray[np.float64]:
         """Truncated discounts, and their derivatives, at the smooth ranks of the rows, in sorted order."""
         ranks = np.ones(len(scores))
-        smooth_kernel.rank_pass(scores, plan.offsets, plan.order, rows, *blocks, self._sigmoid.code, self._slope, ranks)
+        sigmoid = self._sigmoid.kernel_code
+        run_blocks(smooth_kernel.rank_pass, blocks, scores, plan.offsets, plan.order, rows, sigmoid, self._slope, ranks)
         return np.stack(self._structure.truncated_discounts(ranks, plan.per_item(plan.cuts), self.beta))
 
     def _long_queries(self, plan: Plan) -> NDArray[np.int64]:
         """Queries with so many pairs that sums of logistics are computed faster by series than one by one."""
         if plan.pairs < long_lists.LONG:
             return np.zeros(0, np.int64)
-        no_series = self._code in (smooth_kernel.CASCADE, smooth_kernel.COUPLED) or len(plan.pair_weights) > 0
+        no_series = self._code in (smooth_kernel.CASCADE, smooth_kernel.COUPLED) or plan.pair_weights is not None
         if self._sigmoid.code != LOGISTIC or no_series:
             return np.zeros(0, np.int64)
         long = np.flatnonzero(plan.rows * plan.sizes >= long_lists.LONG)
@@ -165,10 +168,12 @@ class SmoothLoss(StochasticLoss, MeasureLoss):
             long = long[plan.columns_from[plan.offsets[long]] == plan.rows[long]]
         return long
 
-    def _long_query(self, scores: NDArray[Any], plan: Plan, q: int, items: slice) -> tuple[float, NDArray[np.float64]]:
+    def _long_query(
+        self, scores: NDArray[Any], plan: Plan, q: int, items: slice, threads: int
+    ) -> tuple[float, NDArray[np.float64]]:
         """Value and gradient of one long query."""
         structure, weights, cut, beta = self._structure, plan.weights[items], float(plan.cuts[q]), float(self.beta)
-        query = (scores, plan.order[items], int(plan.rows[q]), self._slope)
+        query = (scores, plan.order[items], int(plan.rows[q]), self._slope, threads)
         if self._code == smooth_kernel.PAIRS:
             return long_lists.long_pairs(*query, weights)
         if self._code == smooth_kernel.PRECISION_SUM:
@@ -522,11 +527,11 @@ class SoftRankLoss(MeasureLoss):
         exact = scores.astype(np.float64)
         values, gradient, hessian = np.zeros(len(plan.rows)), np.zeros_like(exact), np.zeros_like(exact)
         discounts = self._structure.discount_table(int(plan.sizes.max(initial=1)))
-        with running(plan.pairs * len(discounts)) as threads:
-            soft_rank_pass(
-                exact, plan.offsets, plan.order, plan.rows, plan.weights, *plan.blocks(threads),
-                1 / (2 * self.noise), float(self.k or 0), discounts, values, gradient, hessian,
-            )  # fmt: skip
+        run_blocks(
+            soft_rank_pass, plan.blocks(threads_for(plan.pairs * len(discounts))),
+            exact, plan.offsets, plan.order, plan.rows, plan.weights, 1 / (2 * self.noise), float(self.k or 0),
+            discounts, values, gradient, hessian,
+        )  # fmt: skip
         return KernelResult(values, gradient.astype(scores.dtype), hessian.astype(scores.dtype))
 
     def _vectorized(self, scores: Any, layout: Layout, with_gradient: bool) -> Result:

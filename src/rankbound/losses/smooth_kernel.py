@@ -22,17 +22,19 @@ PAIRS          w (R - 1), or w sum over j of v_ij σ(x_j - x_i)  Westerborg 2022
 
 A cutoff k multiplies a term by the smooth truncation σ(beta (k + 1/2 - R)). The discounts and their derivatives are the
 functions of `rankbound.measures.discounts.BUILT_IN`, compiled. For any other discount the caller computes the smooth
-ranks with `rank_pass` first, evaluates discount and derivative there, and passes them on.
+ranks with `rank_pass` first, evaluates discount and derivative there, and passes them on. There is a kernel for each
+structure, so that a loss compiles its own alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import prange
 
-from rankbound.losses.compiling import helper, inlined_helper, kernel
+from rankbound.losses.compiling import block_kernel, helper, inlined_helper
 from rankbound.losses.sigmoids import (
     BLOCK,
     add_row,
@@ -55,7 +57,7 @@ __all__ = [
     "additive_term",
     "precision_term",
     "rank_pass",
-    "smooth_pass",
+    "smooth_pass_of",
 ]
 
 ADDITIVE, PRECISION_SUM, COUPLED, CASCADE, PAIRS = range(5)
@@ -115,18 +117,6 @@ def precision_term(rank: float, hits: float, weight: float, beta: float, k: floa
 
 
 @helper
-def _add_curvature(row: Any, value: Any, factor: float, start: int, end: int, hessian: Any) -> float:
-    """Add |factor * row| (1 - value) to the hessian of its columns; returns the sum."""
-    one, least = row.dtype.type(1), row.dtype.type(_LEAST_CURVATURE)
-    c, result = row.dtype.type(abs(factor)), 0.0
-    for j in range(np.uintp(start), np.uintp(end)):
-        curvature = c * abs(row[j]) * max(one - value[j], least)
-        hessian[j] += curvature
-        result += curvature
-    return result
-
-
-@helper
 def _no_earlier_stop(value: Any, stops: Any) -> float:
     """Product of 1 - stop * σ over a row; a sigmoid beyond 1 counts as 1."""
     zero, one, result = value.dtype.type(0), value.dtype.type(1), 1.0
@@ -172,7 +162,7 @@ def _rows_in_fours(
     In short lists the start and the end of a loop cost as much as its body. Two rows need a single division,
     1/a = b/(a b); the exponentials are far from overflow. Rows beyond the last one have weight 0. An item is compared
     with itself too: this adds 1/2 to its rank, cancels in the gradient, and is subtracted from the hessian.
-    ``sorted_hessian`` is empty if no hessian is requested.
+    ``sorted_hessian`` is None if no hessian is requested.
     """
     zero, one, least = exponentials.dtype.type(0), exponentials.dtype.type(1), exponentials.dtype.type(_LEAST_CURVATURE)
     slope0, slope1 = np.empty_like(exponentials), np.empty_like(exponentials)  # without the factor of their row
@@ -210,7 +200,7 @@ def _rows_in_fours(
         sorted_gradient[i1] -= c1 * sum1
         sorted_gradient[i2] -= c2 * sum2
         sorted_gradient[i3] -= c3 * sum3
-        if len(sorted_hessian) > 0:
+        if sorted_hessian is not None:
             c0, c1, c2, c3 = abs(c0), abs(c1), abs(c2), abs(c3)
             sum0, sum1, sum2, sum3 = zero, zero, zero, zero
             for j in range(end):
@@ -306,180 +296,210 @@ def _pairs_in_fours(
     return result
 
 
+# ---- row by row: any sigmoid and length of the list ------------------------------------------------------------------
+
+
 @helper
-def _weighted_pairs(
-    levels: Any, pair_weights: Any, first: int, i: int, start: int, n: int, value: Any, slope: Any
-) -> float:
-    """Multiply the slopes of row i by the weights of its pairs; returns the weighted sum of its values."""
-    result = 0.0
-    for j in range(start, n):
-        weight = value.dtype.type(pair_weights[levels[first + i], levels[first + j]])
-        slope[j] *= weight
-        result += value[j] * weight
+def _add_row(
+    i: int, slope: Any, value: Any, factor: float, start: int, end: int, sorted_gradient: Any, sorted_hessian: Any
+) -> None:  # fmt: skip
+    """Add factor * slope to the gradient of the columns and subtract it from that of row i; likewise the hessian.
+
+    The curvature of a pair is |factor * slope| (1 - value).
+    """
+    sorted_gradient[i] -= add_row(slope, factor, start, end, sorted_gradient)
+    if sorted_hessian is not None:
+        one, least = slope.dtype.type(1), slope.dtype.type(_LEAST_CURVATURE)
+        c, own = slope.dtype.type(abs(factor)), 0.0
+        for j in range(np.uintp(start), np.uintp(end)):
+            curvature = c * abs(slope[j]) * max(one - value[j], least)
+            sorted_hessian[j] += curvature
+            own += curvature
+        sorted_hessian[i] += own
+
+
+@inlined_helper
+def _additive(
+    x: Any, exponentials: Any, rows: int, weights: Any, discount: int, sigmoid: int | None,
+    beta: float, k: float, parameter: float, sorted_gradient: Any, sorted_hessian: Any,
+) -> float:  # fmt: skip
+    end, result = len(sorted_gradient), 0.0
+    value, slope = np.empty(end, x.dtype), np.empty(end, x.dtype)
+    for i in range(rows):
+        rank = 1.0 + sigmoid_row(sigmoid, x, exponentials, i, 0, end, value, slope)
+        term, d_rank = additive_term(discount, rank, weights[i], beta, k, parameter)
+        result += term
+        _add_row(i, slope, value, d_rank, 0, end, sorted_gradient, sorted_hessian)
     return result
 
 
 @inlined_helper
-def _row_by_row(
-    x: Any, exponentials: Any, n: int, rows: int, relevant: int, columns_from: Any, weights: Any,
-    levels: Any, pair_weights: Any, given: Any, first: int, structure: int, discount: int, sigmoid: int,
-    beta: float, k: float, parameter: float, sorted_gradient: Any, sorted_hessian: Any,
+def _precision_sum(
+    x: Any, exponentials: Any, rows: int, relevant: int, weights: Any, sigmoid: int | None, beta: float, k: float,
+    sorted_gradient: Any, sorted_hessian: Any,
 ) -> float:  # fmt: skip
-    """Value, gradient and hessian of any structure, sigmoid and length of the list."""
-    end = len(sorted_gradient)
+    end, result = len(sorted_gradient), 0.0
     value, slope = np.empty(end, x.dtype), np.empty(end, x.dtype)
-    result = 0.0
-    d_ranks = np.zeros(rows if structure == COUPLED else 0)
-    if structure == COUPLED:
-        ranks = np.empty(rows)
-        for i in range(rows):
-            ranks[i] = 1.0 + sigmoid_row(sigmoid, x, exponentials, i, 0, end, value, slope)
-        result = _coupled_ranks(ranks, weights, beta, k, d_ranks, x)
+    for i in range(rows):
+        hits = sigmoid_row(sigmoid, x, exponentials, i, 0, relevant, value, slope)
+        others = sigmoid_row(sigmoid, x, exponentials, i, relevant, end, value, slope)
+        term, d_rank, d_hits = precision_term(1.0 + hits + others, hits, weights[i], beta, k)
+        result += term
+        _add_row(i, slope, value, d_rank + d_hits, 0, relevant, sorted_gradient, sorted_hessian)
+        _add_row(i, slope, value, d_rank, relevant, end, sorted_gradient, sorted_hessian)
+    return result
 
+
+@inlined_helper
+def _cascade(
+    x: Any, exponentials: Any, rows: int, relevant: int, weights: Any, given: Any, first: int, discount: int,
+    sigmoid: int | None, beta: float, k: float, parameter: float, sorted_gradient: Any, sorted_hessian: Any,
+) -> float:  # fmt: skip
+    end, result = len(sorted_gradient), 0.0
+    value, slope = np.empty(end, x.dtype), np.empty(end, x.dtype)
     one, least = x.dtype.type(1), x.dtype.type(1e-30)
-    stops = np.empty(relevant if structure == CASCADE else 0, x.dtype)
-    for j in range(len(stops)):
+    stops = np.empty(relevant, x.dtype)
+    for j in range(relevant):
         stops[j] = weights[j]
-    hits_end = relevant if structure in (PRECISION_SUM, CASCADE) else 0  # only these distinguish relevant columns
+    for i in range(rows):
+        rank = 1.0 + sigmoid_row(sigmoid, x, exponentials, i, 0, end, value, slope)
+        if given is None:
+            at_rank, d_rank = additive_term(discount, rank, weights[i], beta, k, parameter)
+        else:
+            at_rank, d_rank = weights[i] * given[0, first + i], weights[i] * given[1, first + i]
+        no_earlier_stop = _no_earlier_stop(value, stops)
+        at_rank, d_rank = at_rank * no_earlier_stop, d_rank * no_earlier_stop
+        result += at_rank
+        by_rank, by_product = x.dtype.type(d_rank), x.dtype.type(at_rank)
+        for j in range(relevant):  # where a factor of the product is 0, so are the product and its derivative
+            slope[j] *= by_rank - by_product * stops[j] / max(one - stops[j] * value[j], least)
+        _add_row(i, slope, value, 1.0, 0, relevant, sorted_gradient, sorted_hessian)
+        _add_row(i, slope, value, d_rank, relevant, end, sorted_gradient, sorted_hessian)
+    return result
+
+
+@inlined_helper
+def _pairs(
+    x: Any, exponentials: Any, n: int, rows: int, columns_from: Any, weights: Any, levels: Any, pair_weights: Any,
+    first: int, sigmoid: int | None, sorted_gradient: Any, sorted_hessian: Any,
+) -> float:  # fmt: skip
+    """The sum over rows of weight times sigmoids; also the gradient of other structures, whose d_rank are weights."""
+    end, result = len(sorted_gradient), 0.0
+    value, slope = np.empty(end, x.dtype), np.empty(end, x.dtype)
     for i in range(rows):
         start = columns_from[i]
-        rest = max(start, hits_end)
-        hits = sigmoid_row(sigmoid, x, exponentials, i, start, hits_end, value, slope) if start < hits_end else 0.0
-        others = sigmoid_row(sigmoid, x, exponentials, i, rest, end, value, slope)
-        rank, d_relevant = 1.0 + hits + others, 0.0
-        if structure == ADDITIVE:
-            term, d_rank = additive_term(discount, rank, weights[i], beta, k, parameter)
-            result += term
-        elif structure == PRECISION_SUM:
-            term, d_rank, d_hits = precision_term(rank, hits, weights[i], beta, k)
-            result += term
-            d_relevant = d_rank + d_hits
-        elif structure == CASCADE:
-            if discount == GIVEN:
-                at_rank, d_rank = weights[i] * given[0, first + i], weights[i] * given[1, first + i]
-            else:
-                at_rank, d_rank = additive_term(discount, rank, weights[i], beta, k, parameter)
-            no_earlier_stop = _no_earlier_stop(value, stops)
-            at_rank, d_rank = at_rank * no_earlier_stop, d_rank * no_earlier_stop
-            result += at_rank
-            by_rank, by_product = x.dtype.type(d_rank), x.dtype.type(at_rank)
-            for j in range(relevant):  # where a factor of the product is 0, so are the product and its derivative
-                slope[j] *= by_rank - by_product * stops[j] / max(one - stops[j] * value[j], least)
-            d_relevant = 1.0
-        elif structure == COUPLED:
-            d_rank = d_ranks[i]
-        else:
-            if len(pair_weights) > 0:
-                others = _weighted_pairs(levels, pair_weights, first, i, start, n, value, slope)
-            d_rank = weights[i]
-            result += weights[i] * others
-        own = add_row(slope, d_rank, rest, end, sorted_gradient)
-        if start < hits_end:
-            own += add_row(slope, d_relevant, start, hits_end, sorted_gradient)
-        sorted_gradient[i] -= own
-        if len(sorted_hessian) > 0:
-            curvature = _add_curvature(slope, value, d_rank, rest, end, sorted_hessian)
-            if start < hits_end:
-                curvature += _add_curvature(slope, value, d_relevant, start, hits_end, sorted_hessian)
-            sorted_hessian[i] += curvature
+        total = sigmoid_row(sigmoid, x, exponentials, i, start, end, value, slope)
+        if pair_weights is not None:
+            total = 0.0
+            for j in range(start, n):
+                weight = value.dtype.type(pair_weights[levels[first + i], levels[first + j]])
+                slope[j] *= weight
+                total += value[j] * weight
+        result += weights[i] * total
+        _add_row(i, slope, value, weights[i], start, end, sorted_gradient, sorted_hessian)
     return result
+
+
+# ---- kernels ---------------------------------------------------------------------------------------------------------
 
 
 @helper
-def _one_query(
-    scores: Any, order: Any, rows: int, relevant: int, columns_from: Any, weights: Any,
-    levels: Any, pair_weights: Any, given: Any, first: int, structure: int, discount: int, sigmoid: int,
-    alpha: float, beta: float, k: float, parameter: float, with_hessian: bool, gradient: Any, hessian: Any,
-) -> float:  # fmt: skip
-    """One query; ``levels`` and ``given`` are those of the batch, where the query begins at ``first``."""
-    n = len(scores)
-    x, largest = centered(scores, order, alpha)
-    exponentials = factors(x, largest, rows, sigmoid)
-    end = max(n, len(exponentials))
-    sorted_gradient = np.zeros(end, x.dtype)  # gradient and hessian in sorted order
-    sorted_hessian = np.zeros(end if with_hessian else 0, x.dtype)
-    is_weighted = len(pair_weights) > 0
-    result = 0.0
-
-    done = False
+def _ranks(x: Any, exponentials: Any, rows: int, sigmoid: int | None, ranks: Any) -> None:
     if len(exponentials) > 0:
-        if structure == ADDITIVE and n <= _SHORT:
-            result = _rows_in_fours(
-                exponentials, rows, weights, discount, beta, k, parameter, sorted_gradient, sorted_hessian
-            )
-            done = True
-        elif not with_hessian and structure == PAIRS and not is_weighted:
-            result = _pairs_in_fours(exponentials, n, rows, columns_from, weights, sorted_gradient)
-            done = True
-        elif not with_hessian and structure == COUPLED:
-            ranks, d_ranks = np.empty(rows), np.empty(rows)
-            _ranks_in_fours(exponentials, rows, ranks)
-            result = _coupled_ranks(ranks, weights, beta, k, d_ranks, x)
-            _pairs_in_fours(exponentials, n, rows, columns_from, d_ranks, sorted_gradient)
-            done = True
-    if not done:
-        result = _row_by_row(
-            x, exponentials, n, rows, relevant, columns_from, weights, levels, pair_weights, given, first,
-            structure, discount, sigmoid, beta, k, parameter, sorted_gradient, sorted_hessian,
-        )  # fmt: skip
-    for j in range(n):
-        gradient[order[j]] = alpha * sorted_gradient[j]
-    if with_hessian:
-        for j in range(n):
-            hessian[order[j]] = _CURVATURE * alpha * alpha * sorted_hessian[j]
-    return result
+        _ranks_in_fours(exponentials, rows, ranks)
+        return
+    value, slope = np.empty_like(x), np.empty_like(x)
+    for i in range(rows):
+        ranks[i] = 1.0 + sigmoid_row(sigmoid, x, exponentials, i, 0, len(x), value, slope)
 
 
-@kernel
-def smooth_pass(
-    scores: Any, offsets: Any, order: Any, rows: Any, relevant: Any, columns_from: Any, weights: Any, constants: Any,
-    cuts: Any, levels: Any, pair_weights: Any, given: Any, blocks: Any, block_starts: Any,
-    structure: int, discount: int, sigmoid: int, alpha: float, beta: float, parameter: float,
-    with_hessian: bool, values: Any, gradient: Any, hessian: Any,
-) -> None:  # fmt: skip
-    """Compute the smooth measure of each query and its gradient in the scores.
+@cache
+def smooth_pass_of(structure: int) -> Callable[..., None]:
+    """Return the kernel of a structure: the smooth measure of each query of a block, and its gradient in the scores."""
 
-    ``order`` lists the items of each query, those with gain first; ``rows`` says how many these are, ``relevant`` how
-    many columns count as hits or can stop the user. ``weights`` (in sorted order) multiply the terms, or are the stop
-    probabilities; ``constants`` are added per query. ``columns_from`` is the first column that a row is compared with,
-    and ``cuts`` the cutoff of each query, 0 for none. ``levels`` and ``pair_weights`` are empty unless pairs have
-    weights: then pair_weights[levels[i], levels[j]] is that of row i and column j. ``given`` is empty unless
-    ``discount`` is GIVEN: then its two rows are the truncated discounts of the rows and their derivatives. ``blocks``
-    assigns queries to threads.
+    def smooth_pass(
+        queries: Any, scores: Any, offsets: Any, order: Any, rows: Any, relevant: Any, columns_from: Any, weights: Any,
+        constants: Any, cuts: Any, levels: Any, pair_weights: Any, given: Any, discount: int, sigmoid: int | None,
+        alpha: float, beta: float, parameter: float, values: Any, gradient: Any, hessian: Any,
+    ) -> None:  # fmt: skip
+        """Compute the smooth measure of each query.
 
-    ``values``, ``gradient`` and ``hessian`` are written where rows > 0 and must be zeros on entry. The hessian of an
-    item is the sum over its pairs of alpha (1 - σ)/3 |contribution to the gradient|, where σ counts the pair as wrongly
-    ordered: positive, and a Newton step is the larger the more wrong the order of a pair is, as for a logistic loss.
-    """
-    for block in prange(len(block_starts) - 1):
-        for at in range(block_starts[block], block_starts[block + 1]):
-            q = blocks[at]
-            if rows[q] > 0:
-                lo, hi = offsets[q], offsets[q + 1]
-                values[q] = constants[q] + _one_query(
-                    scores[lo:hi], order[lo:hi], rows[q], relevant[q], columns_from[lo:hi], weights[lo:hi],
-                    levels, pair_weights, given, lo, structure, discount, sigmoid,
-                    alpha, beta, cuts[q], parameter, with_hessian,
-                    gradient[lo:hi], hessian[lo:hi] if with_hessian else hessian,
+        ``order`` lists the items of each query, those with gain first; ``rows`` says how many these are, ``relevant``
+        how many columns count as hits or can stop the user. ``weights`` (in sorted order) multiply the terms, or are
+        the stop probabilities; ``constants`` are added per query. ``columns_from`` is the first column that a row is
+        compared with, and ``cuts`` the cutoff of each query, 0 for none. ``levels`` and ``pair_weights`` are None
+        unless pairs have weights: then pair_weights[levels[i], levels[j]] is that of row i and column j. ``given`` is
+        None unless ``discount`` is GIVEN: then its two rows are the truncated discounts of the rows and their
+        derivatives. ``sigmoid`` is None for the logistic function, ``hessian`` if no hessian is requested.
+
+        ``values``, ``gradient`` and ``hessian`` are written where rows > 0 and must be zeros on entry. The hessian of
+        an item is the sum over its pairs of alpha (1 - σ)/3 |contribution to the gradient|, where σ counts the pair as
+        wrongly ordered: positive, and a Newton step is the larger the more wrong the order of a pair is, as for a
+        logistic loss.
+        """
+        for q in queries:
+            if rows[q] == 0:
+                continue
+            lo, hi = offsets[q], offsets[q + 1]
+            n, own_order, own_weights, own_columns = hi - lo, order[lo:hi], weights[lo:hi], columns_from[lo:hi]
+            x, largest = centered(scores[lo:hi], own_order, alpha)
+            exponentials = factors(x, largest, rows[q], sigmoid)
+            sorted_gradient = np.zeros(max(n, len(exponentials)), x.dtype)  # gradient and hessian in sorted order
+            sorted_hessian: Any = None if hessian is None else np.zeros_like(sorted_gradient)
+            result = 0.0
+            if structure == ADDITIVE:
+                if len(exponentials) > 0 and n <= _SHORT:
+                    result = _rows_in_fours(
+                        exponentials, rows[q], own_weights, discount, beta, cuts[q], parameter,
+                        sorted_gradient, sorted_hessian,
+                    )  # fmt: skip
+                else:
+                    result = _additive(
+                        x, exponentials, rows[q], own_weights, discount, sigmoid, beta, cuts[q], parameter,
+                        sorted_gradient, sorted_hessian,
+                    )  # fmt: skip
+            elif structure == PRECISION_SUM:
+                result = _precision_sum(
+                    x, exponentials, rows[q], relevant[q], own_weights, sigmoid, beta, cuts[q],
+                    sorted_gradient, sorted_hessian,
                 )  # fmt: skip
+            elif structure == CASCADE:
+                result = _cascade(
+                    x, exponentials, rows[q], relevant[q], own_weights, given, lo, discount, sigmoid, beta, cuts[q],
+                    parameter, sorted_gradient, sorted_hessian,
+                )  # fmt: skip
+            else:
+                if structure == COUPLED:
+                    ranks, d_ranks = np.empty(rows[q]), np.empty(rows[q])
+                    _ranks(x, exponentials, rows[q], sigmoid, ranks)
+                    coupled = _coupled_ranks(ranks, own_weights, beta, cuts[q], d_ranks, x)
+                    own_weights = d_ranks
+                if hessian is None and pair_weights is None and len(exponentials) > 0:
+                    result = _pairs_in_fours(exponentials, n, rows[q], own_columns, own_weights, sorted_gradient)
+                else:
+                    result = _pairs(
+                        x, exponentials, n, rows[q], own_columns, own_weights, levels, pair_weights, lo, sigmoid,
+                        sorted_gradient, sorted_hessian,
+                    )  # fmt: skip
+                if structure == COUPLED:
+                    result = coupled
+            values[q] = constants[q] + result
+            for j in range(n):
+                gradient[lo + own_order[j]] = alpha * sorted_gradient[j]
+            if hessian is not None:
+                for j in range(n):
+                    hessian[lo + own_order[j]] = _CURVATURE * alpha * alpha * sorted_hessian[j]
+
+    return block_kernel(smooth_pass, f"structure {structure}")
 
 
-@kernel
+@block_kernel
 def rank_pass(
-    scores: Any, offsets: Any, order: Any, rows: Any, blocks: Any, block_starts: Any, sigmoid: int, alpha: float,
-    ranks: Any,
+    queries: Any, scores: Any, offsets: Any, order: Any, rows: Any, sigmoid: int | None, alpha: float, ranks: Any
 ) -> None:  # fmt: skip
     """Compute the smooth ranks of the rows of each query; the other entries of ``ranks`` are left alone."""
-    for block in prange(len(block_starts) - 1):
-        for at in range(block_starts[block], block_starts[block + 1]):
-            q = blocks[at]
-            if rows[q] > 0:
-                lo, hi = offsets[q], offsets[q + 1]
-                x, largest = centered(scores[lo:hi], order[lo:hi], alpha)
-                exponentials = factors(x, largest, rows[q], sigmoid)
-                if len(exponentials) > 0:
-                    _ranks_in_fours(exponentials, rows[q], ranks[lo:hi])
-                else:
-                    value, slope = np.empty_like(x), np.empty_like(x)
-                    for i in range(rows[q]):
-                        ranks[lo + i] = 1.0 + sigmoid_row(sigmoid, x, exponentials, i, 0, hi - lo, value, slope)
+    for q in queries:
+        if rows[q] > 0:
+            lo, hi = offsets[q], offsets[q + 1]
+            x, largest = centered(scores[lo:hi], order[lo:hi], alpha)
+            _ranks(x, factors(x, largest, rows[q], sigmoid), rows[q], sigmoid, ranks[lo:hi])

@@ -9,12 +9,13 @@ import numpy as np
 
 from rankbound.errors import ArgumentError, DataError
 from rankbound.losses.base import KernelResult, RankingLoss
-from rankbound.losses.compiling import running
+from rankbound.losses.compiling import threads_for
 from rankbound.losses.lazy_torch import torch
 from rankbound.losses.list_kernel import softmax_pass
 from rankbound.losses.noise import check_seed, generator_for
 from rankbound.losses.plans import Plan
 from rankbound.losses.stochastic import StochasticLoss
+from rankbound.losses.workers import run_blocks
 from rankbound.measures.gains import exponential_gain, linear_gain
 
 if TYPE_CHECKING:
@@ -196,11 +197,10 @@ def run_softmax(scores: NDArray[Any], target: NDArray[np.float64], plan: Plan, t
     """Run the kernel of the cross entropy of softmax(scores / temperature) and a target per item."""
     exact = scores.astype(np.float64)
     values, gradient, hessian = np.zeros(len(plan.rows)), np.zeros_like(exact), np.zeros_like(exact)
-    with running(5 * len(scores)) as threads:  # an item takes about as long as five pairs
-        softmax_pass(
-            exact, plan.offsets, target, plan.rows > 0, *plan.blocks(threads), 1 / temperature,
-            values, gradient, hessian,
-        )  # fmt: skip
+    blocks = plan.blocks(threads_for(5 * len(scores)))  # an item takes about as long as five pairs
+    run_blocks(
+        softmax_pass, blocks, exact, plan.offsets, target, plan.rows > 0, 1 / temperature, values, gradient, hessian
+    )
     with np.errstate(over="ignore"):
         return KernelResult(values, gradient.astype(scores.dtype), hessian.astype(scores.dtype))
 

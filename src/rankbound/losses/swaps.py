@@ -63,9 +63,7 @@ __all__ = [
     "adjust_row",
     "fill_by_score",
     "normalizing_factor",
-    "rank_row",
-    "swap_row",
-    "swap_tables",
+    "swap_functions",
 ]
 
 SWAP_ADDITIVE, SWAP_PUBLISHED, SWAP_PRECISION_SUM, SWAP_FIRST_HIT, SWAP_CASCADE, SWAP_PAIRS = range(6)
@@ -79,18 +77,12 @@ NEARNESS = 0.01  # added to the distance of two scores before the weight of the 
 
 
 @helper
-def _by_score(scores: Any) -> Any:
-    """Indices of the items by descending score; ties keep their input order."""
-    n = len(scores)
-    return fill_by_score(scores, np.empty(in_strides(n), scores.dtype), np.empty(n, np.int64), np.empty(n, np.int64))
-
-
-@helper
 def fill_by_score(scores: Any, keys: Any, now: Any, then: Any) -> Any:
-    """The same in memory of the caller, at least n entries each, whole strides for the keys; returns now or then.
+    """Indices of the items by descending score; ties keep their input order.
 
-    Each stride is sorted by counting, for each item, the items above it, which vectorizes; then strides are merged.
-    numba's own sort would make every kernel that calls it slow to compile.
+    The memory comes from the caller, at least n entries each, whole strides for the keys; returns now or then. Each
+    stride is sorted by counting, for each item, the items above it, which vectorizes; then strides are merged. numba's
+    own sort would make every kernel that calls it slow to compile.
     """
     n = len(scores)
     zero, one = scores.dtype.type(0), scores.dtype.type(1)
@@ -152,111 +144,168 @@ def _merge_halves(scores: Any, now: Any, then: Any, lo: int, width: int) -> None
         last_left -= 1 - is_right
 
 
-# ---- deltas ----------------------------------------------------------------------------------------------------------
+# ---- tables: what the deltas of a query need, by one pass over its ranks ---------------------------------------------
+
+# The functions of all forms have the same arguments. ``gains`` is in sorted order (items of high label first, as
+# ``order`` lists them): gain over normalizer of an additive measure, one over divisor of a relevant item for a
+# precision sum, stop probability for a cascade. ``discounts`` are those of the ranks 1, 2, ...; they count to rank k,
+# or all if k is 0. ``levels`` are those of the batch, where the query begins at ``first``; ``mu`` is that of loss 2++.
+#
+# They return a table of rows by items in sorted order, the item of the first certain stop (-1 if there is none), and
+# the measure of the present ranking; for pairs the weight of the wrong pairs. The first row of a table is the discount,
+# the second one the gain, the last one the rank. Tables have the precision of the scores, running sums that of float64.
 
 
 @helper
-def swap_tables(
-    form: int, scores: Any, order: Any, gains: Any, columns_from: Any, levels: Any, pair_weights: Any, first: int,
-    discounts: Any, k: float, mu: float,
-) -> Any:  # fmt: skip
-    """Compute the sums that the deltas of a query need, and the measure of its present ranking.
-
-    ``gains`` is in sorted order (items of high label first, as ``order`` lists them): gain over normalizer of an
-    additive measure, one over divisor of a relevant item for a precision sum, stop probability for a cascade.
-    ``discounts`` are those of the ranks 1, 2, ...; they count up to rank k, or all if k is 0. ``levels`` are those of
-    the batch, where the query begins at ``first``; ``mu`` is that of loss 2++. Returns the table that `swap_row` reads,
-    the item of the first certain stop (-1 if there is none), and the measure; for pairs the weight of the wrong pairs.
-
-    Rows of the table: 0 discount (cascade: times the probability to come that far), 1 gain, 2 running sum of the
-    measure (precision sum: of discounts of relevant items), 3 count of relevant items (cascade: running sum before the
-    item plus row 0), 4 rank, 5 for a cascade 1 / (1 - gain), for a precision sum count * discount - running sum, 6 for
-    a cascade row 3 without the first certain stop. For the first hit, rows 2 and 3 hold at 0 the discounts of the first
-    and the second relevant item. For loss 1, row 2 holds the discount without cutoff; for loss 2 and 2++ it holds mu
-    |d(m) - d(m + 1)| at m - 1. For pairs: 0 S of the item's own level, 1 its level, from 2 on S of every level, then
-    the rank.
-    """
+def _ranked(scores: Any, order: Any) -> Any:
+    """The items by descending score, as indices in sorted order."""
     n = len(scores)
-    by_score = _by_score(scores)
-    position = np.empty(n, np.int64)  # input index -> index in sorted (by label) order
+    keys, now, then = np.empty(in_strides(n), scores.dtype), np.empty(n, np.int64), np.empty(n, np.int64)
+    by_score = fill_by_score(scores, keys, now, then)
+    position = np.empty(n, np.int64)
     for j in range(n):
         position[order[j]] = j
-    if form == SWAP_PAIRS:
-        table = np.zeros((3 + _count_levels(columns_from), n), scores.dtype)
-        return table, -1, _pair_sums(by_score, position, columns_from, levels, pair_weights, first, table)
-    table = np.zeros(
-        (7 if form == SWAP_CASCADE else 6, n), scores.dtype
-    )  # in the precision of the scores; sums are not
-    running, count, probability, beyond, result, first_stop = 0.0, 0.0, 1.0, 0.0, 0.0, -1
     for above in range(n):
-        j = position[by_score[above]]
-        rank = above + 1
-        discount, gain = 0.0 if 0.0 < k < rank else discounts[above], gains[j]
-        table[0, j], table[1, j], table[4, j] = discount, gain, rank
-        if form == SWAP_CASCADE:
-            if first_stop >= 0:  # nobody comes this far unless the first certain stop is passed over
-                table[3, j], table[6, j] = running, beyond + probability * discount
-                beyond += probability * discount * gain
-                table[0, j] = 0.0
-            else:
-                discount *= probability
-                table[0, j], table[3, j] = discount, running + discount
-                running += discount * gain
-            table[2, j] = running
-            if gain < 1.0:
-                table[5, j] = 1.0 / (1.0 - gain)
-                probability *= 1.0 - gain
-            elif first_stop < 0:
-                first_stop = j
-            else:
-                probability = 0.0
-            result = running
-        elif form == SWAP_PRECISION_SUM:
-            if gain > 0.0:
-                count += 1.0
-                running += discount
-                result += discount * count * gain
-            table[2, j], table[3, j], table[5, j] = running, count, count * discount - running
-        elif form == SWAP_FIRST_HIT:
-            if gain > 0.0:
-                if count < 2.0:
-                    table[2 + int(count), 0] = discount  # of the first and of the second relevant item
-                if count == 0.0:
-                    result = discount
-                count += 1.0
+        by_score[above] = position[by_score[above]]
+    return by_score
+
+
+@helper
+def _additive_table(
+    scores: Any, order: Any, gains: Any, columns_from: Any, levels: Any, pair_weights: Any, first: int,
+    discounts: Any, k: float, mu: float,
+) -> Any:  # fmt: skip
+    table, result = np.zeros((3, len(scores)), scores.dtype), 0.0
+    ranked = _ranked(scores, order)
+    for above in range(len(ranked)):
+        j = ranked[above]
+        discount, gain = 0.0 if 0.0 < k <= above else discounts[above], gains[j]
+        table[0, j], table[1, j], table[2, j] = discount, gain, above + 1
+        result += discount * gain
+    return table, -1, result
+
+
+@helper
+def _loss1_table(
+    scores: Any, order: Any, gains: Any, columns_from: Any, levels: Any, pair_weights: Any, first: int,
+    discounts: Any, k: float, mu: float,
+) -> Any:  # fmt: skip
+    """The discount has no cutoff; that of the measure has."""
+    table, _, _ = _additive_table(
+        scores, order, gains, columns_from, levels, pair_weights, first, discounts, 0.0, mu
+    )  # fmt: skip
+    result = 0.0
+    for j in range(len(scores)):
+        if k <= 0.0 or table[2, j] <= k:
+            result += discounts[int(table[2, j]) - 1] * gains[j]
+    return table, -1, result
+
+
+@helper
+def _distance_table(
+    scores: Any, order: Any, gains: Any, columns_from: Any, levels: Any, pair_weights: Any, first: int,
+    discounts: Any, k: float, mu: float,
+) -> Any:  # fmt: skip
+    """Row 2 holds mu |d(m) - d(m + 1)| at m - 1, for a distance of m ranks."""
+    n = len(scores)
+    additive, _, result = _additive_table(
+        scores, order, gains, columns_from, levels, pair_weights, first, discounts, k, mu
+    )  # fmt: skip
+    table = np.zeros((4, n), scores.dtype)
+    table[0], table[1], table[3] = additive[0], additive[1], additive[2]
+    for distance in range(1, n):
+        table[2, distance - 1] = mu * abs(discounts[distance - 1] - discounts[distance])
+    return table, -1, result
+
+
+@helper
+def _precision_table(
+    scores: Any, order: Any, gains: Any, columns_from: Any, levels: Any, pair_weights: Any, first: int,
+    discounts: Any, k: float, mu: float,
+) -> Any:  # fmt: skip
+    """Down to the rank, row 2 sums discounts of relevant items, row 3 counts them; row 4 is count * discount - sum."""
+    table = np.zeros((6, len(scores)), scores.dtype)
+    ranked = _ranked(scores, order)
+    running, count, result = 0.0, 0.0, 0.0
+    for above in range(len(ranked)):
+        j = ranked[above]
+        discount, gain = 0.0 if 0.0 < k <= above else discounts[above], gains[j]
+        table[0, j], table[1, j], table[5, j] = discount, gain, above + 1
+        if gain > 0.0:
+            count += 1.0
+            running += discount
+            result += discount * count * gain
+        table[2, j], table[3, j], table[4, j] = running, count, count * discount - running
+    return table, -1, result
+
+
+@helper
+def _first_hit_table(
+    scores: Any, order: Any, gains: Any, columns_from: Any, levels: Any, pair_weights: Any, first: int,
+    discounts: Any, k: float, mu: float,
+) -> Any:  # fmt: skip
+    """Row 2 holds at 0 the discount of the first relevant item, row 3 that of the second one."""
+    table = np.zeros((5, len(scores)), scores.dtype)
+    ranked = _ranked(scores, order)
+    count, result = 0, 0.0
+    for above in range(len(ranked)):
+        j = ranked[above]
+        discount, gain = 0.0 if 0.0 < k <= above else discounts[above], gains[j]
+        table[0, j], table[1, j], table[4, j] = discount, gain, above + 1
+        if gain > 0.0:
+            if count < 2:
+                table[2 + count, 0] = discount
+            if count == 0:
+                result = discount
+            count += 1
+    return table, -1, result
+
+
+@helper
+def _cascade_table(
+    scores: Any, order: Any, gains: Any, columns_from: Any, levels: Any, pair_weights: Any, first: int,
+    discounts: Any, k: float, mu: float,
+) -> Any:  # fmt: skip
+    """The discount is multiplied by the probability to come that far.
+
+    Row 2 is the running sum of the measure, row 3 that before the item plus row 0, row 4 is 1 / (1 - gain), and row 5
+    is row 3 without the first certain stop.
+    """
+    table = np.zeros((7, len(scores)), scores.dtype)
+    ranked = _ranked(scores, order)
+    running, probability, beyond, first_stop = 0.0, 1.0, 0.0, -1
+    for above in range(len(ranked)):
+        j = ranked[above]
+        discount, gain = 0.0 if 0.0 < k <= above else discounts[above], gains[j]
+        table[1, j], table[6, j] = gain, above + 1
+        if first_stop >= 0:  # nobody comes this far unless the first certain stop is passed over
+            table[3, j], table[5, j] = running, beyond + probability * discount
+            beyond += probability * discount * gain
         else:
-            result += discount * gain
-            if form == SWAP_LOSS1:
-                table[2, j] = discounts[above]
-            elif form == SWAP_LOSS2:
-                table[0, j] = 0.0
-    if form in (SWAP_LOSS2, SWAP_LOSS2PP):
-        for distance in range(1, n):
-            table[2, distance - 1] = mu * abs(discounts[distance - 1] - discounts[distance])
-    return table, first_stop, result
+            discount *= probability
+            table[0, j], table[3, j] = discount, running + discount
+            running += discount * gain
+        table[2, j] = running
+        if gain < 1.0:
+            table[4, j] = 1.0 / (1.0 - gain)
+            probability *= 1.0 - gain
+        elif first_stop < 0:
+            first_stop = j
+        else:
+            probability = 0.0
+    return table, first_stop, running
 
 
 @helper
-def rank_row(form: int, table: Any) -> Any:
-    """The row of the table that holds the ranks."""
-    return table[len(table) - 1] if form == SWAP_PAIRS else table[4]
-
-
-@helper
-def _count_levels(columns_from: Any) -> int:
-    """Levels of a query whose items are sorted by level; ``columns_from`` is where the run of an item's level ends."""
-    count, j = 0, 0
-    while j < len(columns_from):
-        count, j = count + 1, columns_from[j]
-    return count
-
-
-@helper
-def _pair_sums(
-    by_score: Any, position: Any, columns_from: Any, levels: Any, pair_weights: Any, first: int, table: Any
-) -> float:
-    """Fill the table for pairs; returns the weight of the pairs in the wrong order."""
-    n, number = len(by_score), len(table) - 3
+def _pair_table(
+    scores: Any, order: Any, gains: Any, columns_from: Any, levels: Any, pair_weights: Any, first: int,
+    discounts: Any, k: float, mu: float,
+) -> Any:  # fmt: skip
+    """Row 0 is S of the item's own level, row 1 this level as a number from 0, from row 2 on S of every level."""
+    n, number, at = len(scores), 0, 0
+    while at < n:  # items are sorted by level, and ``columns_from`` is where the run of an item's level ends
+        number, at = number + 1, columns_from[at]
+    table = np.zeros((3 + number, n), scores.dtype)
     starts = np.zeros(number + 1, np.int64)  # of the runs of equal level
     for level in range(number):
         starts[level + 1] = columns_from[starts[level]]
@@ -266,13 +315,14 @@ def _pair_sums(
     for high in range(number):
         for low in range(high + 1, number):
             weight = 1.0
-            if len(pair_weights) > 0:
+            if pair_weights is not None:
                 weight = pair_weights[levels[first + starts[high]], levels[first + starts[low]]]
             signed[high, low] = weight
             signed[low, high] = -weight
+    ranked = _ranked(scores, order)
     running, seen, result = np.zeros(number), np.zeros(number), 0.0
     for above in range(n):
-        j = position[by_score[above]]
+        j = ranked[above]
         own = int(table[1, j])
         for low in range(own + 1, number):
             result += signed[own, low] * seen[low]
@@ -280,61 +330,108 @@ def _pair_sums(
         for level in range(number):
             running[level] += signed[level, own]
             table[2 + level, j] = running[level]
-        table[0, j], table[len(table) - 1, j] = running[own], above + 1
-    return result
+        table[0, j], table[2 + number, j] = running[own], above + 1
+    return table, -1, result
+
+
+# ---- rows: weight[j] = |change of the measure when items i and j swap| for j >= start --------------------------------
 
 
 @helper
-def swap_row(form: int, table: Any, first_stop: int, i: int, start: int, weight: Any) -> None:
-    """weight[j] = |change of the measure when items i and j swap| for j >= start."""
-    zero, one = weight.dtype.type(0), weight.dtype.type(1)  # literals would widen float32
-    out = weight[start:]
-    if form == SWAP_PAIRS:
-        own, level, of_row, at_row = table[0], table[1], table[2 + int(table[1, i])], table[2:, i].copy()
-        for j in range(start, len(weight)):
-            weight[j] = abs(of_row[j] - own[i] + at_row[int(level[j])] - own[j])
-        return
-    discount, gain, running, before, rank = (
-        table[0, start:], table[1, start:], table[2, start:], table[3, start:], table[4, start:],
-    )  # fmt: skip
-    w, g, s, c, r = table[0, i], table[1, i], table[2, i], table[3, i], table[4, i]
-    if form == SWAP_PUBLISHED:
+def _additive_row(table: Any, first_stop: int, i: int, start: int, weight: Any) -> None:
+    discount, gain, out = table[0, start:], table[1, start:], weight[start:]
+    w, g = table[0, i], table[1, i]
+    for j in range(len(out)):
+        out[j] = abs((g - gain[j]) * (w - discount[j]))
+
+
+@helper
+def _row_of_one_item(table: Any, first_stop: int, i: int, start: int, weight: Any) -> None:
+    """Published and loss 1: the columns do not matter."""
+    out, product = weight[start:], table[0, i] * table[1, i]
+    for j in range(len(out)):
+        out[j] = product
+
+
+@helper
+def _loss2_row(table: Any, first_stop: int, i: int, start: int, weight: Any) -> None:
+    gain, by_distance, rank, out = table[1, start:], table[2], table[3, start:], weight[start:]
+    g, r = table[1, i], table[3, i]
+    for j in range(len(out)):
+        out[j] = abs(g - gain[j]) * by_distance[int(abs(r - rank[j])) - 1]
+
+
+@helper
+def _loss2pp_row(table: Any, first_stop: int, i: int, start: int, weight: Any) -> None:
+    discount, gain, by_distance, rank = table[0, start:], table[1, start:], table[2], table[3, start:]
+    w, g, r, out = table[0, i], table[1, i], table[3, i], weight[start:]
+    for j in range(len(out)):
+        out[j] = abs(g - gain[j]) * (by_distance[int(abs(r - rank[j])) - 1] + abs(w - discount[j]))
+
+
+@helper
+def _precision_row(table: Any, first_stop: int, i: int, start: int, weight: Any) -> None:
+    discount, level, rank, out = table[0, start:], table[4, start:], table[5, start:], weight[start:]
+    zero = weight.dtype.type(0)  # a literal would widen float32
+    w, g, r = table[0, i], table[1, i], table[5, i]
+    own = table[2, i] - table[3, i] * w  # level is c(r)/r - A(r) of the columns, and this minus that of the row
+    for j in range(len(out)):
+        out[j] = abs(level[j] + own + (discount[j] - w if rank[j] < r else zero)) * g
+
+
+@helper
+def _first_hit_row(table: Any, first_stop: int, i: int, start: int, weight: Any) -> None:
+    discount, rank, out = table[0, start:], table[4, start:], weight[start:]
+    zero, one = weight.dtype.type(0), weight.dtype.type(1)
+    w, r, first, second = table[0, i], table[4, i], table[2, 0], table[3, 0]
+    own = one if w == first and w > zero else zero  # whether the item is the first
+    for j in range(len(out)):
+        raised, lowered = max(discount[j] - first, zero), own * (first - max(discount[j], second))
+        out[j] = raised if rank[j] < r else lowered
+
+
+@helper
+def _cascade_row(table: Any, first_stop: int, i: int, start: int, weight: Any) -> None:
+    discount, gain, running, before = table[0, start:], table[1, start:], table[2, start:], table[3, start:]
+    inverse, beyond, rank, out = table[4, start:], table[5, start:], table[6, start:], weight[start:]
+    w, g, s, c, own_inverse, r = table[0, i], table[1, i], table[2, i], table[3, i], table[4, i], table[6, i]
+    for j in range(len(out)):
+        # select the upper item first and apply one formula then: without branches LLVM can vectorize
+        is_below = rank[j] < r
+        at_upper = discount[j] if is_below else w
+        between = c - running[j] if is_below else before[j] - s
+        out[j] = abs((gain[j] - g) * (at_upper - between * (inverse[j] if is_below else own_inverse)))
+    if i == first_stop:
         for j in range(len(out)):
-            out[j] = w * g
-    elif form == SWAP_FIRST_HIT:
-        first, second = table[2, 0], table[3, 0]
-        own = one if w == first and w > zero else zero  # whether the item is the first
-        for j in range(len(out)):
-            raised, lowered = max(discount[j] - first, zero), own * (first - max(discount[j], second))
-            out[j] = raised if rank[j] < r else lowered
-    elif form == SWAP_PRECISION_SUM:
-        level, own = table[5, start:], s - c * w  # c(r)/r - A(r) of the columns, and minus that of the row
-        for j in range(len(out)):
-            out[j] = abs(level[j] + own + (discount[j] - w if rank[j] < r else zero)) * g
-    elif form == SWAP_CASCADE:
-        inverse, own_inverse, beyond = table[5, start:], table[5, i], table[6, start:]
-        for j in range(len(out)):
-            # select the upper item first and apply one formula then: without branches LLVM can vectorize
-            is_below = rank[j] < r
-            at_upper = discount[j] if is_below else w
-            between = c - running[j] if is_below else before[j] - s
-            out[j] = abs((gain[j] - g) * (at_upper - between * (inverse[j] if is_below else own_inverse)))
-        if i == first_stop:
-            for j in range(len(out)):
-                if rank[j] > r:
-                    out[j] = abs((gain[j] - g) * (w - beyond[j]))
-        elif first_stop >= start and table[4, first_stop] < r:
-            weight[first_stop] = abs((table[1, first_stop] - g) * (table[0, first_stop] - table[6, i]))
-    elif form == SWAP_LOSS1:
-        for j in range(len(out)):
-            out[j] = s * g
-    elif form in (SWAP_LOSS2, SWAP_LOSS2PP):
-        by_distance = table[2]
-        for j in range(len(out)):
-            out[j] = abs(g - gain[j]) * (by_distance[int(abs(r - rank[j])) - 1] + abs(w - discount[j]))
-    else:
-        for j in range(len(out)):
-            out[j] = abs((g - gain[j]) * (w - discount[j]))
+            if rank[j] > r:
+                out[j] = abs((gain[j] - g) * (w - beyond[j]))
+    elif first_stop >= start and table[6, first_stop] < r:
+        weight[first_stop] = abs((table[1, first_stop] - g) * (table[0, first_stop] - table[5, i]))
+
+
+@helper
+def _pair_row(table: Any, first_stop: int, i: int, start: int, weight: Any) -> None:
+    own, level, of_row, at_row = table[0], table[1], table[2 + int(table[1, i])], table[2:, i].copy()
+    for j in range(start, len(weight)):
+        weight[j] = abs(of_row[j] - own[i] + at_row[int(level[j])] - own[j])
+
+
+_FUNCTIONS = {
+    SWAP_ADDITIVE: (_additive_table, _additive_row),
+    SWAP_PUBLISHED: (_additive_table, _row_of_one_item),
+    SWAP_PRECISION_SUM: (_precision_table, _precision_row),
+    SWAP_FIRST_HIT: (_first_hit_table, _first_hit_row),
+    SWAP_CASCADE: (_cascade_table, _cascade_row),
+    SWAP_PAIRS: (_pair_table, _pair_row),
+    SWAP_LOSS1: (_loss1_table, _row_of_one_item),
+    SWAP_LOSS2: (_distance_table, _loss2_row),
+    SWAP_LOSS2PP: (_distance_table, _loss2pp_row),
+}
+
+
+def swap_functions(form: int) -> tuple[Any, Any]:
+    """The functions of a form that compute its table and a row of its deltas."""
+    return _FUNCTIONS[form]
 
 
 # ---- options of LambdaRank -------------------------------------------------------------------------------------------

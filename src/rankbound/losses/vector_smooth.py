@@ -213,7 +213,7 @@ def _pair_rows(
 def _pair_weights(bucket: Bucket, rows: slice) -> Any:
     """Weight of each pair of a higher and a lower item: a table of booleans unless the plan has weights."""
     plan = bucket.layout.plan
-    if len(plan.pair_weights) == 0:
+    if plan.pair_weights is None:
         return is_pair(bucket, rows)
     levels = bucket.of_items(plan.levels, "levels")
     matrix = bucket.layout.kept("pair weights", lambda: bucket.layout.on_device(plan.pair_weights))

@@ -264,7 +264,7 @@ def _signed_weights(bucket: Bucket) -> Any:
     levels = _levels_in_lists(bucket.layout)[:-1]
     most = 1 + int(levels[plan.offsets[bucket.queries + 1] - 1].max())
     signed = np.broadcast_to(np.triu(np.ones((most, most)), 1), (len(bucket.queries), most, most))
-    if len(plan.pair_weights):
+    if plan.pair_weights is not None:
         codes = np.zeros((len(plan.rows), most), np.int64)
         codes[plan.per_item(np.arange(len(plan.rows))), np.minimum(levels, most - 1)] = plan.levels
         codes = codes[bucket.queries]

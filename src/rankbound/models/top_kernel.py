@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import prange
 
-from rankbound.losses.compiling import helper, kernel, running
+from rankbound.losses.compiling import block_kernel, helper, ranges, threads_for
+from rankbound.losses.workers import run_blocks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,11 +30,11 @@ def _sort_descending(values: Any) -> None:
         values[at] = value
 
 
-@kernel
-def _count(scores: Any, offsets: Any, k: int, limits: Any, counts: Any) -> None:
+@block_kernel
+def _count(block: Any, scores: Any, offsets: Any, k: int, limits: Any, counts: Any) -> None:
     """Find a score that at least k items of each query reach, or all if there are fewer, and how many reach it."""
     groups = 2 * k
-    for query in prange(len(counts)):
+    for query in range(block[0], block[1]):
         own, size = scores[offsets[query] : offsets[query + 1]], offsets[query + 1] - offsets[query]
         if size <= groups:
             limits[query], counts[query] = -np.inf, size
@@ -54,10 +54,10 @@ def _count(scores: Any, offsets: Any, k: int, limits: Any, counts: Any) -> None:
         limits[query], counts[query] = limit, count
 
 
-@kernel
-def _collect(scores: Any, offsets: Any, limits: Any, starts: Any, order: Any) -> None:
+@block_kernel
+def _collect(block: Any, scores: Any, offsets: Any, limits: Any, starts: Any, order: Any) -> None:
     """Write the items that reach the limit of their query by descending score."""
-    for query in prange(len(limits)):
+    for query in range(block[0], block[1]):
         start, end, limit = starts[query], starts[query + 1], limits[query]
         position = start
         for item in range(offsets[query], offsets[query + 1]):
@@ -87,9 +87,9 @@ def first_items(
     queries = len(offsets) - 1
     k = min(k, int(np.diff(offsets).max(initial=1)))
     limits, counts = np.empty(queries), np.empty(queries, np.int64)
-    with running(len(scores)):
-        _count(scores, offsets, k, limits, counts)
-        starts = np.concatenate(([0], np.cumsum(counts)))
-        order = np.empty(starts[-1], np.int64)
-        _collect(scores, offsets, limits, starts, order)
+    blocks = ranges(queries, threads_for(len(scores)), 1)
+    run_blocks(_count, blocks, scores, offsets, k, limits, counts)
+    starts = np.concatenate(([0], np.cumsum(counts)))
+    order = np.empty(starts[-1], np.int64)
+    run_blocks(_collect, blocks, scores, offsets, limits, starts, order)
     return order, starts
