@@ -16,7 +16,7 @@ from rankbound.data.interactions import Interactions, kept_rows
 from rankbound.data.ratings import find_roles, read_ratings
 from rankbound.errors import ArgumentError, DataError
 
-__all__ = ["as_interactions", "find_codes", "recoded", "weighted_interactions"]
+__all__ = ["as_interactions", "find_codes", "recoded", "series_of", "weighted_interactions"]
 
 _ROLES = ("user", "item", "rating", "timestamp")
 
@@ -41,10 +41,11 @@ def as_interactions(
     user, item, rating, timestamp:
         Columns of a table that has unusual names.
 
-    Ids can be text or integers. Text of a typed column stays text; in a file of text, ids become integers if all of them
-    are written as integers, without leading zeros (``007`` stays text). Of a pair of user and item that occurs more than
-    once, the latest interaction is kept, and among several at one time the one with the highest rating; ``notes`` says
-    how many rows were dropped. Entries of a sparse matrix that are stored twice add up, and zeros are no interactions.
+    Ids can be text or integers. Text of a typed column stays text; in a csv or other file of text, ids become integers
+    if all of them are written as integers, without leading zeros (``007`` stays text). Of a pair of user and item that
+    occurs more than once, the latest interaction is kept, and among several at one time the one with the highest
+    rating; ``notes`` says how many rows were dropped. Entries of a sparse matrix that are stored twice add up, and
+    zeros are no interactions.
 
     >>> as_interactions(pl.DataFrame({"who": ["bo", "al", "bo"], "item": [7, 3, 5]}), user="who")
     Interactions(users=2, items=3, interactions=3)
@@ -53,14 +54,16 @@ def as_interactions(
     """
     named = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
     if isinstance(data, (str, PathLike)):
-        return read_ratings(data, **named)
+        return read_ratings(data, user=user, item=item, rating=rating, timestamp=timestamp)
     if isinstance(data, Interactions) or hasattr(data, "tocsr"):
         _refuse_names(named, type(data).__name__)
         return data if isinstance(data, Interactions) else _from_sparse(data)
     return Interactions.from_columns(*_columns(data, named))
 
 
-def weighted_interactions(data: Any, sample_weight: ArrayLike | None) -> tuple[Interactions, NDArray[np.float32] | None]:
+def weighted_interactions(
+    data: Any, sample_weight: ArrayLike | None
+) -> tuple[Interactions, NDArray[np.float32] | None]:
     """Return interactions and the weight of each of them; ``sample_weight`` has one entry per row of the data.
 
     The rows of `Interactions` are those of the table itself, which are sorted; the rows of a sparse matrix are its
@@ -127,6 +130,24 @@ def find_codes(names: NDArray[Any], ids: pl.Series) -> NDArray[np.int64]:
     return found.fill_null(-1).to_numpy()
 
 
+def series_of(values: Any) -> pl.Series:
+    """Return values of any container as a series; errors of polars and NumPy are passed on.
+
+    >>> series_of(np.array(["a", None], dtype=object)).to_list()
+    ['a', None]
+    """
+    if isinstance(values, pl.Series):
+        return values
+    array = values.to_numpy() if hasattr(values, "to_numpy") else values
+    if not isinstance(array, np.ndarray):
+        array = list(array)
+    elif array.ndim != 1:
+        raise ValueError(f"an array of shape {array.shape}, expected one dimension")
+    elif array.dtype.kind == "O":
+        array = array.tolist()
+    return pl.Series(array)
+
+
 def _columns(data: Any, named: Mapping[str, str | None]) -> tuple[Any, ...]:
     """Return the columns of user, item, rating and timestamp; None for those that do not exist."""
     if isinstance(data, (tuple, list)):
@@ -139,7 +160,7 @@ def _columns(data: Any, named: Mapping[str, str | None]) -> tuple[Any, ...]:
         indices = find_roles(frame.columns, named)
         columns = tuple(frame.to_series(indices[role]) if role in indices else None for role in _ROLES)
     try:
-        series = tuple(None if column is None else _series(column) for column in columns)
+        series = tuple(None if column is None else series_of(column) for column in columns)
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
         raise DataError(f"interactions must consist of names and numbers, got: {error}") from error
     if len(series[0]) == 0:  # type: ignore[arg-type]
@@ -147,20 +168,10 @@ def _columns(data: Any, named: Mapping[str, str | None]) -> tuple[Any, ...]:
     return series
 
 
-def _series(column: Any) -> pl.Series:
-    if isinstance(column, pl.Series):
-        return column
-    values = column.to_numpy() if hasattr(column, "to_numpy") else column
-    series = pl.Series(values)
-    if series.dtype == pl.Object:  # an array of Python objects: text with None, for instance
-        series = pl.Series(list(values))
-    return series
-
-
 def _frame(data: Any) -> pl.DataFrame:
     if isinstance(data, Mapping):
         try:
-            return pl.DataFrame({str(name): _series(column) for name, column in data.items()})
+            return pl.DataFrame({str(name): series_of(column) for name, column in data.items()})
         except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
             raise DataError(f"interactions must be columns of one length, got: {error}") from error
     if not is_table(data):

@@ -17,7 +17,7 @@ from rankbound.data.interactions import LONGEST_NAME, Interactions, NameCoder
 from rankbound.data.text_chunks import StrPath, line_chunks
 from rankbound.errors import ArgumentError, DataError, FileFormatError
 
-__all__ = ["FORMATS", "find_roles", "read_ratings"]
+__all__ = ["FORMATS", "USUAL_NAMES", "find_roles", "read_ratings"]
 
 FORMATS: Mapping[str, str] = MappingProxyType(
     {
@@ -31,7 +31,7 @@ FORMATS: Mapping[str, str] = MappingProxyType(
         "trust": "Epinions: who trusts whom, separated by spaces or tabs; a third column is ignored, as are # comments",
     }
 )
-_NAMES = {
+USUAL_NAMES: Mapping[str, tuple[str, ...]] = {  # of columns, in lower case
     "user": ("user", "userid", "user_id", "uid", "reviewerid"),
     "item": ("item", "movieid", "itemid", "item_id", "movie_id", "asin", "iid"),
     "rating": ("rating", "overall", "stars", "score"),
@@ -81,7 +81,9 @@ def read_ratings(
     if ".parquet" in Path(path).suffixes:
         return _read_parquet(path, named)
     first = _first_line(path)
-    form = _recognize(path, first) if form == "auto" else form
+    if form == "auto":
+        named_columns = any(name is not None for name in named.values())
+        form = "table" if named_columns and not Path(path).name.endswith(".inter") else _recognize(path, first)
     if form in ("users.dat", "sequences"):
         return _read_sequences(path, counted=form == "users.dat")
     return _read_delimited(path, _layout(path, form, first, named))
@@ -98,7 +100,7 @@ def _recognize(path: StrPath, first: str) -> str:
         return "::"
     if "," in first:
         return "table" if _is_header(first.split(",")) else "amazon"
-    if _is_header(first.split("\t")):
+    if "\t" in first and _is_header(first.split("\t")):
         return "table"
     if len(fields) == 4 and "\t" in first:
         return "u.data"
@@ -106,7 +108,10 @@ def _recognize(path: StrPath, first: str) -> str:
 
 
 def _is_header(fields: Sequence[str]) -> bool:
-    return any(field.strip().strip('"').lower() in _NAMES["user"] for field in fields)
+    """Whether a line names columns: one of them has a known name, or the third, a rating elsewhere, is no number."""
+    names = [field.strip().strip('"').lower() for field in fields]
+    known = any(name in USUAL_NAMES["user"] for name in names)
+    return known or (len(names) > 2 and not _is_number(names[2], np.inf))
 
 
 def _first_line(path: StrPath) -> str:
@@ -140,13 +145,11 @@ def _layout(path: StrPath, form: str, first: str, named: Mapping[str, str | None
     return _Layout(separator, columns, len(fields))
 
 
-def find_roles(
-    header: Sequence[str], named: Mapping[str, str | None], path: StrPath | None = None
-) -> dict[str, int]:
+def find_roles(header: Sequence[str], named: Mapping[str, str | None], path: StrPath | None = None) -> dict[str, int]:
     """Return the index of the user, the item, ... in a header; errors name the file, if the header is from one."""
     indices: dict[str, int] = {}
     lower = [name.lower() for name in header]
-    for role, usual in _NAMES.items():
+    for role, usual in USUAL_NAMES.items():
         wanted = named.get(role)
         if wanted is not None:
             if wanted not in header:
@@ -161,7 +164,7 @@ def find_roles(
             raise _refused(path, f"the column of the {role} must occur once in the header", got)
     for role in ("user", "item"):
         if role not in indices:
-            got = f"got the columns {', '.join(header)}; name it with {role}=..."
+            got = f"got the columns {', '.join(header)}; name it with {role}=... or --{role}"
             raise _refused(path, f"the header must have a column for the {role}", got)
     return indices
 
@@ -303,4 +306,4 @@ def _read_parquet(path: StrPath, named: Mapping[str, str | None]) -> Interaction
         frame = pl.read_parquet(Path(path), columns=list(dict.fromkeys(columns.values())))
     if frame.is_empty():
         raise DataError(f"{path}: has no interaction")
-    return Interactions.from_columns(*(frame[columns[role]] if role in columns else None for role in _NAMES))
+    return Interactions.from_columns(*(frame[columns[role]] if role in columns else None for role in USUAL_NAMES))

@@ -18,8 +18,8 @@ def solve_side(
 ) -> None:
     """Improve each row of ``vectors`` in place by conjugate gradient steps on its least squares problem.
 
-    Row u minimizes sum_i w_ui (x·y_i - 1)² + xᵀ G x + ridge_u |x|² over the interactions i of u, where G is the weighted
-    Gram matrix of all others. The matrix of the problem, G + ridge_u I + sum_i w_ui y_i y_iᵀ, is never formed.
+    Row u minimizes sum_i w_ui (x·y_i - 1)² + xᵀ G x + ridge_u |x|² over the interactions i of u, where G is the
+    weighted Gram matrix of all others. The matrix of the problem, G + ridge_u I + sum_i w_ui y_i y_iᵀ, is never formed.
     """
     count, size = vectors.shape
     for row in prange(count):

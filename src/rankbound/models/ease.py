@@ -58,7 +58,10 @@ class EASE(Recommender):
     measure: Any = "nDCG@10"
 
     def _fit_interactions(
-        self, train: Interactions, held_out: Interactions | None, weights: NDArray[np.float32] | None
+        self,
+        train: Interactions,
+        held_out: Interactions | None,  # noqa: ARG002 - there are no epochs to select from
+        weights: NDArray[np.float32] | None,  # noqa: ARG002 - refused by `fit`
     ) -> None:
         from scipy.linalg import lapack
 

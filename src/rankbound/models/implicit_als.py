@@ -55,14 +55,14 @@ class ImplicitALS(Recommender):
     With ``sample_weight``, the squared error of each interaction has its weight as a factor.
 
     >>> users, items = ["ann", "ann", "bob", "bob", "cid", "dan"], ["tea", "jam", "tea", "jam", "tea", "ink"]
-    >>> model = ImplicitALS(factors=2, unobserved_weight=0.1, l2=0.01).fit((users, items))
+    >>> model = ImplicitALS(factors=2).fit((users, items))
     >>> model.recommend("cid", k=1)["item"].to_list()
     ['jam']
     """
 
     factors: int = 64
     unobserved_weight: float = 0.1
-    l2: float = 0.01
+    l2: float = 0.03
     l2_exponent: float = 1.0
     epochs: int = 16
     steps: int = 3
@@ -72,7 +72,10 @@ class ImplicitALS(Recommender):
     _accepts_weights: ClassVar[bool] = True
 
     def _fit_interactions(
-        self, train: Interactions, held_out: Interactions | None, weights: NDArray[np.float32] | None
+        self,
+        train: Interactions,
+        held_out: Interactions | None,  # noqa: ARG002 - all epochs are run
+        weights: NDArray[np.float32] | None,
     ) -> None:
         for name in ("factors", "epochs", "steps"):
             check_in_range(name, getattr(self, name), 1, np.inf)

@@ -53,7 +53,10 @@ class ItemKNN(Recommender):
     measure: Any = "nDCG@10"
 
     def _fit_interactions(
-        self, train: Interactions, held_out: Interactions | None, weights: NDArray[np.float32] | None
+        self,
+        train: Interactions,
+        held_out: Interactions | None,  # noqa: ARG002 - there are no epochs to select from
+        weights: NDArray[np.float32] | None,  # noqa: ARG002 - refused by `fit`
     ) -> None:
         check_in_range("neighbors", self.neighbors, 1, np.inf)
         check_in_range("shrinkage", self.shrinkage, 0, np.inf)

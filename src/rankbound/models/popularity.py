@@ -38,7 +38,10 @@ class Popularity(Recommender):
     _accepts_weights: ClassVar[bool] = True
 
     def _fit_interactions(
-        self, train: Interactions, held_out: Interactions | None, weights: NDArray[np.float32] | None
+        self,
+        train: Interactions,
+        held_out: Interactions | None,  # noqa: ARG002 - there are no epochs to select from
+        weights: NDArray[np.float32] | None,
     ) -> None:
         self.item_scores_ = np.bincount(train.items, weights, len(train.item_names)).astype(np.float32)
 

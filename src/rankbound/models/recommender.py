@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from sklearn.utils.validation import check_is_fitted
 
-from rankbound.data.interaction_sources import as_interactions, find_codes, recoded, weighted_interactions
+from rankbound.data.interaction_sources import as_interactions, find_codes, recoded, series_of, weighted_interactions
 from rankbound.data.interactions import Interactions
 from rankbound.errors import ArgumentError, DataError, UnknownUserWarning
 from rankbound.io import atomic_write
@@ -62,7 +62,8 @@ class Recommender(Ranker):
         Parameters
         ----------
         interactions:
-            A path, a frame, a sparse matrix, ``(users, items)`` or `Interactions`; see `rankbound.data.as_interactions`.
+            A path, a frame, a sparse matrix, ``(users, items)`` or `Interactions`, as `rankbound.data.as_interactions`
+            takes them.
         eval_set:
             Held-out interactions in any of these forms, by which models that are trained in epochs select one. Those of
             users or items that are not in the training data are left out. ``eval_score_`` is the mean of ``measure`` on
@@ -145,7 +146,9 @@ class Recommender(Ranker):
         from rankbound.models.full_ranking import evaluate_recommender
 
         check_is_fitted(self)
-        return float(evaluate_recommender(self, as_interactions(interactions), [self.measure]).mean()[str(self.measure)])
+        return float(
+            evaluate_recommender(self, as_interactions(interactions), [self.measure]).mean()[str(self.measure)]
+        )
 
     def export_vectors(self, path: str | PathLike[str]) -> None:
         """Write the vectors of users and items with their ids, for an index of nearest neighbors by inner product.
@@ -283,9 +286,7 @@ class Recommender(Ranker):
             raise DataError(f"the model must score {len(self.item_ids_)} items per user, got shape {scores.shape}")
         return scores
 
-    def _as_frame(
-        self, ids: pl.Series, items: NDArray[np.int32], scores: NDArray[np.float32]
-    ) -> pl.DataFrame:
+    def _as_frame(self, ids: pl.Series, items: NDArray[np.int32], scores: NDArray[np.float32]) -> pl.DataFrame:
         filled = items >= 0
         row, position = np.nonzero(filled)
         return pl.DataFrame(
@@ -322,12 +323,14 @@ class Recommender(Ranker):
     # ---- saving ------------------------------------------------------------------------------------------------------
 
     def _common_state(self) -> FittedState:
-        arrays = {"seen.offsets": self.seen_.offsets, "seen.items": self.seen_.items}
+        arrays: dict[str, NDArray[Any]] = {"seen.offsets": self.seen_.offsets, "seen.items": self.seen_.items}
         names = {"users.json": self.user_ids_, "items.json": self.item_ids_}
         return FittedState(arrays, {file: json.dumps(ids.tolist()) for file, ids in names.items()})
 
     def _restore_common(self, state: FittedState) -> None:
-        self.user_ids_, self.item_ids_ = (_restored_ids(file, state.texts[file]) for file in ("users.json", "items.json"))
+        self.user_ids_, self.item_ids_ = (
+            _restored_ids(file, state.texts[file]) for file in ("users.json", "items.json")
+        )
         offsets, items = (state.arrays[name].copy() for name in ("seen.offsets", "seen.items"))
         if offsets.dtype != np.int64 or items.dtype != np.int32 or items.ndim != 1:
             raise DataError(f"the training interactions must be integers, got {offsets.dtype} and {items.dtype}")
@@ -339,9 +342,7 @@ class Recommender(Ranker):
         self.seen_ = Interactions(users, items, self.user_ids_, self.item_ids_)
 
 
-def interaction_matrix(
-    table: Interactions, weights: NDArray[np.float32] | None = None
-) -> scipy.sparse.csr_array:
+def interaction_matrix(table: Interactions, weights: NDArray[np.float32] | None = None) -> scipy.sparse.csr_array:
     """Return a sparse matrix [users, items] in float32 with a weight, or 1, per interaction."""
     from scipy.sparse import csr_array
 
@@ -363,9 +364,7 @@ def _ids(role: str, given: Any) -> pl.Series:
     if isinstance(given, (str, int, float, np.generic)):
         given = [given]
     try:
-        ids = given if isinstance(given, pl.Series) else pl.Series(np.asarray(given) if _is_array(given) else list(given))
-        if ids.dtype == pl.Object:
-            ids = pl.Series(ids.to_list())
+        ids = series_of(given)
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{role} must be ids, all texts or all numbers, got: {error}") from error
     if ids.dtype.is_nested() or ids.dtype in (pl.Binary, pl.Object, pl.Boolean):
@@ -373,10 +372,6 @@ def _ids(role: str, given: Any) -> pl.Series:
     if ids.null_count() or (ids.dtype.is_float() and ids.is_nan().any()):
         raise DataError(f"{role} must be ids without gaps, got a missing one")
     return ids
-
-
-def _is_array(given: Any) -> bool:
-    return hasattr(given, "__array__") and not isinstance(given, (list, tuple))
 
 
 def _leave_out(
@@ -395,7 +390,7 @@ def _restored_ids(file: str, text: str) -> NDArray[Any]:
     kinds = {type(name) for name in names} if isinstance(names, list) else set()
     if kinds not in ({str}, {int}):
         raise DataError(f"{file} must be a list of texts or of integers")
-    ids = np.array(names, dtype=np.str_ if kinds == {str} else np.int64)
+    ids: NDArray[Any] = np.array(names, dtype=np.str_ if kinds == {str} else np.int64)
     if not (ids[1:] > ids[:-1]).all():
         raise DataError(f"{file} must list distinct ids in order")
     return ids

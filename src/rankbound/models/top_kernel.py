@@ -1,8 +1,8 @@
 """Kernels: the first items of each query by descending score, without sorting the others.
 
-`first_items` works on queries of any length: items are dealt to 2k groups in turn. The k-th largest of the maxima of the groups cannot exceed the k-th largest score,
-and few items besides the first k reach it. Finding maxima, counting and collecting need no branches that depend on the
-scores, which makes this several times faster than a heap.
+`first_items` works on queries of any length: items are dealt to 2k groups in turn. The k-th largest of the maxima of
+the groups cannot exceed the k-th largest score, and few items besides the first k reach it. Finding maxima, counting
+and collecting need no branches that depend on the scores, which makes this several times faster than a heap.
 
 `top_of_rows` works on a dense block of scores: the items are scanned in short runs, and a run is looked at more closely
 only if its maximum exceeds the k-th best score so far, which soon becomes rare.
