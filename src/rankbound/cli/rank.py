@@ -81,7 +81,7 @@ def rank(
 
         ranker = load_ranker(model)
         if type(ranker).__name__ in RECOMMENDERS:
-            raise ArgumentError(f"{model}: is a {type(ranker).__name__}, a recommender: use 'rankbound recommend'")
+            raise ArgumentError(f"{model}: holds the recommender {type(ranker).__name__}, use 'rankbound recommend'")
         parts = read_parts(data)
         chosen = parts.train if parts.test is None else getattr(parts, part.value)
         if chosen is None:

@@ -67,6 +67,8 @@ def recommend(
       rankbound recommend model -k 10 -o top.parquet
       rankbound recommend model --users new.txt --items stock.csv -o top.csv
     """
+    from rankbound.data.interaction_sources import find_codes
+
     if Path(out).suffix in _TABLES:
         output.check_table_path(out)
     if Path(out).is_dir():
@@ -77,6 +79,8 @@ def recommend(
         ranker = _load(model)
         wanted = None if users is None else _read_ids(users, "user")
         allowed = None if items is None else _read_ids(items, "item")
+        if allowed is not None and (find_codes(ranker.item_ids_, allowed) < 0).all():
+            raise DataError(f"{items}: has no item of the training data, the first is {allowed[0]!r}")
     ids, codes = ranker._chosen_users(wanted)
     unknown = int((codes < 0).sum())
     if wanted is not None and not unknown:
@@ -113,7 +117,7 @@ def _load(folder: str) -> Recommender:
     ranker = load_ranker(folder)
     if not isinstance(ranker, Recommender):
         kind = type(ranker).__name__
-        raise ArgumentError(f"{folder}: is a {kind}, which ranks rows of features: use 'rankbound rank'")
+        raise ArgumentError(f"{folder}: holds {kind}, which ranks rows of features, use 'rankbound rank'")
     return ranker
 
 

@@ -59,7 +59,7 @@ def _report(
     seen = model.seen_
     notes = list(seen.notes)
     if seen.ratings is not None and chosen.get("min_rating") is None:
-        notes.append("every row is a positive interaction, whatever its rating; --min-rating keeps those above")
+        notes.append("every row is a positive interaction, whatever its rating; --min-rating leaves out lower ones")
     steps = {"epochs": len(model.history_), "kept_epoch": model.kept_epoch_} if hasattr(model, "history_") else {}
     if as_json:
         output.print_json(

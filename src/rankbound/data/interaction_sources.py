@@ -144,8 +144,13 @@ def series_of(values: Any) -> pl.Series:
     elif array.ndim != 1:
         raise ValueError(f"an array of shape {array.shape}, expected one dimension")
     elif array.dtype.kind == "O":
-        array = array.tolist()
+        array = [None if _is_missing(value) else value for value in array.tolist()]
     return pl.Series(array)
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a value is what pandas has for a missing text: NaN, or its NA."""
+    return type(value).__name__ == "NAType" or (isinstance(value, float) and value != value)
 
 
 def _columns(data: Any, named: Mapping[str, str | None]) -> tuple[Any, ...]:
@@ -155,6 +160,9 @@ def _columns(data: Any, named: Mapping[str, str | None]) -> tuple[Any, ...]:
         if not 2 <= len(data) <= len(_ROLES):
             raise DataError(f"interactions must be columns of users and items, ratings and timestamps, got {len(data)}")
         columns = tuple(data)
+    elif hasattr(data, "iloc"):  # pandas, of which only these columns are converted
+        indices = find_roles([str(name) for name in data.columns], named)
+        columns = tuple(data.iloc[:, indices[role]] if role in indices else None for role in _ROLES)
     else:
         frame = _frame(data)
         indices = find_roles(frame.columns, named)
