@@ -11,7 +11,7 @@ from rankbound.data.interactions import Interactions
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Lists
 
-__all__ = ["UserLists", "age_pairs", "align_interactions", "sample_lists"]
+__all__ = ["UserLists", "age_pairs", "align_interactions", "is_among", "pair_keys", "sample_lists"]
 
 _ROUNDS = 8  # of drawing for all users at once; the few users with hardly any item left follow one by one
 
@@ -59,7 +59,7 @@ def sample_lists(
     if len(train.user_names) != len(test.user_names) or len(train.item_names) != len(test.item_names):
         raise DataError("train and test must share their users and items; see rankbound.data.align_interactions")
     train_stream, test_stream = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
-    train_keys, test_keys = _keys(train), _keys(test)
+    train_keys, test_keys = pair_keys(train), pair_keys(test)
     positives = _merged(train_keys, test_keys)
     honest = protocol == "honest"
     train_negatives = _draw(train, train_ratio, positives if honest else train_keys, train_stream)
@@ -123,7 +123,7 @@ def age_pairs(
     return row[pairs], older
 
 
-def _keys(interactions: Interactions) -> NDArray[np.int64]:
+def pair_keys(interactions: Interactions) -> NDArray[np.int64]:
     """Return one sorted number per interaction: user * items + item."""
     return interactions.users.astype(np.int64) * len(interactions.item_names) + interactions.items
 
@@ -151,7 +151,7 @@ def _draw(
     for _ in range(_ROUNDS):
         users = np.repeat(np.arange(len(missing)), missing)
         drawn = _merged(users * items + rng.integers(0, items, len(users)))
-        drawn = drawn[~(_among(drawn, forbidden) | _among(drawn, sampled))]
+        drawn = drawn[~(is_among(drawn, forbidden) | is_among(drawn, sampled))]
         missing -= np.bincount(drawn // items, minlength=len(missing))
         sampled = _merged(sampled, drawn)
     rest = [sampled]
@@ -168,8 +168,8 @@ def _merged(*keys: NDArray[np.int64]) -> NDArray[np.int64]:
     return together[np.diff(together, prepend=-1) > 0]
 
 
-def _among(keys: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which keys are among others; both are sorted."""
+def is_among(keys: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which keys are among others, which are sorted."""
     if len(others) == 0:
         return np.zeros(len(keys), dtype=bool)
     index = np.minimum(np.searchsorted(others, keys), len(others) - 1)
