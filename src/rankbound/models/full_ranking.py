@@ -217,7 +217,7 @@ class _FullRanking:
     ) -> None:
         self.score_block, self.measures, self.bounds = score_block, measures, bounds
         self.user_names, self.items = train.user_names, len(train.item_names)
-        self._rows = [(table.items, table.offsets, label) for table, label in ((train, _SEEN), (held_out, 1))]
+        self._seen, self._relevant = ((table.items, table.offsets) for table in (train, held_out))
         self._first_items = first_items_kernel()
         self.first = {
             name: measure
@@ -228,23 +228,18 @@ class _FullRanking:
 
     def evaluate(self, users: NDArray[np.int32]) -> Evaluation:
         """Evaluate a block of users."""
-        labels, scores = self._labels(users), self._scores(users)
+        scores, seen, relevant = self._scores(users), _cells(*self._seen, users), _cells(*self._relevant, users)
+        labels = np.zeros((len(users), self.items), np.int8)
+        labels[seen], labels[relevant] = _SEEN, 1
         parts = []
         if self.whole:
             parts.append(self._evaluate_whole(users, labels, scores))
         if self.first:
-            parts.append(self._evaluate_first(users, labels, scores))
+            scores[seen] = _LOWEST
+            per_user = [np.bincount(rows, minlength=len(users)) for rows, _ in (seen, relevant)]
+            counts = LabelCounts.binary(self.items - per_user[0], per_user[1])
+            parts.append(self._evaluate_first(users, labels.ravel(), scores.ravel(), counts))
         return parts[0] if len(parts) == 1 else _joined(parts, self.measures)
-
-    def _labels(self, users: NDArray[np.int32]) -> NDArray[np.int8]:
-        """1 for relevant items, _SEEN for training items, 0 for other candidates [users, items]."""
-        labels = np.zeros((len(users), self.items), np.int8)
-        for items, offsets, label in self._rows:
-            start, count = offsets[users], offsets[users + 1] - offsets[users]
-            row = np.repeat(np.arange(len(users)), count)
-            at = np.repeat(start - (np.cumsum(count) - count), count) + np.arange(len(row))
-            labels[row, items[at]] = label
-        return labels
 
     def _scores(self, users: NDArray[np.int32]) -> NDArray[Any]:
         """Scores of all items [users, items], in an array of our own."""
@@ -259,9 +254,7 @@ class _FullRanking:
             raise DataError("scores must be finite, got NaN or infinity")
         return scores
 
-    def _evaluate_whole(
-        self, users: NDArray[np.int32], labels: NDArray[np.int8], scores: NDArray[Any]
-    ) -> Evaluation:
+    def _evaluate_whole(self, users: NDArray[np.int32], labels: NDArray[np.int8], scores: NDArray[Any]) -> Evaluation:
         is_candidate = labels != _SEEN
         lists = Lists.of_checked_arrays(
             labels=labels[is_candidate].astype(np.int32),
@@ -272,19 +265,13 @@ class _FullRanking:
         return evaluate_lists(lists, self.whole, bounds=self.bounds)
 
     def _evaluate_first(
-        self, users: NDArray[np.int32], labels: NDArray[np.int8], scores: NDArray[Any]
+        self, users: NDArray[np.int32], labels: NDArray[np.int8], scores: NDArray[Any], counts: LabelCounts
     ) -> Evaluation:
-        is_seen = labels == _SEEN
-        scores[is_seen] = _LOWEST
-        flat_scores, flat_labels = scores.ravel(), labels.ravel()
         cutoff = max(measure.cutoff or 1 for measure in self.first.values())
-        order, starts = self._first_items(flat_scores, np.arange(len(users) + 1) * self.items, cutoff)
-        kept = flat_labels[order] != _SEEN
-        starts = np.concatenate(([0], np.cumsum(kept)))[starts]
-        order = order[kept]
-        relevant = np.count_nonzero(labels == 1, axis=1)
-        counts = LabelCounts.binary(self.items - np.count_nonzero(is_seen, axis=1), relevant)
-        ranked = ranked_first_items(flat_labels[order].astype(np.int32), flat_scores[order], starts, counts)
+        order, starts = self._first_items(scores, np.arange(len(users) + 1) * self.items, cutoff)
+        kept = labels[order] != _SEEN
+        order, starts = order[kept], np.concatenate(([0], np.cumsum(kept)))[starts]
+        ranked = ranked_first_items(labels[order].astype(np.int32), scores[order], starts, counts)
         value, empty, no_choice, bounds, complete = {}, {}, {}, {}, {}
         difficulties: dict[Measure, Difficulty] = {}
         for name, measure in self.first.items():
@@ -302,9 +289,17 @@ class _FullRanking:
             if difficulty is not None and measure.bounding == "none":
                 bounds[name] = Bounds(difficulty.worst, difficulty.expected, difficulty.best)
                 complete[name] = plain_or_bounded
-        return Evaluation(
-            self.user_names[users], value, empty, bounds, no_choice=no_choice, complete=complete
-        )
+        return Evaluation(self.user_names[users], value, empty, bounds, no_choice=no_choice, complete=complete)
+
+
+def _cells(
+    items: NDArray[np.int32], offsets: NDArray[np.int64], users: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return the row and the item of each interaction of users, whose rows are in the order of the users."""
+    start, count = offsets[users], offsets[users + 1] - offsets[users]
+    row = np.repeat(np.arange(len(users)), count)
+    at = np.repeat(start - (np.cumsum(count) - count), count) + np.arange(len(row))
+    return row, items[at]
 
 
 def _joined(parts: list[Evaluation], names: Mapping[str, Measure]) -> Evaluation:
