@@ -209,8 +209,9 @@ def split_set(
 
     if seed < 0:
         raise ArgumentError(f"--seed must not be negative, got {seed}")
-    if Path(ratings).is_file() and Path(folder).is_dir() and Path(ratings).resolve().parent == Path(folder).resolve():
-        raise ArgumentError(f"-o must not be the folder of {ratings}, whose files it could replace, got {folder}")
+    written = [Path(folder) / f"{part}.{form.value}" for part in ("train", "validation", "test")]
+    if Path(ratings).resolve() in [path.resolve() for path in written]:
+        raise ArgumentError(f"-o must be a folder in which {ratings} is not replaced, got {folder}")
     with output.working(f"splitting {ratings} ..."):
         table = _interactions(ratings)
         read = len(table)

@@ -17,7 +17,7 @@ from rankbound.data.interactions import LONGEST_NAME, Interactions, NameCoder
 from rankbound.data.text_chunks import StrPath, line_chunks
 from rankbound.errors import ArgumentError, DataError, FileFormatError
 
-__all__ = ["FORMATS", "read_ratings"]
+__all__ = ["FORMATS", "find_roles", "first_line", "read_ratings"]
 
 FORMATS: Mapping[str, str] = MappingProxyType(
     {
@@ -80,7 +80,7 @@ def read_ratings(
     named = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
     if ".parquet" in Path(path).suffixes:
         return _read_parquet(path, named)
-    first = _first_line(path)
+    first = first_line(path)
     form = _recognize(path, first) if form == "auto" else form
     if form in ("users.dat", "sequences"):
         return _read_sequences(path, counted=form == "users.dat")
@@ -105,11 +105,23 @@ def _recognize(path: StrPath, first: str) -> str:
     return "trust" if first.startswith("#") or len(fields) in (2, 3) else "sequences"
 
 
+def find_roles(header: Sequence[str]) -> dict[str, str]:
+    """Return the columns of a table that hold user, item, rating and timestamp, by their usual names.
+
+    >>> find_roles(["userId", "movieId", "title"])
+    {'user': 'userId', 'item': 'movieId'}
+    """
+    lower = [name.lower() for name in header]
+    usual = {role: next((name for name in names if name in lower), None) for role, names in _NAMES.items()}
+    return {role: header[lower.index(name)] for role, name in usual.items() if name is not None}
+
+
 def _is_header(fields: Sequence[str]) -> bool:
     return any(field.strip().strip('"').lower() in _NAMES["user"] for field in fields)
 
 
-def _first_line(path: StrPath) -> str:
+def first_line(path: StrPath) -> str:
+    """Return the first line of a file that is not blank."""
     if str(path) == "-":
         raise ArgumentError("ratings cannot be read from standard input, because their format is recognized first")
     for _, text in line_chunks(path, 1 << 16):
@@ -142,16 +154,13 @@ def _layout(path: StrPath, form: str, first: str, named: Mapping[str, str | None
 
 def _column_indices(path: StrPath, header: Sequence[str], named: Mapping[str, str | None]) -> dict[str, int]:
     """Return the index of the user, the item, ... in a header."""
-    indices: dict[str, int] = {}
-    lower = [name.lower() for name in header]
-    for role, usual in _NAMES.items():
-        wanted = named[role]
+    roles = find_roles(header)
+    for role, wanted in named.items():
         if wanted is not None:
             if wanted not in header:
                 raise FileFormatError(path, 1, f"the {role} column must be in the header", f"got {wanted!r}")
-            indices[role] = header.index(wanted)
-        elif known := [name for name in usual if name in lower]:
-            indices[role] = lower.index(known[0])
+            roles[role] = wanted
+    indices = {role: header.index(roles[role]) for role in _NAMES if role in roles}
     for role, at in indices.items():
         if header.count(header[at]) > 1:
             got = f"got {header[at]!r} {header.count(header[at])} times"
