@@ -1,4 +1,4 @@
-"""Full ranking of a catalogue: compared with loops over users that sort, exclude and count by themselves."""
+"""Full ranking of a catalog: compared with loops over users that sort, exclude and count by themselves."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_ties_are_averaged_over_all_orders(name):
         assert result[user] == pytest.approx(np.mean(values), abs=1e-12)
 
 
-def _catalogue():
+def _catalog():
     for definition in definitions():
         if definition.built_in:
             cutoff = "@3" if definition.cutoff != "none" and definition.at is None else ""
@@ -117,7 +117,7 @@ def test_every_measure_equals_the_evaluation_of_whole_lists(users, items, levels
         train.user_names,
     )
     names = [
-        *_catalogue(),
+        *_catalog(),
         *(f"{wrapper}({name})" for wrapper in ("MM", "EM", "UL2") for name in ("nDCG@3", "AP@3", "RR")),
     ]
     whole, result = (
@@ -268,7 +268,7 @@ def test_what_is_no_model_or_no_table_is_reported():
         evaluate_recommender(_fitted(), test, "RR")
     with pytest.raises(ArgumentError, match="fitted recommender, got int"):
         evaluate_recommender(3, test, "RR")
-    with pytest.raises(ArgumentError, match="test must be interactions"):
+    with pytest.raises(ArgumentError, match="test must be a file, a table or Interactions, got int"):
         evaluate_recommender(_fitted(), 3, "RR")
 
 

@@ -17,7 +17,7 @@ from rankbound.data.interactions import LONGEST_NAME, Interactions, NameCoder
 from rankbound.data.text_chunks import StrPath, line_chunks
 from rankbound.errors import ArgumentError, DataError, FileFormatError
 
-__all__ = ["FORMATS", "find_roles", "first_line", "read_ratings"]
+__all__ = ["FORMATS", "ROLES", "find_roles", "first_line", "read_ratings"]
 
 FORMATS: Mapping[str, str] = MappingProxyType(
     {
@@ -37,6 +37,7 @@ _NAMES = {
     "rating": ("rating", "overall", "stars", "score"),
     "timestamp": ("timestamp", "time", "unixreviewtime"),
 }
+ROLES = tuple(_NAMES)
 _TYPES = {"user": pl.String, "item": pl.String, "rating": pl.Float64, "timestamp": pl.Float64}  # while parsing
 _NUMBERS = {"rating": np.float32, "timestamp": np.int64}  # in the result
 _TOO_LARGE = {"rating": float(np.finfo(np.float32).max), "timestamp": 2.0**63}

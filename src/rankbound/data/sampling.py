@@ -167,7 +167,8 @@ def _wanted(positives: Interactions, ratio: float) -> NDArray[np.int64]:
     """Return floor(ratio * positives), the number of negatives that each user should have."""
     if not np.isfinite(ratio) or ratio < 0:
         raise ArgumentError(f"a ratio of negatives must be a finite number of at least 0, got {ratio}")
-    return np.floor(positives.per_user * ratio + 1e-9).astype(np.int64)
+    wanted: NDArray[np.int64] = np.floor(positives.per_user * ratio + 1e-9).astype(np.int64)
+    return wanted
 
 
 def _possible(

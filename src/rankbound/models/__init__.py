@@ -10,6 +10,7 @@ base class, folds, files               Ranker QueryKFold load_ranker backbone_fe
 files for other programs               export_ranker export_formats export_onnx export_xgboost_json export_ranklib
                                        export_lightgbm
 choice of a model                      tune
+evaluation of recommenders             evaluate_recommender evaluate_full_ranking recommendation_profile activity_groups
 =====================================  ==============================================================================
 """
 

@@ -1,4 +1,4 @@
-"""Evaluate recommenders by full ranking: every item of the catalogue but the user's training items is a candidate.
+"""Evaluate recommenders by full ranking: every item of the catalog but the user's training items is a candidate.
 
 Users are scored block by block, so that memory is bounded. Measures with a small cutoff need no more than the first
 items of each user and the label counts; other measures need the whole ranking.
@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankbound.data.interactions import Interactions
-from rankbound.data.ratings import read_ratings
+from rankbound.data.held_out import interactions_of
+from rankbound.data.interactions import Interactions, comparable_names, name_codes
 from rankbound.data.sampling import is_among, pair_keys
 from rankbound.difficulty.bounding import Bounds, get_bounding
 from rankbound.difficulty.queries import difficulty_of
@@ -68,7 +67,7 @@ def evaluate_full_ranking(
         Test interactions that are training interactions as well are ignored.
     measures:
         Names such as ``"nDCG@10"`` and ``"EM(nDCG@10)"``. With a cutoff of at most 100 only the first items of each
-        user are sorted. ``DB`` and other boundings that are not affine take much longer for large catalogues.
+        user are sorted. ``DB`` and other boundings that are not affine take much longer for large catalogs.
     users:
         Codes of the users to evaluate; by default all users with a test interaction.
     bounds:
@@ -97,7 +96,7 @@ def evaluate_full_ranking(
     blocks = [ranking.evaluate(evaluated[start : start + step]) for start in range(0, len(evaluated), step)]
     sizes = len(train.item_names) - train.per_user[evaluated]
     coverage = Coverage(shared_queries=len(evaluated)).with_documents(sizes, sizes)
-    policy = {"candidates": "catalogue", "ties": "average", "empty": "skip"}
+    policy = {"candidates": "catalog", "ties": "average", "empty": "skip"}
     return replace(concatenated(blocks), coverage=coverage, policy=policy)
 
 
@@ -116,7 +115,7 @@ def evaluate_recommender(
     model:
         A fitted `Recommender`.
     test:
-        Held-out interactions: the path of a file that `rankbound.data.read_ratings` reads, or `Interactions`. Users and
+        Held-out interactions: a file that `rankbound.data.read_ratings` reads, a table, or `Interactions`. Users and
         items are those of the model with the same names. Users that the model does not know are left out and counted
         in ``missing_queries``. Items that it does not know are relevant, too, and tied below all that it ranks.
     measures, bounds:
@@ -126,19 +125,19 @@ def evaluate_recommender(
     """
     if not hasattr(model, "seen_"):
         raise ArgumentError(f"model must be a fitted recommender, got {type(model).__name__} without training data")
-    held_out = _interactions("test", test).compact()
-    seen = model.seen_ if train is None else _interactions("train", train)
-    known = np.isin(*_comparable(held_out.user_names, model.user_ids_))
+    held_out = interactions_of("test", test).compact()
+    seen = model.seen_ if train is None else interactions_of("train", train)
+    known = np.isin(*comparable_names(held_out.user_names, model.user_ids_))
     if not known.any():
         raise DataError(
             "test must have users of the model, "
             f"got names such as {held_out.user_names[0]!r} for users such as {model.user_ids_[0]!r}"
         )
-    item_names, items = _comparable(held_out.item_names, model.item_ids_)
+    item_names, items = comparable_names(held_out.item_names, model.item_ids_)
     unknown_items = item_names[~np.isin(item_names, items)]
-    catalogue = np.concatenate((items, unknown_items))
-    held_out = _recoded(held_out, model.user_ids_, catalogue)
-    seen = _recoded(seen, model.user_ids_, catalogue)
+    catalog = np.concatenate((items, unknown_items))
+    held_out = _recoded(held_out, model.user_ids_, catalog)
+    seen = _recoded(seen, model.user_ids_, catalog)
 
     def score_block(users: NDArray[np.int32]) -> NDArray[Any]:
         scores = model._score_block(users)
@@ -151,35 +150,12 @@ def evaluate_recommender(
     return replace(result, coverage=replace(result.coverage, missing_queries=missing))
 
 
-def _interactions(name: str, source: Any) -> Interactions:
-    if isinstance(source, Interactions):
-        return source
-    if isinstance(source, (str, PathLike)):
-        return read_ratings(source)
-    raise ArgumentError(f"{name} must be interactions or the path of a file, got {type(source).__name__}")
-
-
 def _recoded(table: Interactions, users: NDArray[Any], items: NDArray[Any]) -> Interactions:
     """Return the rows whose users and items are among these names, with codes that are indices of the names."""
-    user_code, item_code = _codes(table.user_names, users), _codes(table.item_names, items)
+    user_code, item_code = name_codes(table.user_names, users), name_codes(table.item_names, items)
     row_user, row_item = user_code[table.users], item_code[table.items]
     kept = (row_user >= 0) & (row_item >= 0)
     return Interactions.from_codes(row_user[kept], row_item[kept], users, items)
-
-
-def _codes(names: NDArray[Any], known: NDArray[Any]) -> NDArray[np.int32]:
-    """Return the index of each name among known names, which are distinct; -1 where it is not known."""
-    names, known = _comparable(names, known)
-    order = np.argsort(known, kind="stable")
-    index = np.minimum(np.searchsorted(known[order], names), len(known) - 1)
-    return np.where(known[order][index] == names, order[index], -1).astype(np.int32)
-
-
-def _comparable(names: NDArray[Any], others: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return names of one kind: as text if some are numbers and others are not, so that 7 is the same as "7"."""
-    if names.dtype.kind == others.dtype.kind:
-        return names, others
-    return names.astype(np.str_), others.astype(np.str_)
 
 
 def _checked_measures(measures: Any) -> Mapping[str, Measure]:
@@ -198,10 +174,10 @@ def _evaluated_users(held_out: Interactions, users: Any) -> NDArray[np.int32]:
         raise ArgumentError(f"users must be a list of user codes, got {chosen.dtype} with shape {chosen.shape}")
     if len(chosen) and (chosen.min() < 0 or chosen.max() >= len(per_user)):
         raise ArgumentError(f"users must be codes from 0 to {len(per_user) - 1}, got {chosen.min()} to {chosen.max()}")
-    chosen = chosen[per_user[chosen] > 0].astype(np.int32)
-    if len(chosen) == 0:
+    evaluated: NDArray[np.int32] = chosen[per_user[chosen] > 0].astype(np.int32)
+    if len(evaluated) == 0:
         raise DataError("test must have an interaction that is not a training interaction, got none for these users")
-    return chosen
+    return evaluated
 
 
 class _FullRanking:
@@ -309,5 +285,5 @@ def _joined(parts: list[Evaluation], names: Mapping[str, Measure]) -> Evaluation
         joined = {name: values for part in parts for name, values in getattr(part, field).items()}
         return {name: joined[name] for name in names if name in joined}
 
-    fields = {field: ordered(field) for field in ("values", "empty", "bounds", "no_choice", "complete")}
+    fields: dict[str, Any] = {field: ordered(field) for field in ("values", "empty", "bounds", "no_choice", "complete")}
     return Evaluation(parts[0].query_ids, **fields)
