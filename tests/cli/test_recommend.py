@@ -134,7 +134,7 @@ def test_tables_and_runs_have_the_same_lists(cli, model):
 
 def test_users_and_items_from_files(cli, model, ratings):
     (ratings / "users.txt").write_text("u3\n\nnobody \nu1\nu3\n")
-    (ratings / "stock.csv").write_text("item,price\n002,5\n008,1\n001,2\nabc,9\n")
+    (ratings / "stock.csv").write_text("movieId,price\n002,5\n008,1\n001,2\n999,9\n")
     options = ["--users", "users.txt", "--items", "stock.csv", "--include-seen", "-k", 2]
     answer = cli("recommend", "model", *options, "-o", "top.parquet", "--json").json
     assert (answer["users"], answer["unknown_users"]) == (3, 1)
@@ -173,7 +173,7 @@ def test_ids_that_look_like_formulas_are_reported_in_csv(cli, ratings):
         ("model -o folder", "folder: is a folder, expected a file name"),
         ("model -o top.csv --users no.txt", "no.txt: cannot be read: No such file"),
         ("model -o top.csv --users empty.txt", "empty.txt: has no user"),
-        ("model -o top.csv --users stock.csv", "stock.csv: no column for the user .*; the columns are item, price"),
+        ("model -o top.csv --users stock.csv", "stock.csv: no column for the user .*; it has item, price"),
         ("model -o top.csv --items users.txt", "users.txt: has no item of the training data, the first is 'u1'"),
         ("model -o top.csv --users binary", "binary: must be text in UTF-8, one id per line"),
         ("model -o top.trec --tag", "requires an argument"),

@@ -569,6 +569,11 @@ NO_ARRAYS = {
     **{f"analysis.stability.{name}": _MADE for name in """compare_normalizations disjoint_references stability
         with_standardized""".split()},
     **{f"analysis.scores.{name}": _MADE for name in "QueryDifficulty ScoreMatrix difference is_lower_better".split()},
+    **{f"{module}.{name}": _TABLES for module in ("analysis.recommendations", "models")
+       for name in ("activity_groups", "recommendation_profile")},
+    "analysis.recommendations.RecommendationProfile": _MADE,
+    **{f"models.evaluate_{name}": "takes interactions and a model: see tests/models/test_full_ranking.py"
+       for name in ("full_ranking", "recommender")},
     **{f"analysis.learning.{name}": _TABLES for name in "coefficients_of_history training_paths".split()},
     **{f"analysis.image_pairs.{name}": _TABLES for name in "check_examples pictures_of".split()},
     "analysis.datasets.describe_data": _FILES,

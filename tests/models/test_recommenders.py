@@ -18,7 +18,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from rankbound import models, set_threads, threads
-from rankbound.data import Interactions, keep_users, load_set, monte_carlo, relevant_only
+from rankbound.data import Interactions, as_interactions, keep_users, load_set, monte_carlo, relevant_only
 from rankbound.errors import ArgumentError, DataError, UnknownUserWarning
 from rankbound.models import EASE, RECOMMENDERS, ImplicitALS, ItemKNN, Popularity, Recommender, load_ranker, recommender
 
@@ -435,13 +435,14 @@ def mean_ndcg(model: Recommender, test: Interactions, k: int = 10) -> float:
 
 
 def test_score_is_ndcg_under_full_ranking() -> None:
-    pytest.importorskip("rankbound.models.full_ranking")
-    data = table(users=20)
+    data = as_interactions(sp.csr_array(np.random.default_rng(0).random((60, 20)) < 0.4))  # nobody and nothing is cold
     (is_test,) = monte_carlo(data, 1, 0.3, seed=0)
     for settings in (EASE(l2=1.0), ImplicitALS(factors=3)):
         model = settings.fit(data.rows(~is_test), eval_set=data.rows(is_test))
         assert model.score(data.rows(is_test)) == pytest.approx(mean_ndcg(model, data.rows(is_test)))
         assert model.eval_score_ == pytest.approx(model.score(data.rows(is_test)))
+    with pytest.raises(DataError, match="test must have users of the model"):
+        model.score((["nobody"], [1]))
 
 
 @pytest.mark.real_data

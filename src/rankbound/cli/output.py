@@ -206,5 +206,9 @@ def describe_candidates(candidates: str) -> str:
     >>> describe_candidates("judged"), describe_candidates("top100.txt")
     ('judged documents', 'documents of top100.txt')
     """
-    words = {"judged": "judged documents", "returned": "judged documents that the run returned"}
+    words = {
+        "judged": "judged documents",
+        "returned": "judged documents that the run returned",
+        "catalog": "all items but the user's training items",
+    }
     return words.get(candidates, f"documents of {candidates}")

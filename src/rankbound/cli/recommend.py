@@ -125,17 +125,17 @@ def _read_ids(path: str, role: str) -> pl.Series:
     """Read ids as text: a column of a table, or one per line."""
     import polars as pl
 
+    from rankbound.data.csv_text import is_csv
     from rankbound.data.frames import id_text, is_table_path, read_frame
-    from rankbound.data.ratings import USUAL_NAMES
+    from rankbound.data.ratings import find_roles, first_line
     from rankbound.io import read_bytes
 
     if is_table_path(path):
-        frame = read_frame(path, USUAL_NAMES[role])
-        named = {name.lower(): name for name in reversed(frame.columns)}
-        column = next((named[usual] for usual in USUAL_NAMES[role] if usual in named), None)
+        header = first_line(path).replace("\t", ",").replace('"', "").split(",") if is_csv(path) else ()
+        frame = read_frame(path, header)  # every column as text
+        column = find_roles(frame.columns).get(role)
         if column is None:
-            usual = ", ".join(USUAL_NAMES[role])
-            raise DataError(f"{path}: no column for the {role} ({usual}); the columns are {', '.join(frame.columns)}")
+            raise DataError(f"{path}: no column for the {role} (such as {role}_id); it has {', '.join(frame.columns)}")
         ids = id_text(frame[column])
         if ids.null_count():
             raise DataError(f"{path}: every {role} must have an id, got {ids.null_count()} without one")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rankbound.data.growing_table import GrowingTable
 from rankbound.errors import DataError
 
-__all__ = ["LONGEST_NAME", "Interactions", "NameCoder", "kept_rows"]
+__all__ = ["LONGEST_NAME", "Interactions", "NameCoder", "comparable_names", "kept_rows", "name_codes"]
 
 LONGEST_NAME = 255  # bytes: every entry of a NumPy text array is as wide as the longest
 _STEP = 1 << 20
@@ -99,6 +99,16 @@ class Interactions:
         """Start of each user's rows, followed by the number of rows."""
         return np.concatenate(([0], np.cumsum(self.per_user)))
 
+    def to_frame(self) -> pl.DataFrame:
+        """Return one row per interaction: user and item by name, and rating and timestamp where there are any.
+
+        >>> Interactions.from_columns(["bo", "al"], [7, 3], rating=[4.0, 2.5]).to_frame().rows()
+        [('al', 3, 2.5), ('bo', 7, 4.0)]
+        """
+        columns = {"user": self.user_names[self.users], "item": self.item_names[self.items]}
+        numbers = {"rating": self.ratings, "timestamp": self.timestamps}
+        return pl.DataFrame(columns | {name: column for name, column in numbers.items() if column is not None})
+
     def rows(self, chosen: NDArray[Any]) -> Interactions:
         """Return the rows that a mask selects; users and items keep their codes, even those without any row."""
         return Interactions(
@@ -124,6 +134,29 @@ class Interactions:
             self.timestamps,
             self.notes,
         )
+
+
+def comparable_names(names: NDArray[Any], others: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return names of one kind: as text if some are numbers and others are not, so that 7 is the same as "7"."""
+    integers = [array.dtype.kind in "iu" for array in (names, others)]
+    if all(integers) or names.dtype.kind == others.dtype.kind == "U":
+        return names, others
+    return names.astype(np.str_), others.astype(np.str_)
+
+
+def name_codes(names: NDArray[Any], known: NDArray[Any]) -> NDArray[np.int32]:
+    """Return the index of each name among known names, which are distinct; -1 where it is not known.
+
+    >>> name_codes(np.array(["7", "x", "5"]), np.array([5, 7])).tolist()
+    [1, -1, 0]
+    """
+    if len(known) == 0:
+        return np.full(len(names), -1, np.int32)
+    names, known = comparable_names(names, known)
+    order = np.argsort(known, kind="stable")
+    ordered = known[order]
+    index = np.minimum(np.searchsorted(ordered, names), len(known) - 1)
+    return np.where(ordered[index] == names, order[index], -1).astype(np.int32)
 
 
 def _filled(role: str, column: pl.Series) -> NDArray[Any]:

@@ -10,6 +10,7 @@ base classes, folds, files             Ranker Recommender QueryKFold load_ranker
 files for other programs               export_ranker export_formats export_onnx export_xgboost_json export_ranklib
                                        export_lightgbm
 choice of a model                      tune
+evaluation of recommenders             evaluate_recommender evaluate_full_ranking recommendation_profile activity_groups
 =====================================  ==============================================================================
 """
 

@@ -1,3 +1,5 @@
+from rankbound.analysis.recommendations import activity_groups as activity_groups
+from rankbound.analysis.recommendations import recommendation_profile as recommendation_profile
 from rankbound.models.adarank import AdaRank as AdaRank
 from rankbound.models.backbone import backbone_features as backbone_features
 from rankbound.models.base import Ranker as Ranker
@@ -10,6 +12,8 @@ from rankbound.models.export import export_ranker as export_ranker
 from rankbound.models.export import export_ranklib as export_ranklib
 from rankbound.models.export import export_xgboost_json as export_xgboost_json
 from rankbound.models.factorization import MatrixFactorization as MatrixFactorization
+from rankbound.models.full_ranking import evaluate_full_ranking as evaluate_full_ranking
+from rankbound.models.full_ranking import evaluate_recommender as evaluate_recommender
 from rankbound.models.implicit_als import ImplicitALS as ImplicitALS
 from rankbound.models.item_knn import ItemKNN as ItemKNN
 from rankbound.models.linear import LinearRanker as LinearRanker

@@ -52,7 +52,7 @@ class EASE(Recommender):
     ['jam']
     """
 
-    l2: float = 200.0
+    l2: float = 400.0
     precision: str = "float64"
     max_memory: float | None = None
     measure: Any = "nDCG@10"

@@ -62,7 +62,7 @@ class ImplicitALS(Recommender):
 
     factors: int = 64
     unobserved_weight: float = 0.1
-    l2: float = 0.03
+    l2: float = 0.02
     l2_exponent: float = 1.0
     epochs: int = 16
     steps: int = 3
