@@ -17,7 +17,7 @@ from rankbound.data.interactions import LONGEST_NAME, Interactions, NameCoder
 from rankbound.data.text_chunks import StrPath, line_chunks
 from rankbound.errors import ArgumentError, DataError, FileFormatError
 
-__all__ = ["FORMATS", "read_ratings"]
+__all__ = ["FORMATS", "find_roles", "read_ratings"]
 
 FORMATS: Mapping[str, str] = MappingProxyType(
     {
@@ -128,7 +128,7 @@ def _layout(path: StrPath, form: str, first: str, named: Mapping[str, str | None
         header = [field.strip().strip('"') for field in first.split(separator)]
         if form == "inter":
             header = [field.partition(":")[0] for field in header]
-        return _Layout(separator, _column_indices(path, header, named), len(header), header=True)
+        return _Layout(separator, find_roles(header, named, path), len(header), header=True)
     separator = {"u.data": "\t", "::": "\t", "amazon": ",", "trust": " "}[form]
     if form == "trust":
         return _Layout(separator, {"user": 0, "item": 1}, 0, comment=True)
@@ -140,27 +140,34 @@ def _layout(path: StrPath, form: str, first: str, named: Mapping[str, str | None
     return _Layout(separator, columns, len(fields))
 
 
-def _column_indices(path: StrPath, header: Sequence[str], named: Mapping[str, str | None]) -> dict[str, int]:
-    """Return the index of the user, the item, ... in a header."""
+def find_roles(
+    header: Sequence[str], named: Mapping[str, str | None], path: StrPath | None = None
+) -> dict[str, int]:
+    """Return the index of the user, the item, ... in a header; errors name the file, if the header is from one."""
     indices: dict[str, int] = {}
     lower = [name.lower() for name in header]
     for role, usual in _NAMES.items():
-        wanted = named[role]
+        wanted = named.get(role)
         if wanted is not None:
             if wanted not in header:
-                raise FileFormatError(path, 1, f"the {role} column must be in the header", f"got {wanted!r}")
+                got = f"got {wanted!r}; the columns are {', '.join(header)}"
+                raise _refused(path, f"the {role} column must be in the header", got)
             indices[role] = header.index(wanted)
         elif known := [name for name in usual if name in lower]:
             indices[role] = lower.index(known[0])
     for role, at in indices.items():
         if header.count(header[at]) > 1:
             got = f"got {header[at]!r} {header.count(header[at])} times"
-            raise FileFormatError(path, 1, f"the column of the {role} must occur once in the header", got)
+            raise _refused(path, f"the column of the {role} must occur once in the header", got)
     for role in ("user", "item"):
         if role not in indices:
             got = f"got the columns {', '.join(header)}; name it with {role}=..."
-            raise FileFormatError(path, 1, f"the header must have a column for the {role}", got)
+            raise _refused(path, f"the header must have a column for the {role}", got)
     return indices
+
+
+def _refused(path: StrPath | None, rule: str, got: str) -> DataError:
+    return DataError(f"{rule}, {got}") if path is None else FileFormatError(path, 1, rule, got)
 
 
 def _read_delimited(path: StrPath, layout: _Layout) -> Interactions:
@@ -292,7 +299,7 @@ def _read_sequences(path: StrPath, *, counted: bool) -> Interactions:
 def _read_parquet(path: StrPath, named: Mapping[str, str | None]) -> Interactions:
     with polars_explained(path):
         header = list(pl.read_parquet_schema(Path(path)))
-        columns = {role: header[at] for role, at in _column_indices(path, header, named).items()}
+        columns = {role: header[at] for role, at in find_roles(header, named, path).items()}
         frame = pl.read_parquet(Path(path), columns=list(dict.fromkeys(columns.values())))
     if frame.is_empty():
         raise DataError(f"{path}: has no interaction")
