@@ -52,7 +52,7 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         "tune": Command("rankbound.cli.tune", "tune", "Choose model, loss and parameters on validation queries."),
         "rank": Command("rankbound.cli.rank", "rank", "Score documents with a saved ranker."),
         "export": Command("rankbound.cli.export", "export", "Write a saved ranker for search engines and runtimes."),
-        "data": Command("rankbound.cli.data", "app", "List, download, describe and verify data sets."),
+        "data": Command("rankbound.cli.data", "app", "List, download, describe, verify and split data sets."),
         "reproduce": Command("rankbound.cli.reproduce", "reproduce", "Run a study of a paper, or a study of your own."),
         "report": Command(
             "rankbound.cli.report", "report", "Write a page with findings, tables, figures and every query."

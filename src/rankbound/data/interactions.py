@@ -99,6 +99,16 @@ class Interactions:
         """Start of each user's rows, followed by the number of rows."""
         return np.concatenate(([0], np.cumsum(self.per_user)))
 
+    def to_frame(self) -> pl.DataFrame:
+        """Return one row per interaction: user and item by name, and rating and timestamp where there are any.
+
+        >>> Interactions.from_columns(["bo", "al"], [7, 3], rating=[4.0, 2.5]).to_frame().rows()
+        [('al', 3, 2.5), ('bo', 7, 4.0)]
+        """
+        columns = {"user": self.user_names[self.users], "item": self.item_names[self.items]}
+        numbers = {"rating": self.ratings, "timestamp": self.timestamps}
+        return pl.DataFrame(columns | {name: column for name, column in numbers.items() if column is not None})
+
     def rows(self, chosen: NDArray[Any]) -> Interactions:
         """Return the rows that a mask selects; users and items keep their codes, even those without any row."""
         return Interactions(
