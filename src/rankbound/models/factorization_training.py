@@ -17,20 +17,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import polars as pl
 import scipy.sparse
 from threadpoolctl import threadpool_limits
 
+from rankbound.data.interaction_sources import find_codes
 from rankbound.errors import DataError
 from rankbound.models.factorization_kernel import Vectors, score_pairs, update_rows
 from rankbound.models.factorization_losses import Objective
 from rankbound.models.factorization_negatives import draw_candidates, keep_best_negatives
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from rankbound.data.interactions import Interactions
+    from rankbound.losses import RankingLoss
 
 __all__ = ["InteractionTraining", "Settings", "TableState"]
 
@@ -114,10 +115,13 @@ class InteractionTraining:
 
     Parameters
     ----------
-    settings, objective:
-        How to train, and the loss of the users' lists.
+    settings, loss:
+        How to train, and the loss of each user's list.
     train:
-        Interactions, sorted by user and item.
+        Interactions, sorted by user and item. Items without an interaction take no part in training: ``codes`` has the
+        codes of the others, and everything here but `vectors` and `of_all_items` refers to positions in ``codes``.
+    weights:
+        One number per interaction, or None.
     user_features, item_features:
         A row of numbers per user and per item, or None.
     """
@@ -125,17 +129,23 @@ class InteractionTraining:
     def __init__(
         self,
         settings: Settings,
-        objective: Objective,
+        loss: RankingLoss,
         train: Interactions,
+        weights: NDArray[Any] | None = None,
         user_features: Matrix | None = None,
         item_features: Matrix | None = None,
     ) -> None:
-        self.settings, self.objective = settings, objective
-        self.features = {"user_features": user_features, "item_features": item_features}
-        self.shape = len(train.user_names), len(train.item_names)
-        self.starts, self.items = train.offsets, np.ascontiguousarray(train.items)
+        self.settings = settings
+        self.catalog = len(train.item_names)
+        self.codes, items = np.unique(train.items, return_inverse=True)
+        self.starts, self.items = train.offsets, items.astype(np.int32)
+        self.all_item_features = item_features
+        known_features = None if item_features is None else item_features[self.codes]
+        self.features = {"user_features": user_features, "item_features": known_features}
+        self.shape = len(train.user_names), len(self.codes)
+        self.objective = Objective(loss, self.starts, self.items, weights)
         sizes = np.diff(self.starts)
-        known = (sizes > 0) & (sizes < self.shape[1]) & (objective.user_weights > 0)
+        known = (sizes > 0) & (sizes < self.shape[1]) & (self.objective.user_weights > 0)
         self.users = np.flatnonzero(known).astype(np.int32)
         if len(self.users) == 0:
             raise DataError(
@@ -170,11 +180,25 @@ class InteractionTraining:
                 values = np.where(np.isnan(warm[name]), values, warm[name])
             # SGD does not use the moments, and zeros that are never touched take no memory
             tables[name] = Vectors(values, np.zeros_like(values), np.zeros_like(values))
-        without = np.diff(self.starts) == 0
         if "users" in tables:
-            tables["users"].values[without] = 0
-        tables["items"].values[self.popularity == 0] = 0
+            tables["users"].values[np.diff(self.starts) == 0] = 0
         return TableState(tables)
+
+    def warm_values(self, previous: tuple[Any, Any, Any], train: Interactions) -> dict[str, NDArray[np.float32]]:
+        """Return the parameters of another training for the ids that it knew, NaN for the others."""
+        user_ids, item_ids, parameters = previous
+        found = {"users": find_codes(user_ids, pl.Series(train.user_names))}
+        found["items"] = found["history"] = found["biases"] = find_codes(item_ids, pl.Series(train.item_names[self.codes]))
+        values = {}
+        for name, table in parameters.items():
+            width = 1 if name == "biases" else self.settings.factors
+            rows = found.get(name, np.arange(len(table)))
+            if table.shape[1] != width or (name not in found and self._feature_count(name) != len(table)):
+                continue  # of other settings or other features
+            values[name] = np.where(rows[:, None] >= 0, table[rows], np.float32(np.nan))
+            if name in ("users", "items"):  # zero: without an interaction
+                values[name][~values[name].any(axis=1)] = np.nan
+        return values
 
     def epoch(self, state: TableState) -> float:
         """Train on every user once and return the loss before the steps, summed over users or their mean."""
@@ -199,19 +223,35 @@ class InteractionTraining:
                     for block in np.array_split(np.arange(self.shape[0], dtype=np.int32), 1 + self.shape[0] // 10_000)
                 ]
             )
-            items = self._normalized(self._item_sums(values, np.arange(self.shape[1])))[0]
+            sums = self.of_all_items(values["items"])
+            if self.all_item_features is not None:
+                sums += self.all_item_features @ values["item_features"]
+            items = self._normalized(sums)[0]
         if self.settings.similarity == "cosine":
             users /= np.float32(self.settings.temperature)
         if self.settings.biases:  # a user vector ends with 1, an item vector with the bias
             users = np.column_stack((users, np.ones(len(users), np.float32)))
-            items = np.column_stack((items, values["biases"]))
-        for vectors, sums, features in (
-            (users, np.diff(self.starts), self.features["user_features"]),
-            (items, self.popularity, self.features["item_features"]),
-        ):
-            if features is None:
-                vectors[sums == 0] = 0
+            items = np.column_stack((items, self.of_all_items(values["biases"])))
+        if self.features["user_features"] is None:
+            users[np.diff(self.starts) == 0] = 0
         return users, items
+
+    def of_all_items(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return rows of a table for all items; 0 for those without an interaction."""
+        table = np.zeros((self.catalog, rows.shape[1]), np.float32)
+        table[self.codes] = rows
+        return table
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Remarks for the user."""
+        if not self.capped:
+            return ()
+        return (f"{self.capped} users have fewer other items than negatives={self.settings.negatives:g} requires",)
+
+    def _feature_count(self, name: str) -> int:
+        matrix = self.features.get(name)
+        return 0 if matrix is None else int(matrix.shape[1])
 
     # ---- one step ----------------------------------------------------------------------------------------------------
 
@@ -264,7 +304,7 @@ class InteractionTraining:
             popular=s.sampling == "popularity",
         )  # fmt: skip
         rows = np.repeat(np.arange(len(batch), dtype=np.int32), np.diff(offsets))
-        codes = self._codes(lists)
+        codes = self._distinct(lists)
         items, norms = self._normalized(self._item_sums(values, codes))
         local = self._local[lists]
         scores = score_pairs(users, items, rows, local)
@@ -310,7 +350,7 @@ class InteractionTraining:
         }
         tables = state.tables
         if history is not None:
-            touched = self._codes(history.indices)
+            touched = self._distinct(history.indices)
             compact = Matrix((history.data, self._local[history.indices], history.indptr), (len(batch), len(touched)))
             update_rows(tables["history"], touched, np.ascontiguousarray(compact.T @ user_gradient), **how)
         for name, rows, gradient in (("user_features", batch, user_gradient), ("item_features", items, item_gradient)):
@@ -321,9 +361,6 @@ class InteractionTraining:
                 )
         if "users" in tables:
             update_rows(tables["users"], batch.astype(np.int64), user_gradient, **how)
-        known = self.popularity[items] > 0
-        if not known.all():
-            items, item_gradient, bias_gradient = items[known], item_gradient[known], bias_gradient[known]
         update_rows(tables["items"], items, np.ascontiguousarray(item_gradient, np.float32), **how)
         if "biases" in tables:
             update_rows(tables["biases"], items, bias_gradient[:, None].copy(), **how)
@@ -368,7 +405,7 @@ class InteractionTraining:
 
     # ---- items -------------------------------------------------------------------------------------------------------
 
-    def _codes(self, items: NDArray[np.int32]) -> NDArray[np.int64]:
+    def _distinct(self, items: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the distinct items, sorted, and set their positions in ``_local``."""
         present = np.zeros(self.shape[1], bool)
         present[items] = True
@@ -384,8 +421,7 @@ class InteractionTraining:
         wanted = np.maximum(np.floor(sizes * s.negatives + 1e-9).astype(np.int64), 1)
         left = self.shape[1] - sizes
         if s.sampling == "popularity":  # drawing all of them could take forever, because some are rare
-            present = int((np.bincount(self.items, minlength=self.shape[1]) > 0).sum())
-            left = np.maximum(present - sizes, 0) // 2
+            left = left // 2
         drawn = wanted * s.candidates
         capped = (drawn > left) & (sizes > 0)
         return np.where(sizes > 0, np.minimum(drawn, left), 0), int(capped.sum())
