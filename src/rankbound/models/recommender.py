@@ -137,7 +137,10 @@ class Recommender(Ranker):
             user_codes = np.repeat(user_codes, len(item_codes))
         if len(user_codes) != len(item_codes):
             raise DataError(f"users and items must have one length, got {len(user_codes)} and {len(item_codes)}")
-        return self._scores(np.stack((user_codes, item_codes), axis=1))
+        known = (user_codes >= 0) & (item_codes >= 0)
+        scores = np.zeros(len(known))
+        scores[known] = self._scores(np.stack((user_codes, item_codes), axis=1)[known])
+        return scores
 
     def score(self, interactions: Any) -> float:  # type: ignore[override]
         """Return the mean of ``measure`` over the users of held-out interactions, under full ranking.
@@ -306,19 +309,16 @@ class Recommender(Ranker):
         )
 
     def _scores(self, features: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the scores of rows of a user's and an item's code; 0 where a code is not in the training data."""
-        codes = features.astype(np.int64)
-        known = ((codes >= 0) & (codes < (len(self.user_ids_), len(self.item_ids_)))).all(axis=1)
-        scores = np.zeros(len(codes))
-        users, rows = np.unique(codes[known, 0], return_inverse=True)
+        """Return the scores of rows of a user's and an item's code."""
+        users, rows = np.unique(features[:, 0].astype(np.int32), return_inverse=True)
+        items = features[:, 1].astype(np.int32)
         order = np.argsort(rows, kind="stable")
-        of_known = np.zeros(len(rows))
+        scores = np.zeros(len(rows))
         size = max(1, _BLOCK_SCORES // len(self.item_ids_))
         for start in range(0, len(users), size):
             chosen = order[slice(*np.searchsorted(rows[order], (start, start + size)))]
-            block = self._writable_scores(users[start : start + size].astype(np.int32))
-            of_known[chosen] = block[rows[chosen] - start, codes[known, 1][chosen]]
-        scores[known] = of_known
+            block = self._writable_scores(users[start : start + size])
+            scores[chosen] = block[rows[chosen] - start, items[chosen]]
         return scores
 
     def _mean_measure(self, held_out: Interactions) -> float:
