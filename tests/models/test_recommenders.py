@@ -251,8 +251,9 @@ def test_ease_equals_the_closed_form(precision: str, monkeypatch: pytest.MonkeyP
 
 
 def test_ease_refuses_a_catalog_that_needs_too_much_memory() -> None:
-    with pytest.raises(DataError, match=r"EASE needs 0\.2 GB for 17 items, and max_memory is 0\.1 GB"):
-        EASE(max_memory=0.1).fit(table())
+    needed = f"{(12 + 24) * 17**2 / 1e9:.3g}"
+    with pytest.raises(DataError, match=f"EASE needs {needed} GB for 17 items, and max_memory is 1e-06 GB"):
+        EASE(max_memory=1e-6).fit(table())
 
 
 def exact_vectors(liked: Any, others: Any, weights: Any, unobserved: float, l2: float, exponent: float) -> Any:

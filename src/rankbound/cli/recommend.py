@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,6 +65,7 @@ def recommend(
       rankbound recommend model --users new.txt --items stock.csv -o top.csv
     """
     from rankbound.data.interaction_sources import find_codes
+    from rankbound.models.progress import progress_bar
 
     if Path(out).suffix in _TABLES:
         output.check_table_path(out)
@@ -87,7 +85,7 @@ def recommend(
         import polars as pl
 
         ids = pl.Series(ranker.user_ids_[codes])  # with the type of the training data; files of ids are read as text
-    with _progress(len(codes) - unknown) as show, warnings.catch_warnings():
+    with progress_bar("users", len(codes) - unknown) as show, warnings.catch_warnings():
         warnings.simplefilter("ignore", UnknownUserWarning)  # reported below
         found = ranker._top_items(codes, k, exclude_seen=not include_seen, filter_items=allowed, on_block=show)
     frame = ranker._as_frame(ids, *found)
@@ -148,21 +146,6 @@ def _read_ids(path: str, role: str) -> pl.Series:
     if ids.is_empty():
         raise DataError(f"{path}: has no {role}")
     return ids
-
-
-@contextmanager
-def _progress(users: int) -> Iterator[Callable[[int], None] | None]:
-    """Show how many users are done and the time that is left, if stderr is a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("users"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("users", total=users)
-        yield lambda done: bar.update(task, completed=done)
 
 
 def _changed_by_csv(frame: pl.DataFrame) -> int:
