@@ -539,6 +539,8 @@ NO_ARRAYS = {
     **dict.fromkeys(("Lists.from_dicts", "Lists.from_frame"), "takes dicts and frames: see test_tables"),
     **{f"models.export_{name}": _MADE for name in "formats lightgbm onnx ranker ranklib xgboost_json".split()},
     "models.backbone_features": "needs the file of a network: see tests/models/test_neural_backbone.py",
+    **{f"models.{name}": "takes a table of interactions: see tests/data/test_interactions_input.py"
+       for name in "EASE ImplicitALS ItemKNN Popularity Recommender".split()},
     "models.tune": "checks rows as the rankers do: see tests/models/test_tuning.py",
     **{f"Distribution.{name}": _MADE for name in ("mean", "std")},
     **{f"{owner}.{name}": "shows what is checked already: see tests/test_display.py"

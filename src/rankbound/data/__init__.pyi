@@ -4,6 +4,7 @@ from rankbound.data.catalog import find_entry as find_entry
 from rankbound.data.catalog import known_sets as known_sets
 from rankbound.data.faces import Faces as Faces
 from rankbound.data.faces import read_faces as read_faces
+from rankbound.data.interaction_sources import as_interactions as as_interactions
 from rankbound.data.interactions import Interactions as Interactions
 from rankbound.data.ir_datasets import IrDataset as IrDataset
 from rankbound.data.ir_datasets import read_ir_dataset as read_ir_dataset
