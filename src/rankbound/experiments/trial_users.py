@@ -107,7 +107,7 @@ def _products(model: Any, train: Interactions) -> Scores:
     unknown = ~items.any(axis=1)
 
     def scores(codes: NDArray[Any]) -> NDArray[np.float32]:
-        products = users[codes] @ items.T
+        products: NDArray[np.float32] = users[codes] @ items.T
         products[:, unknown] = _LOWEST
         return products
 
