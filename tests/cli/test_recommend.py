@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from rankbound import models
-from rankbound.models import RECOMMENDERS, Popularity, Recommender, load_ranker
+from rankbound.models import RECOMMENDERS, Popularity, Recommender, evaluate_recommender, load_ranker
 
 USABLE = [name for name in RECOMMENDERS if issubclass(getattr(models, name), Recommender)]
 FEW = {"MatrixFactorization": ["--epochs", "2"], "ImplicitALS": ["--epochs", "2", "--param", "factors=4"]}
@@ -68,6 +68,26 @@ def test_columns_and_the_lowest_rating_can_be_named(cli, ratings):
     )
     assert cli("train", "--config", "study.toml").code == 0
     assert load_ranker("again").recommend().equals(load_ranker("model").recommend())
+
+
+@pytest.mark.parametrize("name", ["EASE", "MatrixFactorization"])
+def test_held_out_interactions_are_measured_by_full_ranking(cli, ratings, name):
+    table = pl.read_csv("ratings.csv", infer_schema=False)
+    table.filter(pl.int_range(pl.len()) % 3 > 0).write_csv("train.csv")
+    table.filter(pl.int_range(pl.len()) % 3 == 0).write_csv("valid.csv")
+    options = ["--model", name, *FEW.get(name, []), "--valid", "valid.csv", "-m", "nDCG@5", "-m", "R@5"]
+    answer = cli("train", "train.csv", *options, "-o", "model", "--json").json
+    means = evaluate_recommender(load_ranker("model"), "valid.csv", ["nDCG@5", "R@5"]).mean()
+    assert answer["mean"] == {"validation": pytest.approx(means)}
+    assert load_ranker("model").eval_score_ == pytest.approx(means["nDCG@5"])
+    shown = cli("train", "train.csv", *options, "-o", "model")
+    assert shown.out.startswith(f"{name} in model, by full ranking\n")
+
+
+@pytest.mark.real_data
+def test_known_data_sets_and_their_ratings(cli, tmp_path, data_dir):
+    options = ["--model", "Popularity", "--min-rating", 4, "-o", tmp_path / "model"]
+    assert cli("train", "ml-100k", *options, "--json").json["interactions"] == 55375  # stated by the data set
 
 
 def test_training_prints_counts_and_notes(cli, ratings):
@@ -134,7 +154,7 @@ def test_tables_and_runs_have_the_same_lists(cli, model):
 
 def test_users_and_items_from_files(cli, model, ratings):
     (ratings / "users.txt").write_text("u3\n\nnobody \nu1\nu3\n")
-    (ratings / "stock.csv").write_text("item,price\n002,5\n008,1\n001,2\nabc,9\n")
+    (ratings / "stock.csv").write_text("movieId,price\n002,5\n008,1\n001,2\n999,9\n")
     options = ["--users", "users.txt", "--items", "stock.csv", "--include-seen", "-k", 2]
     answer = cli("recommend", "model", *options, "-o", "top.parquet", "--json").json
     assert (answer["users"], answer["unknown_users"]) == (3, 1)
@@ -173,7 +193,7 @@ def test_ids_that_look_like_formulas_are_reported_in_csv(cli, ratings):
         ("model -o folder", "folder: is a folder, expected a file name"),
         ("model -o top.csv --users no.txt", "no.txt: cannot be read: No such file"),
         ("model -o top.csv --users empty.txt", "empty.txt: has no user"),
-        ("model -o top.csv --users stock.csv", "stock.csv: no column for the user .*; the columns are item, price"),
+        ("model -o top.csv --users stock.csv", "stock.csv: no column for the user .*; it has item, price"),
         ("model -o top.csv --items users.txt", "users.txt: has no item of the training data, the first is 'u1'"),
         ("model -o top.csv --users binary", "binary: must be text in UTF-8, one id per line"),
         ("model -o top.trec --tag", "requires an argument"),

@@ -18,7 +18,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from rankbound import models, set_threads, threads
-from rankbound.data import Interactions, keep_users, load_set, monte_carlo, relevant_only
+from rankbound.data import Interactions, as_interactions, keep_users, load_set, monte_carlo, relevant_only
 from rankbound.errors import ArgumentError, DataError, UnknownUserWarning
 from rankbound.models import EASE, RECOMMENDERS, ImplicitALS, ItemKNN, Popularity, Recommender, load_ranker, recommender
 
@@ -251,8 +251,9 @@ def test_ease_equals_the_closed_form(precision: str, monkeypatch: pytest.MonkeyP
 
 
 def test_ease_refuses_a_catalog_that_needs_too_much_memory() -> None:
-    with pytest.raises(DataError, match=r"EASE needs 0\.2 GB for 17 items, and max_memory is 0\.1 GB"):
-        EASE(max_memory=0.1).fit(table())
+    needed = f"{(12 + 24) * 17**2 / 1e9:.3g}"
+    with pytest.raises(DataError, match=f"EASE needs {needed} GB for 17 items, and max_memory is 1e-06 GB"):
+        EASE(max_memory=1e-6).fit(table())
 
 
 def exact_vectors(liked: Any, others: Any, weights: Any, unobserved: float, l2: float, exponent: float) -> Any:
@@ -435,13 +436,14 @@ def mean_ndcg(model: Recommender, test: Interactions, k: int = 10) -> float:
 
 
 def test_score_is_ndcg_under_full_ranking() -> None:
-    pytest.importorskip("rankbound.models.full_ranking")
-    data = table(users=20)
+    data = as_interactions(sp.csr_array(np.random.default_rng(0).random((60, 20)) < 0.4))  # nobody and nothing is cold
     (is_test,) = monte_carlo(data, 1, 0.3, seed=0)
     for settings in (EASE(l2=1.0), ImplicitALS(factors=3)):
         model = settings.fit(data.rows(~is_test), eval_set=data.rows(is_test))
         assert model.score(data.rows(is_test)) == pytest.approx(mean_ndcg(model, data.rows(is_test)))
         assert model.eval_score_ == pytest.approx(model.score(data.rows(is_test)))
+    with pytest.raises(DataError, match="test must have users of the model"):
+        model.score((["nobody"], [1]))
 
 
 @pytest.mark.real_data

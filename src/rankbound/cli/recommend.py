@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,6 +65,7 @@ def recommend(
       rankbound recommend model --users new.txt --items stock.csv -o top.csv
     """
     from rankbound.data.interaction_sources import find_codes
+    from rankbound.models.progress import progress_bar
 
     if Path(out).suffix in _TABLES:
         output.check_table_path(out)
@@ -87,7 +85,7 @@ def recommend(
         import polars as pl
 
         ids = pl.Series(ranker.user_ids_[codes])  # with the type of the training data; files of ids are read as text
-    with _progress(len(codes) - unknown) as show, warnings.catch_warnings():
+    with progress_bar("users", len(codes) - unknown) as show, warnings.catch_warnings():
         warnings.simplefilter("ignore", UnknownUserWarning)  # reported below
         found = ranker._top_items(codes, k, exclude_seen=not include_seen, filter_items=allowed, on_block=show)
     frame = ranker._as_frame(ids, *found)
@@ -125,17 +123,17 @@ def _read_ids(path: str, role: str) -> pl.Series:
     """Read ids as text: a column of a table, or one per line."""
     import polars as pl
 
+    from rankbound.data.csv_text import is_csv
     from rankbound.data.frames import id_text, is_table_path, read_frame
-    from rankbound.data.ratings import USUAL_NAMES
+    from rankbound.data.ratings import find_roles, first_line
     from rankbound.io import read_bytes
 
     if is_table_path(path):
-        frame = read_frame(path, USUAL_NAMES[role])
-        named = {name.lower(): name for name in reversed(frame.columns)}
-        column = next((named[usual] for usual in USUAL_NAMES[role] if usual in named), None)
+        header = first_line(path).replace("\t", ",").replace('"', "").split(",") if is_csv(path) else ()
+        frame = read_frame(path, header)  # every column as text
+        column = find_roles(frame.columns).get(role)
         if column is None:
-            usual = ", ".join(USUAL_NAMES[role])
-            raise DataError(f"{path}: no column for the {role} ({usual}); the columns are {', '.join(frame.columns)}")
+            raise DataError(f"{path}: no column for the {role} (such as {role}_id); it has {', '.join(frame.columns)}")
         ids = id_text(frame[column])
         if ids.null_count():
             raise DataError(f"{path}: every {role} must have an id, got {ids.null_count()} without one")
@@ -148,21 +146,6 @@ def _read_ids(path: str, role: str) -> pl.Series:
     if ids.is_empty():
         raise DataError(f"{path}: has no {role}")
     return ids
-
-
-@contextmanager
-def _progress(users: int) -> Iterator[Callable[[int], None] | None]:
-    """Show how many users are done and the time that is left, if stderr is a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("users"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("users", total=users)
-        yield lambda done: bar.update(task, completed=done)
 
 
 def _changed_by_csv(frame: pl.DataFrame) -> int:

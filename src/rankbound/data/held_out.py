@@ -15,7 +15,7 @@ from rankbound.data import frames
 from rankbound.data.csv_text import is_csv
 from rankbound.data.interaction_sources import as_interactions
 from rankbound.data.interactions import Interactions
-from rankbound.data.ratings import USUAL_NAMES, first_line
+from rankbound.data.ratings import find_roles, first_line
 from rankbound.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
@@ -37,8 +37,7 @@ def is_held_out(source: Any) -> bool:
     if isinstance(source, Interactions):
         return True
     columns = _columns(source)
-    names = {name.lower() for name in columns}
-    return all(names & set(USUAL_NAMES[role]) for role in ("user", "item")) and not _LABELS & set(columns)
+    return {"user", "item"} <= find_roles(columns).keys() and not _LABELS & set(columns)
 
 
 def held_out_judgments(source: Any, min_rating: float | None = None) -> pl.DataFrame:

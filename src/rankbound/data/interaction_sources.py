@@ -12,13 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from rankbound.arrays import weights_of
 from rankbound.data.frames import as_polars, id_text, is_table
-from rankbound.data.interactions import Interactions, kept_rows
-from rankbound.data.ratings import find_roles, read_ratings
+from rankbound.data.interactions import Interactions, kept_rows, name_codes
+from rankbound.data.ratings import ROLES, read_ratings, role_indices
 from rankbound.errors import ArgumentError, DataError
 
 __all__ = ["as_interactions", "find_codes", "recoded", "series_of", "weighted_interactions"]
-
-_ROLES = ("user", "item", "rating", "timestamp")
 
 
 def as_interactions(
@@ -96,8 +94,8 @@ def recoded(table: Interactions, user_names: NDArray[Any], item_names: NDArray[A
     Ids of different types are compared as text, by the rule of `rankbound.data.frames`. A note says how many
     interactions were left out.
     """
-    users = find_codes(user_names, pl.Series(table.user_names)).astype(np.int32)[table.users]
-    items = find_codes(item_names, pl.Series(table.item_names)).astype(np.int32)[table.items]
+    users = name_codes(table.user_names, user_names)[table.users]
+    items = name_codes(table.item_names, item_names)[table.items]
     known = (users >= 0) & (items >= 0)
     order = np.lexsort((items[known], users[known]))
     rows = np.flatnonzero(known)[order]
@@ -114,20 +112,15 @@ def recoded(table: Interactions, user_names: NDArray[Any], item_names: NDArray[A
     )
 
 
-def find_codes(names: NDArray[Any], ids: pl.Series) -> NDArray[np.int64]:
+def find_codes(names: NDArray[Any], ids: pl.Series) -> NDArray[np.int32]:
     """Return the index of each id among distinct names, -1 where it is not among them.
 
     >>> find_codes(np.array([7, 10]), pl.Series(["10", "007", "7"])).tolist()
     [1, -1, 0]
     """
-    known = pl.Series(names)
-    if known.dtype.is_integer() and ids.dtype.is_integer():
-        ids = ids.cast(pl.Int64, strict=False)
-    else:
-        known, ids = id_text(known), id_text(ids)
-    table = pl.DataFrame({"id": known, "code": np.arange(len(known))})
-    found = pl.DataFrame({"id": ids}).join(table, on="id", how="left", maintain_order="left")["code"]
-    return found.fill_null(-1).to_numpy()
+    is_integer = ids.dtype.is_integer()
+    array = ids.cast(pl.Int64).to_numpy() if is_integer else np.array(id_text(ids).to_list(), dtype=np.str_)
+    return name_codes(array, names)
 
 
 def series_of(values: Any) -> pl.Series:
@@ -157,16 +150,16 @@ def _columns(data: Any, named: Mapping[str, str | None]) -> tuple[Any, ...]:
     """Return the columns of user, item, rating and timestamp; None for those that do not exist."""
     if isinstance(data, (tuple, list)):
         _refuse_names(named, "columns")
-        if not 2 <= len(data) <= len(_ROLES):
+        if not 2 <= len(data) <= len(ROLES):
             raise DataError(f"interactions must be columns of users and items, ratings and timestamps, got {len(data)}")
         columns = tuple(data)
     elif hasattr(data, "iloc"):  # pandas, of which only these columns are converted
-        indices = find_roles([str(name) for name in data.columns], named)
-        columns = tuple(data.iloc[:, indices[role]] if role in indices else None for role in _ROLES)
+        indices = role_indices([str(name) for name in data.columns], named)
+        columns = tuple(data.iloc[:, indices[role]] if role in indices else None for role in ROLES)
     else:
         frame = _frame(data)
-        indices = find_roles(frame.columns, named)
-        columns = tuple(frame.to_series(indices[role]) if role in indices else None for role in _ROLES)
+        indices = role_indices(frame.columns, named)
+        columns = tuple(frame.to_series(indices[role]) if role in indices else None for role in ROLES)
     try:
         series = tuple(None if column is None else series_of(column) for column in columns)
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:

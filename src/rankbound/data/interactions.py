@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rankbound.data.growing_table import GrowingTable
 from rankbound.errors import DataError
 
-__all__ = ["LONGEST_NAME", "Interactions", "NameCoder", "kept_rows"]
+__all__ = ["LONGEST_NAME", "Interactions", "NameCoder", "comparable_names", "kept_rows", "name_codes"]
 
 LONGEST_NAME = 255  # bytes: every entry of a NumPy text array is as wide as the longest
 _STEP = 1 << 20
@@ -134,6 +134,29 @@ class Interactions:
             self.timestamps,
             self.notes,
         )
+
+
+def comparable_names(names: NDArray[Any], others: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return names of one kind: as text if some are numbers and others are not, so that 7 is the same as "7"."""
+    integers = [array.dtype.kind in "iu" for array in (names, others)]
+    if all(integers) or names.dtype.kind == others.dtype.kind == "U":
+        return names, others
+    return names.astype(np.str_), others.astype(np.str_)
+
+
+def name_codes(names: NDArray[Any], known: NDArray[Any]) -> NDArray[np.int32]:
+    """Return the index of each name among known names, which are distinct; -1 where it is not known.
+
+    >>> name_codes(np.array(["7", "x", "5"]), np.array([5, 7])).tolist()
+    [1, -1, 0]
+    """
+    if len(known) == 0:
+        return np.full(len(names), -1, np.int32)
+    names, known = comparable_names(names, known)
+    order = np.argsort(known, kind="stable")
+    ordered = known[order]
+    index = np.minimum(np.searchsorted(ordered, names), len(known) - 1)
+    return np.where(ordered[index] == names, order[index], -1).astype(np.int32)
 
 
 def _filled(role: str, column: pl.Series) -> NDArray[Any]:

@@ -17,7 +17,7 @@ from rankbound.data.interactions import LONGEST_NAME, Interactions, NameCoder
 from rankbound.data.text_chunks import StrPath, line_chunks
 from rankbound.errors import ArgumentError, DataError, FileFormatError
 
-__all__ = ["FORMATS", "USUAL_NAMES", "find_roles", "first_line", "read_ratings"]
+__all__ = ["FORMATS", "ROLES", "find_roles", "first_line", "read_ratings", "role_indices"]
 
 FORMATS: Mapping[str, str] = MappingProxyType(
     {
@@ -37,6 +37,7 @@ USUAL_NAMES: Mapping[str, tuple[str, ...]] = {  # of columns, in lower case
     "rating": ("rating", "overall", "stars", "score"),
     "timestamp": ("timestamp", "time", "unixreviewtime"),
 }
+ROLES = tuple(USUAL_NAMES)
 _TYPES = {"user": pl.String, "item": pl.String, "rating": pl.Float64, "timestamp": pl.Float64}  # while parsing
 _NUMBERS = {"rating": np.float32, "timestamp": np.int64}  # in the result
 _TOO_LARGE = {"rating": float(np.finfo(np.float32).max), "timestamp": 2.0**63}
@@ -107,6 +108,17 @@ def _recognize(path: StrPath, first: str) -> str:
     return "trust" if first.startswith("#") or len(fields) in (2, 3) else "sequences"
 
 
+def find_roles(header: Sequence[str]) -> dict[str, str]:
+    """Return the columns of a table that hold user, item, rating and timestamp, by their usual names.
+
+    >>> find_roles(["userId", "movieId", "title"])
+    {'user': 'userId', 'item': 'movieId'}
+    """
+    lower = [name.lower() for name in header]
+    usual = {role: next((name for name in names if name in lower), None) for role, names in USUAL_NAMES.items()}
+    return {role: header[lower.index(name)] for role, name in usual.items() if name is not None}
+
+
 def _is_header(fields: Sequence[str]) -> bool:
     """Whether a line names columns: one of them has a known name, or the third, a rating elsewhere, is no number."""
     names = [field.strip().strip('"').lower() for field in fields]
@@ -134,7 +146,7 @@ def _layout(path: StrPath, form: str, first: str, named: Mapping[str, str | None
         header = [field.strip().strip('"') for field in first.split(separator)]
         if form == "inter":
             header = [field.partition(":")[0] for field in header]
-        return _Layout(separator, find_roles(header, named, path), len(header), header=True)
+        return _Layout(separator, role_indices(header, named, path), len(header), header=True)
     separator = {"u.data": "\t", "::": "\t", "amazon": ",", "trust": " "}[form]
     if form == "trust":
         return _Layout(separator, {"user": 0, "item": 1}, 0, comment=True)
@@ -146,19 +158,16 @@ def _layout(path: StrPath, form: str, first: str, named: Mapping[str, str | None
     return _Layout(separator, columns, len(fields))
 
 
-def find_roles(header: Sequence[str], named: Mapping[str, str | None], path: StrPath | None = None) -> dict[str, int]:
+def role_indices(header: Sequence[str], named: Mapping[str, str | None], path: StrPath | None = None) -> dict[str, int]:
     """Return the index of the user, the item, ... in a header; errors name the file, if the header is from one."""
-    indices: dict[str, int] = {}
-    lower = [name.lower() for name in header]
-    for role, usual in USUAL_NAMES.items():
-        wanted = named.get(role)
+    roles = find_roles(header)
+    for role, wanted in named.items():
         if wanted is not None:
             if wanted not in header:
                 got = f"got {wanted!r}; the columns are {', '.join(header)}"
                 raise _refused(path, f"the {role} column must be in the header", got)
-            indices[role] = header.index(wanted)
-        elif known := [name for name in usual if name in lower]:
-            indices[role] = lower.index(known[0])
+            roles[role] = wanted
+    indices = {role: header.index(roles[role]) for role in ROLES if role in roles}
     for role, at in indices.items():
         if header.count(header[at]) > 1:
             got = f"got {header[at]!r} {header.count(header[at])} times"
@@ -303,7 +312,7 @@ def _read_sequences(path: StrPath, *, counted: bool) -> Interactions:
 def _read_parquet(path: StrPath, named: Mapping[str, str | None]) -> Interactions:
     with polars_explained(path):
         header = list(pl.read_parquet_schema(Path(path)))
-        columns = {role: header[at] for role, at in find_roles(header, named, path).items()}
+        columns = {role: header[at] for role, at in role_indices(header, named, path).items()}
         frame = pl.read_parquet(Path(path), columns=list(dict.fromkeys(columns.values())))
     if frame.is_empty():
         raise DataError(f"{path}: has no interaction")

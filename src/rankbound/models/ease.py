@@ -52,7 +52,7 @@ class EASE(Recommender):
     ['jam']
     """
 
-    l2: float = 200.0
+    l2: float = 400.0
     precision: str = "float64"
     max_memory: float | None = None
     measure: Any = "nDCG@10"
@@ -96,10 +96,10 @@ class EASE(Recommender):
 
     def _check_memory(self, count: int) -> None:
         limit = physical_memory() * 0.8 if self.max_memory is None else self.max_memory * _GB
-        needed = count**2 * (12 if self.precision == "float64" else 4) + 24 * _BLOCK
+        needed = count**2 * (12 if self.precision == "float64" else 4) + 24 * min(count**2, _BLOCK)
         if needed > limit:
             raise DataError(
-                f"EASE needs {needed / _GB:.1f} GB for {count:,} items, and max_memory is {limit / _GB:.1f} GB; keep "
+                f"EASE needs {needed / _GB:.3g} GB for {count:,} items, and max_memory is {limit / _GB:.3g} GB; keep "
                 "fewer items, or use precision='float32', ItemKNN or ImplicitALS"
             )
 

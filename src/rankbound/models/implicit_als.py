@@ -11,6 +11,7 @@ from rankbound.losses.compiling import running
 from rankbound.models.als_kernel import solve_side
 from rankbound.models.base import FittedState, seed_of
 from rankbound.models.parameters import check_in_range
+from rankbound.models.progress import progress_bar
 from rankbound.models.recommender import Recommender, interaction_matrix, restored_array
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ class ImplicitALS(Recommender):
     random_state:
         Seed of the initial vectors; None is 0. The vectors do not depend on the number of threads.
 
+    verbose:
+        Show a progress bar on standard error if that is a terminal.
+
     With ``sample_weight``, the squared error of each interaction has its weight as a factor.
 
     >>> users, items = ["ann", "ann", "bob", "bob", "cid", "dan"], ["tea", "jam", "tea", "jam", "tea", "ink"]
@@ -62,13 +66,14 @@ class ImplicitALS(Recommender):
 
     factors: int = 64
     unobserved_weight: float = 0.1
-    l2: float = 0.03
+    l2: float = 0.02
     l2_exponent: float = 1.0
     epochs: int = 16
     steps: int = 3
     init: float = 0.1
     measure: Any = "nDCG@10"
     random_state: int | None = 0
+    verbose: bool = False
     _accepts_weights: ClassVar[bool] = True
 
     def _fit_interactions(
@@ -89,9 +94,11 @@ class ImplicitALS(Recommender):
             rng.normal(0, self.init / np.sqrt(self.factors), (count, self.factors)).astype(np.float32)
             for count in by_user.shape
         )
-        for _ in range(self.epochs):
-            self._solve(users, items, by_user)
-            self._solve(items, users, by_item)
+        with progress_bar("epoch", self.epochs, shown=self.verbose) as show:
+            for epoch in range(self.epochs):
+                self._solve(users, items, by_user)
+                self._solve(items, users, by_item)
+                show(epoch + 1)
         self.user_vectors_, self.item_vectors_ = users, items
 
     def _solve(self, vectors: NDArray[Any], others: NDArray[Any], table: scipy.sparse.csr_array) -> None:

@@ -40,9 +40,9 @@ class Recommender(Ranker):
     those with a high rating. Users and items are named by the ids of the data, text or integers, which are saved with
     the model.
 
-    A subclass implements ``_fit_interactions(train, held_out, weights)``, ``_score_block(users)``, and
-    ``_fitted_state()`` and ``_restore_state(state)`` for what it has learned; ids and training interactions are saved
-    by this class. A model of vectors implements ``_vectors()``, too.
+    A subclass implements ``_fit_interactions(train, held_out, weights)`` and ``_score_block(users)``. To be saved, it
+    implements ``_fitted_state()`` and ``_restore_state(state)`` for what it has learned; ids and training interactions
+    are saved by this class. A model of vectors implements ``_vectors()``, too.
 
     Attributes after `fit`: ``user_ids_`` and ``item_ids_``, the sorted ids, whose indices are the codes of users and
     items; ``seen_``, the training interactions; ``eval_score_``, if there was an ``eval_set``.
@@ -52,6 +52,7 @@ class Recommender(Ranker):
     item_ids_: NDArray[Any]
     seen_: Interactions
     eval_score_: float
+    measure: Any = "nDCG@10"
     _accepts_weights: ClassVar[bool] = False  # whether interactions can have weights
 
     # ---- for users ---------------------------------------------------------------------------------------------------
@@ -136,7 +137,10 @@ class Recommender(Ranker):
             user_codes = np.repeat(user_codes, len(item_codes))
         if len(user_codes) != len(item_codes):
             raise DataError(f"users and items must have one length, got {len(user_codes)} and {len(item_codes)}")
-        return self._scores(np.stack((user_codes, item_codes), axis=1))
+        known = (user_codes >= 0) & (item_codes >= 0)
+        scores = np.zeros(len(known))
+        scores[known] = self._scores(np.stack((user_codes, item_codes), axis=1)[known])
+        return scores
 
     def score(self, interactions: Any) -> float:  # type: ignore[override]
         """Return the mean of ``measure`` over the users of held-out interactions, under full ranking.
@@ -188,6 +192,12 @@ class Recommender(Ranker):
     def _score_block(self, users: NDArray[np.int32]) -> NDArray[np.float32]:
         """Return a new array with the scores of all items for users, by code [users, items]."""
 
+    def _fitted_state(self) -> FittedState:
+        return FittedState()
+
+    def _restore_state(self, state: FittedState) -> None:
+        pass
+
     def _vectors(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
         """Return vectors of users and items whose inner products are the scores; None if there are none."""
         return None
@@ -208,20 +218,20 @@ class Recommender(Ranker):
 
     # ---- lists -------------------------------------------------------------------------------------------------------
 
-    def _chosen_users(self, users: Any) -> tuple[pl.Series, NDArray[np.int64]]:
+    def _chosen_users(self, users: Any) -> tuple[pl.Series, NDArray[np.int32]]:
         """Return distinct ids in the order of the argument, and their codes; -1 for users without training data."""
         check_is_fitted(self)
         if users is None:
-            ids, codes = pl.Series(self.user_ids_), np.arange(len(self.user_ids_))
+            ids, codes = pl.Series(self.user_ids_), np.arange(len(self.user_ids_), dtype=np.int32)
         else:
             ids = _ids("users", users).unique(maintain_order=True)
             codes = find_codes(self.user_ids_, ids)
         known, _ = self._has_training_data()
-        return ids, np.where((codes >= 0) & known[codes], codes, -1)
+        return ids, np.where((codes >= 0) & known[codes], codes, np.int32(-1))
 
     def _top_items(
         self,
-        codes: NDArray[np.int64],
+        codes: NDArray[np.int32],
         k: int,
         *,
         exclude_seen: bool = True,
@@ -248,7 +258,7 @@ class Recommender(Ranker):
         size = max(1, _BLOCK_SCORES // len(allowed))
         for start in range(0, len(known), size):
             rows = known[start : start + size]
-            block = self._writable_scores(codes[rows].astype(np.int32))
+            block = self._writable_scores(codes[rows])
             if exclude_seen:
                 _leave_out(block, codes[rows], offsets, self.seen_.items)
             if len(candidates) < len(allowed):
@@ -262,7 +272,7 @@ class Recommender(Ranker):
 
     def _fill_unknown(
         self,
-        codes: NDArray[np.int64],
+        codes: NDArray[np.int32],
         candidates: NDArray[np.int32],
         items: NDArray[np.int32],
         scores: NDArray[np.float32],
@@ -299,19 +309,16 @@ class Recommender(Ranker):
         )
 
     def _scores(self, features: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the scores of rows of a user's and an item's code; 0 where a code is not in the training data."""
-        codes = features.astype(np.int64)
-        known = ((codes >= 0) & (codes < (len(self.user_ids_), len(self.item_ids_)))).all(axis=1)
-        scores = np.zeros(len(codes))
-        users, rows = np.unique(codes[known, 0], return_inverse=True)
+        """Return the scores of rows of a user's and an item's code."""
+        users, rows = np.unique(features[:, 0].astype(np.int32), return_inverse=True)
+        items = features[:, 1].astype(np.int32)
         order = np.argsort(rows, kind="stable")
-        of_known = np.zeros(len(rows))
+        scores = np.zeros(len(rows))
         size = max(1, _BLOCK_SCORES // len(self.item_ids_))
         for start in range(0, len(users), size):
             chosen = order[slice(*np.searchsorted(rows[order], (start, start + size)))]
-            block = self._writable_scores(users[start : start + size].astype(np.int32))
-            of_known[chosen] = block[rows[chosen] - start, codes[known, 1][chosen]]
-        scores[known] = of_known
+            block = self._writable_scores(users[start : start + size])
+            scores[chosen] = block[rows[chosen] - start, items[chosen]]
         return scores
 
     def _mean_measure(self, held_out: Interactions) -> float:
@@ -375,7 +382,7 @@ def _ids(role: str, given: Any) -> pl.Series:
 
 
 def _leave_out(
-    scores: NDArray[np.float32], users: NDArray[np.int64], offsets: NDArray[np.int64], items: NDArray[np.int32]
+    scores: NDArray[np.float32], users: NDArray[np.int32], offsets: NDArray[np.int64], items: NDArray[np.int32]
 ) -> None:
     """Give the items of the training interactions of users the lowest score."""
     counts = offsets[users + 1] - offsets[users]
