@@ -67,9 +67,9 @@ def test_wrong_arguments_are_named():
     for k in (0, 2.5, True):
         with pytest.raises(ArgumentError, match="k must be a positive integer, got"):
             recommendation_profile(run, TRAIN, k)
-    with pytest.raises(ArgumentError, match="train must be a file, a table or Interactions, got dict"):
-        recommendation_profile(run, {})
-    with pytest.raises(DataError, match="train must have a column for the item, got user, thing"):
+    with pytest.raises(DataError, match=r"interactions must be a path, .* got int"):
+        recommendation_profile(run, 3)
+    with pytest.raises(DataError, match="column for the item"):
         recommendation_profile(run, pl.DataFrame({"user": [1], "thing": [2]}))
 
 

@@ -18,6 +18,7 @@ from rankbound.evaluation import evaluate_lists
 from rankbound.lists import Lists
 from rankbound.measures import parse_measure
 from rankbound.measures.registry import definitions
+from rankbound.models.base import FittedState
 from rankbound.models.first_ranks import needs_first_ranks_only
 from rankbound.models.full_ranking import evaluate_full_ranking, evaluate_recommender
 from rankbound.models.recommender import Recommender
@@ -220,11 +221,16 @@ def test_invalid_arguments_are_reported():
 class _Constant(Recommender):
     """Scores the items by their code, the last first."""
 
+    measure = "nDCG@10"
+
     def _fit_interactions(self, train, held_out, weights):
         pass
 
     def _score_block(self, users):
         return np.tile(np.arange(len(self.item_ids_), dtype=np.float32), (len(users), 1))
+
+    def _fitted_state(self):
+        return FittedState()
 
 
 def _fitted():
@@ -268,7 +274,7 @@ def test_what_is_no_model_or_no_table_is_reported():
         evaluate_recommender(_fitted(), test, "RR")
     with pytest.raises(ArgumentError, match="fitted recommender, got int"):
         evaluate_recommender(3, test, "RR")
-    with pytest.raises(ArgumentError, match="test must be a file, a table or Interactions, got int"):
+    with pytest.raises(DataError, match=r"interactions must be a path, .* got int"):
         evaluate_recommender(_fitted(), 3, "RR")
 
 

@@ -24,8 +24,7 @@ import numpy as np
 import polars as pl
 
 from rankbound.analysis.inference import Inference
-from rankbound.data.held_out import interactions_of
-from rankbound.data.interactions import name_codes
+from rankbound.data.interaction_sources import as_interactions, find_codes
 from rankbound.data.sources import to_frame
 from rankbound.errors import ArgumentError, DataError
 
@@ -63,11 +62,12 @@ def recommendation_profile(recommendations: Any, train: Any, k: int = 10) -> Rec
     recommendations:
         A run, as `rankbound.evaluate` takes it: a file or table with the columns user, item and score or rank.
     train:
-        The training interactions, from which popularity and catalog come: a file, a table or `Interactions`. Items
-        of a table that has no interaction with them belong to the catalog as well.
+        The training interactions, from which popularity and catalog come: whatever `rankbound.data.as_interactions`
+        takes. Items without an interaction that `Interactions` name belong to the catalog as well.
     k:
         How many items of each list count.
 
+    >>> from rankbound.data import Interactions
     >>> train = Interactions.from_columns(["al", "al", "bo", "bo"], ["x", "y", "x", "z"])
     >>> recommendation_profile({"al": {"z": 1.0}, "bo": {"y": 1.0}}, train, k=1)
     ... # doctest: +NORMALIZE_WHITESPACE
@@ -75,14 +75,14 @@ def recommendation_profile(recommendations: Any, train: Any, k: int = 10) -> Rec
                           mean_popularity=0.5, gini=0.3333333333333333)
     """
     _check_positive("k", k)
-    table = interactions_of("train", train)
+    table = as_interactions(train)
     run = to_frame(recommendations, "score")
     position = pl.col("score").rank("ordinal", descending=True).over("qid")
     top = run.filter(position <= k)
     if top.is_empty():
         raise DataError("recommendations must have at least one item, got none")
     shown = top["docid"].to_numpy()
-    code = name_codes(shown, table.item_names)
+    code = find_codes(table.item_names, top["docid"])
     known_by = np.bincount(table.items, minlength=len(table.item_names))
     popularity = np.where(code >= 0, np.maximum(known_by[code], 1), 1) / max(1, np.count_nonzero(table.per_user))
     of_new_items = np.unique(shown[code < 0].astype(np.str_), return_counts=True)[1]  # they extend the catalog
@@ -128,7 +128,7 @@ def activity_groups(
     result:
         The evaluation of a recommender.
     train:
-        The training interactions: a file, a table or `Interactions`. Users without any have activity 0.
+        The training interactions: whatever `rankbound.data.as_interactions` takes. Users without any have activity 0.
     groups:
         The number of groups.
     versus:
@@ -142,6 +142,7 @@ def activity_groups(
         A row per group and measure: least and most interactions, users, measure, mean, low and high.
 
     >>> from rankbound import evaluate
+    >>> from rankbound.data import Interactions
     >>> train = Interactions.from_columns(["a", "b", "b", "c", "c", "d", "d", "d"], [1, 1, 2, 1, 3, 1, 2, 3])
     >>> run = {user: {4: 1.0} for user in "abcd"}
     >>> result = evaluate({user: {4: 1, 5: 1} for user in "abcd"}, run, "R@1")
@@ -150,16 +151,16 @@ def activity_groups(
     """
     _check_positive("groups", groups)
     policy = inference or Inference()
-    table = interactions_of("train", train)
+    table = as_interactions(train)
     names = np.asarray(result.query_ids)
     values = {name: np.asarray(value, dtype=np.float64) for name, value in result.values.items()}
     if versus is not None:
-        index = name_codes(names, np.asarray(versus.query_ids))
+        index = find_codes(np.asarray(versus.query_ids), pl.Series(names))
         names, index, both = names[index >= 0], index[index >= 0], index >= 0
         values = {name: values[name][both] - versus.values[name][index] for name in values if name in versus.values}
         if not values or len(names) == 0:
             raise DataError("result and versus must have a measure and a user in common, got none")
-    code = name_codes(names, table.user_names)
+    code = find_codes(table.user_names, pl.Series(names))
     activity = np.where(code >= 0, table.per_user[code], 0)
     group = _groups(activity, groups)
     rows = []

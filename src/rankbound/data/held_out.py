@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from rankbound.data import frames
 from rankbound.data.csv_text import is_csv
+from rankbound.data.interaction_sources import as_interactions
 from rankbound.data.interactions import Interactions
-from rankbound.data.ratings import ROLES, find_roles, first_line, read_ratings
+from rankbound.data.ratings import find_roles, first_line
 from rankbound.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["held_out_judgments", "interactions_of", "is_held_out"]
+__all__ = ["held_out_judgments", "is_held_out"]
 
 _LABELS = {name for name in frames.COLUMN_NAMES["label"] if name != "rating"}
 
@@ -45,29 +46,13 @@ def held_out_judgments(source: Any, min_rating: float | None = None) -> pl.DataF
 
     if not is_held_out(source):
         raise ArgumentError("min_rating needs held-out interactions, a table with the columns user, item and rating")
-    table = interactions_of("qrels", source)
+    table = as_interactions(source)
     label = pl.lit(1)
     if min_rating is not None:
         if table.ratings is None:
             raise DataError(f"min_rating = {min_rating:g} needs a column of ratings, which the interactions lack")
         label = (pl.col("rating") >= min_rating).cast(pl.Int32)
     return table.to_frame().select(qid="user", docid="item", label=label)
-
-
-def interactions_of(name: str, source: Any) -> Interactions:
-    """Return the interactions of a file, a table in memory, or `Interactions`; errors call the argument ``name``."""
-    if isinstance(source, Interactions):
-        return source
-    if isinstance(source, (str, PathLike)):
-        return read_ratings(source)
-    if not frames.is_table(source):
-        raise ArgumentError(f"{name} must be a file, a table or Interactions, got {type(source).__name__}")
-    frame = frames.as_polars(source)
-    roles = find_roles(frame.columns)
-    missing = [role for role in ("user", "item") if role not in roles]
-    if missing:
-        raise DataError(f"{name} must have a column for the {missing[0]}, got {', '.join(frame.columns)}")
-    return Interactions.from_columns(*(frame[roles[role]] if role in roles else None for role in ROLES))
 
 
 def _columns(source: Any) -> list[str]:

@@ -11,9 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 
-from rankbound.data.held_out import interactions_of
-from rankbound.data.interactions import Interactions, comparable_names, name_codes
+from rankbound.data.interaction_sources import as_interactions, find_codes, recoded
+from rankbound.data.interactions import Interactions
 from rankbound.data.sampling import is_among, pair_keys
 from rankbound.difficulty.bounding import Bounds, get_bounding
 from rankbound.difficulty.queries import difficulty_of
@@ -115,7 +116,7 @@ def evaluate_recommender(
     model:
         A fitted `Recommender`.
     test:
-        Held-out interactions: a file that `rankbound.data.read_ratings` reads, a table, or `Interactions`. Users and
+        Held-out interactions: whatever `rankbound.data.as_interactions` takes, such as a file or a table. Users and
         items are those of the model with the same names. Users that the model does not know are left out and counted
         in ``missing_queries``. Items that it does not know are relevant, too, and tied below all that it ranks.
     measures, bounds:
@@ -125,19 +126,18 @@ def evaluate_recommender(
     """
     if not hasattr(model, "seen_"):
         raise ArgumentError(f"model must be a fitted recommender, got {type(model).__name__} without training data")
-    held_out = interactions_of("test", test).compact()
-    seen = model.seen_ if train is None else interactions_of("train", train)
-    known = np.isin(*comparable_names(held_out.user_names, model.user_ids_))
+    held_out = as_interactions(test).compact()
+    seen = model.seen_ if train is None else as_interactions(train)
+    known = find_codes(model.user_ids_, pl.Series(held_out.user_names)) >= 0
     if not known.any():
         raise DataError(
             "test must have users of the model, "
             f"got names such as {held_out.user_names[0]!r} for users such as {model.user_ids_[0]!r}"
         )
-    item_names, items = comparable_names(held_out.item_names, model.item_ids_)
-    unknown_items = item_names[~np.isin(item_names, items)]
-    catalog = np.concatenate((items, unknown_items))
-    held_out = _recoded(held_out, model.user_ids_, catalog)
-    seen = _recoded(seen, model.user_ids_, catalog)
+    unknown_items = held_out.item_names[find_codes(model.item_ids_, pl.Series(held_out.item_names)) < 0]
+    catalog = np.concatenate((model.item_ids_, unknown_items)) if len(unknown_items) else model.item_ids_
+    held_out = recoded(held_out, model.user_ids_, catalog)
+    seen = recoded(seen, model.user_ids_, catalog)
 
     def score_block(users: NDArray[np.int32]) -> NDArray[Any]:
         scores = model._score_block(users)
@@ -148,14 +148,6 @@ def evaluate_recommender(
     result = evaluate_full_ranking(score_block, seen, held_out, measures, bounds=bounds)
     missing = int(np.count_nonzero(~known))
     return replace(result, coverage=replace(result.coverage, missing_queries=missing))
-
-
-def _recoded(table: Interactions, users: NDArray[Any], items: NDArray[Any]) -> Interactions:
-    """Return the rows whose users and items are among these names, with codes that are indices of the names."""
-    user_code, item_code = name_codes(table.user_names, users), name_codes(table.item_names, items)
-    row_user, row_item = user_code[table.users], item_code[table.items]
-    kept = (row_user >= 0) & (row_item >= 0)
-    return Interactions.from_codes(row_user[kept], row_item[kept], users, items)
 
 
 def _checked_measures(measures: Any) -> Mapping[str, Measure]:
