@@ -471,7 +471,7 @@ def test_a_model_of_codes_and_a_model_of_interactions_do_not_mix() -> None:
     assert not hasattr(model, "seen_")
     with pytest.raises(ArgumentError, match="trained from codes"):
         model.score(test)
-    with pytest.raises(ArgumentError, match="labels must be passed together with items"):
+    with pytest.raises(ArgumentError, match="labels must have one entry per row of users and items, got None"):
         model.fit([0, 1], [0, 1])
     with pytest.raises(ArgumentError, match="sample_weight is for interactions"):
         model.fit([0, 0], [0, 1], [1, 0], sample_weight=[1, 1])

@@ -45,9 +45,11 @@ _CHOICES = {
     "similarity": ("cosine", "dot"),
 }
 _COUNTS = ("factors", "epochs", "eval_every", "batch_size", "patience", "checkpoint_every", "negative_candidates")
+_TEMPERATURE = 0.2  # of the cosine
 # parameters of training from interactions, which lists of codes do not use
 _OF_INTERACTIONS = (
-    "negatives", "negative_candidates", "sampling", "user_model", "dropout", "similarity", "temperature", "biases", "warm_start",
+    "negatives", "negative_candidates", "sampling", "user_model", "dropout", "similarity", "temperature", "biases",
+    "warm_start",
 )  # fmt: skip
 
 
@@ -117,7 +119,8 @@ class MatrixFactorization(Recommender):
     dropout:
         Fraction of the history that is left out at random in each step.
     similarity, temperature:
-        ``"cosine"`` / temperature, or the ``"dot"`` product.
+        The score is the ``"cosine"`` / temperature or the ``"dot"`` product of the vectors. None means 0.2. It is the
+        most important parameter to tune: 0.1 to 0.35, higher values for less data.
     biases:
         Add a bias for each item. (A bias of a user changes no ranking.)
     warm_start:
@@ -169,7 +172,7 @@ class MatrixFactorization(Recommender):
     user_model: str = "vectors"
     dropout: float = 0.5
     similarity: str = "cosine"
-    temperature: float = 0.2
+    temperature: float | None = None
     biases: bool = False
     warm_start: bool = False
     _accepts_weights: ClassVar[bool] = True
@@ -212,7 +215,7 @@ class MatrixFactorization(Recommender):
         if items is None:
             return self._fit_table(users, eval_set, sample_weight, user_features, item_features)
         if labels is None:
-            raise ArgumentError("labels must be passed together with items; a table of interactions is one argument")
+            raise ArgumentError("labels must have one entry per row of users and items, got None")
         for name, value in (("sample_weight", sample_weight), *_named(user_features, item_features)):
             if value is not None:
                 raise ArgumentError(f"{name} is for interactions, got it with lists of codes")
@@ -382,7 +385,9 @@ class MatrixFactorization(Recommender):
     def _settings(self) -> Settings:
         shared = {name: getattr(self, name) for name in Settings.__dataclass_fields__ if hasattr(self, name)}
         negatives = None if self.negatives == "all" else float(self.negatives)
-        return Settings(**shared | {"negatives": negatives, "seed": seed_of(self.random_state)})
+        temperature = _TEMPERATURE if self.temperature is None else float(self.temperature)
+        replaced = {"negatives": negatives, "temperature": temperature, "seed": seed_of(self.random_state)}
+        return Settings(**shared | replaced)
 
     def _epoch_of_interactions(
         self, training: InteractionTraining, held_out: Interactions | None, state: TableState
@@ -522,7 +527,8 @@ class MatrixFactorization(Recommender):
             if not number or (value == 0 and name != "l2"):
                 rule = "a number of at least 0" if name == "l2" else "a positive number"
                 raise ArgumentError(f"{name} must be {rule}, got {value!r}")
-        check_in_range("temperature", self.temperature, 0, 1e6, open_low=True)
+        if self.temperature is not None:
+            check_in_range("temperature", self.temperature, 0, 1e6, open_low=True)
         if not 0 <= self.dropout < 1:
             raise ArgumentError(f"dropout must be from 0 to below 1, got {self.dropout!r}")
         if self.negatives != "all" and (isinstance(self.negatives, (str, bool)) or not 0 < self.negatives < np.inf):

@@ -137,8 +137,11 @@ class InteractionTraining:
     ) -> None:
         self.settings = settings
         self.catalog = len(train.item_names)
-        self.codes, items = np.unique(train.items, return_inverse=True)
-        self.starts, self.items = train.offsets, items.astype(np.int32)
+        present = np.zeros(self.catalog, bool)
+        present[train.items] = True
+        self.codes = np.flatnonzero(present)
+        positions = np.cumsum(present, dtype=np.int32) - 1
+        self.starts, self.items = train.offsets, positions[train.items]
         self.all_item_features = item_features
         known_features = None if item_features is None else item_features[self.codes]
         self.features = {"user_features": user_features, "item_features": known_features}
@@ -214,7 +217,7 @@ class InteractionTraining:
             for first in range(0, len(users), size):
                 batch = np.sort(users[first : first + size])
                 state.steps += 1
-                total += self._step(state, batch, s.random(3, state.epoch, first))
+                total += self._step(state, batch, first)
         return total if s.reduction == "sum" else total / len(users)
 
     def vectors(self, values: dict[str, NDArray[np.float32]]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -258,9 +261,9 @@ class InteractionTraining:
 
     # ---- one step ----------------------------------------------------------------------------------------------------
 
-    def _step(self, state: TableState, batch: NDArray[np.int32], rng: np.random.Generator) -> float:
+    def _step(self, state: TableState, batch: NDArray[np.int32], first: int) -> float:
         values = {name: table.values for name, table in state.tables.items()}
-        history = self._history(batch, rng)
+        history = self._history(batch, (state.epoch, first))
         users, norms = self._normalized(self._user_sums(values, batch, history))
         if self.settings.similarity == "cosine":
             users /= np.float32(self.settings.temperature)
@@ -372,8 +375,8 @@ class InteractionTraining:
 
     # ---- vectors -----------------------------------------------------------------------------------------------------
 
-    def _history(self, users: NDArray[np.int32], rng: np.random.Generator | None) -> Matrix | None:
-        """Return the items of users as a matrix whose rows have norm 1; with dropout if there is a generator."""
+    def _history(self, users: NDArray[np.int32], stream: tuple[int, int] | None) -> Matrix | None:
+        """Return the items of users as a matrix whose rows have norm 1; with dropout if there is a stream for it."""
         s = self.settings
         if s.user_model == "vectors":
             return None
@@ -381,8 +384,8 @@ class InteractionTraining:
         offsets = np.concatenate(([0], np.cumsum(sizes)))
         rows = np.arange(offsets[-1]) + np.repeat(self.starts[users] - offsets[:-1], sizes)
         data = np.repeat(1 / np.sqrt(np.maximum(sizes, 1)), sizes).astype(np.float32)
-        if rng is not None and s.dropout:
-            data *= (rng.random(len(data), np.float32) >= s.dropout) / np.float32(1 - s.dropout)
+        if stream is not None and s.dropout:
+            data *= (s.random(3, *stream).random(len(data), np.float32) >= s.dropout) / np.float32(1 - s.dropout)
         return scipy.sparse.csr_matrix((data, self.items[rows], offsets), shape=(len(users), self.shape[1]))
 
     def _user_sums(self, values: Any, users: Any, history: Matrix | None) -> NDArray[np.float32]:
