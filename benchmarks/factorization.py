@@ -129,7 +129,7 @@ class Flat(Torch):
     """Embeddings looked up row by row; rankbound's loss on the flat scores."""
 
     def __init__(self, ours: Ours) -> None:
-        self.loss = get_loss(ours.model.loss, reduction="sum")
+        self.loss = get_loss(str(ours.model.loss), reduction="sum")
         super().__init__(ours)
 
     def prepared(self, batch: Batch) -> Any:
