@@ -64,8 +64,8 @@ def weighted_interactions(
 ) -> tuple[Interactions, NDArray[np.float32] | None]:
     """Return interactions and the weight of each of them; ``sample_weight`` has one entry per row of the data.
 
-    The rows of `Interactions` are those of the table itself, which are sorted; the rows of a sparse matrix are its
-    stored entries.
+    The rows of `Interactions` are those of the table itself, which are sorted. Files and sparse matrices take no
+    weights.
     """
     if sample_weight is None:
         return as_interactions(data), None
