@@ -194,7 +194,8 @@ class OursFromInteractions:
     """Epochs of the estimator from interactions, on one thread and without evaluation."""
 
     def __init__(self, table: Interactions, **parameters: Any) -> None:
-        model = MatrixFactorization(**{"batch_size": 128, "similarity": "dot"} | parameters)
+        settings: dict[str, Any] = {"batch_size": 128, "similarity": "dot"} | parameters
+        model = MatrixFactorization(**settings)
         loss = interaction_loss(model.loss or "softmax", model.bounding)
         self.training = InteractionTraining(model._settings(), loss, table)
         self.state = self.training.new_state()
@@ -212,11 +213,12 @@ def _from_interactions(quick: bool, turns: int) -> Iterator[Finding]:
     """Yield epochs on users like those of MovieLens 1M, and on 20 million interactions, within fixed times."""
     table = generated(40, 300, 30, 0.5) if quick else generated(6_034, 3_533, 50, 0.9)
     size = f"{len(table.user_names)} users, {len(table.item_names)} items, {len(table)} interactions"
-    for title, limit, parameters in (
+    cases: tuple[tuple[str, float, dict[str, Any]], ...] = (
         ("nDCG, 5 negatives each", 0.5, {"loss": "nDCG", "negatives": 5}),
         ("nDCG, whole catalog", 1.5, {"loss": "nDCG"}),
         ("softmax, whole catalog, cosine", 1.5, {"similarity": "cosine"}),
-    ):
+    )
+    for title, limit, parameters in cases:
         work = OursFromInteractions(table, **parameters)
         time = best_of({title: work}, turns, min_seconds=MIN_SECONDS)[title]
         yield Row(f"MF epoch, {title}, {size}", time, f"{limit:g} seconds", limit, 1.0, against="limit")
