@@ -94,7 +94,7 @@ GRIDS: dict[str, tuple[Callable[..., Any], dict[str, tuple[Any, ...]]]] = {
         lambda **settings: models.ImplicitALS(**settings),
         {"factors": (32, 64, 128), "unobserved_weight": (0.05, 0.1, 0.3), "l2": (0.003, 0.01, 0.03)},
     ),
-    "MF softmax": (factorization(), {"temperature": (0.15, 0.2, 0.25, 0.3, 0.35)}),
+    "MF softmax": (factorization(), {"factors": (64, 128), "temperature": (0.15, 0.2, 0.25, 0.3)}),
     "MF softmax, history": (factorization(user_model="history"), {"temperature": (0.15, 0.2, 0.25, 0.3)}),
     "MF softmax, 20 negatives": (factorization(negatives=20), {"temperature": (0.15, 0.2, 0.25, 0.3)}),
     "MF nDCG": (factorization(loss="nDCG"), {"temperature": (0.1, 0.15, 0.2, 0.3)}),

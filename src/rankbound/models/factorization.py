@@ -226,7 +226,7 @@ class MatrixFactorization(Recommender):
         if eval_set is not None and (not isinstance(eval_set, (tuple, list)) or len(eval_set) != 3):
             raise ArgumentError("eval_set must be (users, items, labels)")
         pairs = Pairs.of(users, items, labels)
-        held_out = None if eval_set is None else Pairs.of(*tuple(eval_set)[:3], name="eval_set ")
+        held_out = None if eval_set is None else Pairs.of(eval_set[0], eval_set[1], eval_set[2], name="eval_set ")
         pairs = pairs.kept(loss.plan(pairs.lists.labels.copy(), pairs.lists.offsets.copy()).active)
         batches = pairs.batches(loss, self.batch_size, self._random(0))
         checkpoints = None
@@ -256,7 +256,8 @@ class MatrixFactorization(Recommender):
             raise ArgumentError("partial_fit takes no checkpoint, because its result depends on the model before it")
         new, weights = weighted_interactions(interactions, sample_weight)
         table, weights, users = merged_tables(self.seen_, new, weights)
-        self._warm, self._chosen = (self.user_ids_, self.item_ids_, self.parameters_), users
+        previous: Any = (self.user_ids_, self.item_ids_, self.parameters_)
+        self._warm, self._chosen = previous, users
         try:
             return super().fit(table, sample_weight=weights)
         finally:
@@ -337,7 +338,8 @@ class MatrixFactorization(Recommender):
 
     def _fit_table(self, table: Any, eval_set: Any, sample_weight: Any, user_features: Any, item_features: Any) -> Self:
         warm = self.warm_start and hasattr(self, "parameters_")
-        self._warm: Any = (self.user_ids_, self.item_ids_, self.parameters_) if warm else None
+        previous: Any = (self.user_ids_, self.item_ids_, self.parameters_) if warm else None
+        self._warm = previous
         self._side_features = {"user": user_features, "item": item_features}
         try:
             if user_features is not None or item_features is not None:
@@ -602,7 +604,8 @@ def _restored_parameters(state: FittedState, users: int, items: int) -> dict[str
         shape = state.arrays[f"parameters.{name}"].shape
         if len(shape) != 2:
             raise DataError(f"parameters of {name} must have two dimensions, got {shape}")
-        parameters[name] = restored_array(state, f"parameters.{name}", (rows.get(name, shape[0]), shape[1]))
+        height = rows[name] if name in rows else shape[0]
+        parameters[name] = restored_array(state, f"parameters.{name}", (height, shape[1]))
     return parameters
 
 

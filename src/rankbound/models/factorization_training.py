@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import polars as pl
 import scipy.sparse
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from rankbound.data.interaction_sources import find_codes
 from rankbound.errors import DataError
