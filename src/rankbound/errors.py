@@ -9,6 +9,7 @@ RankboundError            every error that rankbound raises itself; the command 
 CoverageWarning           a run and judgments without a document in common, or labels that a measure takes as equal
                           (also a UserWarning)
 InferenceWarning          intervals or p-values that rest on too little data (also a UserWarning)
+UnknownUserWarning        users without training data, to whom popular items are recommended (also a UserWarning)
 WeightWarning             weights under which few queries decide what is learned (also a UserWarning)
 """
 
@@ -25,6 +26,7 @@ __all__ = [
     "InferenceWarning",
     "MeasureError",
     "RankboundError",
+    "UnknownUserWarning",
     "WeightWarning",
 ]
 
@@ -81,6 +83,10 @@ class CoverageWarning(UserWarning):
 
 class InferenceWarning(UserWarning):
     """Intervals or p-values rest on too little data to be relied on."""
+
+
+class UnknownUserWarning(UserWarning):
+    """Users have no training interactions, and get the most popular items."""
 
 
 class WeightWarning(UserWarning):

@@ -404,3 +404,17 @@ def test_letor_files_of_mq2008(cli, data_dir, tmp_path):
     data = read_letor(test)
     scored = data.lists.with_scores(load_ranker(tmp_path / "model").predict(data.features))
     assert answer["mean"] == pytest.approx(evaluate(scored, measures=["nDCG@10", "EM(AP)"]).mean())
+
+
+def test_recommendations_are_evaluated_against_held_out_interactions(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "test.csv").write_text("user,item,rating\nal,x,5\nal,y,1\nbo,z,4\n")
+    (tmp_path / "top.csv").write_text("user,item,rank,score\nal,w,1,3\nal,y,2,2\nbo,z,1,2\n")
+    answer = cli("evaluate", "test.csv", "top.csv", "--json", "--per-query", "users.csv").json
+    assert list(answer["mean"]) == ["nDCG@10", "R@10", "Success@10", "AP(div='min')@10"]
+    assert answer["mean"]["R@10"] == pytest.approx((1 / 2 + 1) / 2)
+    assert (tmp_path / "users.csv").read_text().startswith("qid,nDCG@10,R@10,Success@10,AP(div='min')@10\nal,")
+    strict = cli("evaluate", "test.csv", "top.csv", "--min-rating", "4", "-m", "Recall@10", "--json").json
+    assert strict["mean"] == {"Recall@10": (0 + 1) / 2}
+    wrong = cli("evaluate", "test.csv", "none.csv")
+    assert (wrong.code, wrong.err.count("\n")) == (2, 1)

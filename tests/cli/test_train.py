@@ -7,7 +7,7 @@ import pytest
 
 from rankbound.data.letor import read_letor
 from rankbound.data.synthetic import synthetic_letor
-from rankbound.models import RANKERS, MLPRanker, load_ranker
+from rankbound.models import RANKERS, RECOMMENDERS, MLPRanker, load_ranker
 
 
 def letor_text(data, width=None):
@@ -99,7 +99,7 @@ def test_config_file_with_the_command_line_going_first(cli, letor):
     assert (loaded.loss.alpha, loaded.loss.bounding) == (2.0, "min-max")
 
 
-@pytest.mark.parametrize("model", [name for name in RANKERS if name not in ("RankCNN", "MatrixFactorization")])
+@pytest.mark.parametrize("model", [name for name in RANKERS if name not in ("RankCNN", *RECOMMENDERS)])
 def test_every_ranker_of_rows_can_be_trained(cli, letor, model):
     few = {"AdaRank": "n_estimators=3", "RankBoost": "n_estimators=3", "CoordinateAscent": "max_sweeps=1"}
     few |= {"LambdaMART": "n_estimators=3", "RandomForestRanker": "n_estimators=3", "SVMmap": "max_planes=5"}
@@ -164,7 +164,7 @@ REFUSED = [
     ("train train -o model --config absent.toml", "absent.toml: cannot be read"),
     ("train train -o model --config train", "train: is not TOML"),
     ("train train -o model --config odd.toml", "odd.toml: unknown option 'modle'"),
-    ("train ml-100k -o model", "ml-100k: is a data set of kind ratings"),
+    ("train ml-100k -o model", "ml-100k: interactions of users with items need a recommender"),
     ("train mq2008/first -o model", "a fold must be a number, as in mq2008/1, got 'first'"),
     ("train mq2008/9 -o model", "fold must be one of the folds of mq2008"),
     ("train flat -o model", "labels must differ"),

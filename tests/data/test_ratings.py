@@ -144,9 +144,15 @@ def test_repeated_pairs_keep_the_latest_and_leave_a_note() -> None:
     assert table.notes == ("1 repeated pairs of user and item were dropped",)
 
 
-def test_names_are_numbers_only_if_all_are_written_as_numbers() -> None:
-    assert Interactions.from_columns(["10", "9"], ["a", "b"]).user_names.tolist() == [9, 10]
-    assert Interactions.from_columns(["10", "09"], ["a", "b"]).user_names.tolist() == ["09", "10"]
+def test_names_in_a_text_file_are_numbers_only_if_all_are_written_as_numbers(tmp_path: Path) -> None:
+    for names, kept in ((("10", "9"), [9, 10]), (("10", "09"), ["09", "10"])):
+        (tmp_path / "ratings.csv").write_text("user,item\n" + "".join(f"{name},a\n" for name in names))
+        assert read_ratings(tmp_path / "ratings.csv").user_names.tolist() == kept
+
+
+def test_names_of_typed_columns_keep_their_type() -> None:
+    assert Interactions.from_columns(["10", "9"], [10.0, 9.0]).user_names.tolist() == ["10", "9"]
+    assert Interactions.from_columns(["10", "9"], [10.0, 9.0]).item_names.tolist() == [9, 10]
 
 
 def test_columns_must_have_one_length_and_no_gaps() -> None:

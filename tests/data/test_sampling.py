@@ -97,13 +97,64 @@ def test_every_item_left_can_be_asked_for_and_not_one_more() -> None:
     lists, _ = sample_lists(table, none, train_ratio=4)
     assert lists.items.tolist() == list(range(ITEMS))
     with pytest.raises(DataError, match=r"user 1 needs 40 negative items \(ratio 5\), but only 32 are left"):
-        sample_lists(table, none, train_ratio=5)
+        sample_lists(table, none, train_ratio=5, too_few="raise")
+
+
+def test_a_user_with_too_few_other_items_gets_all_of_them_with_a_note() -> None:
+    table = table_of([(1, item) for item in range(8)] + [(2, 0)])
+    lists, nothing = sample_lists(table, table.rows(np.zeros(len(table), bool)), train_ratio=5)
+    assert lists.notes == (
+        "1 user has too few other items for 5 negatives per positive: user 1 gets 32 in place of 40",
+    )
+    assert nothing.notes == ()
+    assert contents(lists, 0) >= {(0, item) for item in range(8, ITEMS)}
+    assert lists.lists.sizes.tolist() == [ITEMS, 1 + 5]
+
+
+@given(chosen=rows_of_users, ratio=st.sampled_from([1, 3, 10, 1000]), test_ratio=st.sampled_from([1, 5, 1000]),
+       seed=st.integers(0, 99), protocol=st.sampled_from(["honest", "published"]))  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_any_ratio_can_be_sampled(
+    chosen: dict[int, set[int]], ratio: int, test_ratio: int, seed: int, protocol: str
+) -> None:
+    table = table_of([(user, item) for user, items in chosen.items() for item in sorted(items)])
+    is_test = monte_carlo(table, repeats=1, test_fraction=0.34, seed=seed)[0]
+    parts = table.rows(~is_test), table.rows(is_test)
+    train, test = sample_lists(*parts, train_ratio=ratio, test_ratio=test_ratio, protocol=protocol, seed=seed)
+    for user in range(len(table.user_names)):
+        positives = int((table.users == user).sum())
+        hits = [int((part.users == user).sum()) for part in parts]
+        wanted = [hits[0] * ratio, hits[1] * test_ratio]
+        got = [sum(pair[0] == user for pair in contents(part, 0)) for part in (train, test)]
+        if protocol == "published":
+            assert got == [min(wanted[0], ITEMS - hits[0]), min(wanted[1], ITEMS - positives)]
+        elif sum(wanted) <= ITEMS - positives:
+            assert got == wanted
+        else:  # every item is used, in proportion
+            assert sum(got) == ITEMS - positives
+            assert abs(got[0] - (ITEMS - positives) * wanted[0] / sum(wanted)) <= 1
+    if protocol == "honest":
+        assert not contents(train) & contents(test)
+
+
+def test_the_number_of_negatives_is_limited_with_a_note() -> None:
+    table = table_of([(user, item) for user in range(10) for item in range(4)])
+    none = table.rows(np.zeros(len(table), bool))
+    lists, _ = sample_lists(table, none, train_ratio=5, max_negatives=100)
+    assert lists.notes == ("5 negatives per positive are 200 items, of which 50% are sampled",)
+    assert lists.lists.sizes.tolist() == [4 + 10] * 10
+    with pytest.raises(DataError, match="the ratio 5 needs 200 negative items, but max_negatives is 100"):
+        sample_lists(table, none, train_ratio=5, max_negatives=100, too_few="raise")
 
 
 def test_wrong_arguments_are_named() -> None:
     table = table_of([(1, 1)])
     with pytest.raises(ArgumentError, match='protocol must be "honest" or "published", got'):
         sample_lists(table, table, protocol="other")
+    with pytest.raises(ArgumentError, match='too_few must be "cap" or "raise", got'):
+        sample_lists(table, table, too_few="other")
+    with pytest.raises(ArgumentError, match="max_negatives must be at least 1, got 0"):
+        sample_lists(table, table, max_negatives=0)
     with pytest.raises(ArgumentError, match="a ratio of negatives must be a finite number of at least 0, got -1"):
         sample_lists(table, table, train_ratio=-1)
     with pytest.raises(DataError, match="train and test must share their users and items"):

@@ -29,10 +29,11 @@ from .conftest import ROWS, USERS
         ),
         (
             ("MatrixFactorization", "MLPRanker"),
-            r"tables\[0\].model: MatrixFactorization is the model for the lists",
+            r"tables\[0\].model: recommenders \(.*\) are the models for users",
         ),
         (("factors = 4", "factor = 4"), r"tables\[0\].model: MatrixFactorization has no parameter 'factor'"),
         (("nsr = 1\n", ""), r"tables\[0\].nsr: the lists of users need negative items"),
+        (("nsr = 1\n", "nsr = 1\ntest = 'all'\n"), r"tables\[0\].test\[0\]: .*'sampled' or 'full', got 'all'"),
         (("nsr = 1\n", "nsr = 'one'\n"), r"tables\[0\].nsr\[0\]: .*number.* got 'one'"),
         (("versus =", "choose = 'each'\nversus ="), r'tables\[0\]: choose = "each" requires selection = "test"'),
         (("versus =", "select_by = { nDCG = 'nDCG' }\nversus ="), r"tables\[0\].select_by: has no measure for .*'AP'"),

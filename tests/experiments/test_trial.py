@@ -17,7 +17,8 @@ from rankbound.experiments.expansion import expand, quickened, select
 from rankbound.experiments.spec import load_study
 from rankbound.experiments.store import open_store
 from rankbound.experiments.trial import run_trial
-from rankbound.models import AdaRank, MatrixFactorization
+from rankbound.lists import Lists
+from rankbound.models import EASE, AdaRank, MatrixFactorization, evaluate_recommender
 
 from .conftest import ROWS, USERS
 
@@ -85,6 +86,84 @@ def test_other_ways_to_choose_and_to_split(plan):
     more = run_trial(plan(last.replace("nsr = 1", "nsr = 1\ntest_nsr = 2"))[0].trial)
     assert more.scores["items"].sum() == 1.5 * outcome.scores["items"].sum()
     assert more.scores["relevant"].to_list() == outcome.scores["relevant"].to_list()
+
+
+def test_users_are_tested_on_the_whole_catalog(plan, folder):
+    text = USERS.replace("folds = 2", "folds = 3").replace("nsr = 1", "nsr = 1\ntest = ['sampled', 'full']")
+    text = text.replace('["nDCG", "AP"]\ngrid', '["nDCG@10", "EM(AP)"]\ngrid')
+    slots = [slot for slot in plan(text) if slot.trial.spec.fold == 0 and slot.trial.spec.loss == "nDCG"]
+    sampled, full = (next(s for s in slots if s.trial.spec.users.test == test) for test in ("sampled", "full"))
+    assert (sampled.variant, full.variant) == ("NSR 1", "NSR 1, full ranking")
+    assert "test" not in sampled.setting
+    assert full.setting["test"] == "full"
+    outcome = run_trial(full.trial)
+    table = read_ratings(folder / "ratings.csv")
+    fold = user_folds(table, 3, 0)
+    train, test = table.rows(fold != 0), table.rows(fold == 0)
+    lists, _ = sample_lists(train, test, seed=0)
+    learn, choose = sample_lists(table.rows(fold == 2), table.rows(fold == 1), seed=0)
+
+    def columns(part):
+        return np.repeat(part.users, part.lists.sizes), part.items, part.lists.labels
+
+    common = {"factors": 4, "learning_rate": 0.01, "measure": "nDCG@10", "verbose": False}
+    first = MatrixFactorization(epochs=4, eval_every=1, **common).fit(*columns(learn), eval_set=columns(choose))
+    again = MatrixFactorization(epochs=first.kept_epoch_, **common).fit(*columns(lists))
+
+    def values(model, train, test):
+        trained, scores = set(columns(model)[1].tolist()), {}
+        ranker = {id(lists): again, id(learn): first}[id(model)]
+        for user in np.unique(test.users).tolist():
+            seen, relevant = (set(part.items[part.users == user].tolist()) for part in (train, test))
+            candidates = [item for item in range(len(table.item_names)) if item not in seen]
+            known = [item for item in candidates if item in trained]
+            own = dict(zip(known, ranker.predict(user, known).tolist(), strict=True))
+            labels = [int(item in relevant) for item in candidates]
+            ranking = Lists(labels, [0, len(labels)], [own.get(item, -1e9) for item in candidates])
+            scores[user] = evaluate_lists(ranking, ["nDCG@10", "EM(AP)"]).mean()
+        return scores
+
+    expected = values(lists, train, test)
+    assert outcome.scores["qid"].to_list() == [str(table.user_names[user]) for user in expected]
+    for name in ("nDCG@10", "EM(AP)"):
+        by_hand = [scores[name] for scores in expected.values()]
+        np.testing.assert_allclose(outcome.scores[name].to_numpy(), by_hand, atol=1e-6)
+    assert outcome.scores["items"].to_list() == (len(table.item_names) - train.per_user[list(expected)]).tolist()
+    assert outcome.scores["relevant"].to_list() == test.per_user[list(expected)].tolist()
+    held_out = values(learn, table.rows(fold == 2), table.rows(fold == 1))
+    by_hand = np.mean([scores["nDCG@10"] for scores in held_out.values()])
+    assert outcome.metadata["eval_score"] == pytest.approx(by_hand, abs=1e-6)
+
+
+@pytest.mark.parametrize("test", ["sampled", "full"])
+def test_other_recommenders_learn_from_the_choices_alone(plan, folder, test):
+    text = f"""
+title = "Users"
+
+[[tables]]
+data = {{ ratings = "ratings.csv" }}
+model = "EASE"
+nsr = 1
+test = "{test}"
+folds = 3
+measures = ["nDCG", "AP"]
+grid = {{ l2 = [5, 50] }}
+"""
+    slot = plan(text)[0]
+    outcome = run_trial(slot.trial)
+    table = read_ratings(folder / "ratings.csv")
+    fold = user_folds(table, 3, 0)
+    train, held_out = table.rows(fold != 0), table.rows(fold == 0)
+    model = EASE(l2=5).fit(train)
+    if test == "full":
+        expected = evaluate_recommender(model, held_out, "nDCG").values["nDCG"]
+    else:
+        lists = sample_lists(train, held_out, seed=0)[1]
+        users = np.repeat(lists.users, lists.lists.sizes)
+        scores = model.predict(table.user_names[users], table.item_names[lists.items])
+        expected = evaluate_lists(lists.lists.with_scores(scores), ["nDCG"]).values["nDCG"]
+    np.testing.assert_allclose(outcome.scores["nDCG"].to_numpy(), expected, atol=1e-6)
+    assert 0 < outcome.metadata["eval_score"] < 1
 
 
 def test_graded_queries_keep_their_bounds(plan, folder):

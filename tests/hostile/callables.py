@@ -539,6 +539,8 @@ NO_ARRAYS = {
     **dict.fromkeys(("Lists.from_dicts", "Lists.from_frame"), "takes dicts and frames: see test_tables"),
     **{f"models.export_{name}": _MADE for name in "formats lightgbm onnx ranker ranklib xgboost_json".split()},
     "models.backbone_features": "needs the file of a network: see tests/models/test_neural_backbone.py",
+    **{f"models.{name}": "takes a table of interactions: see tests/data/test_interactions_input.py"
+       for name in "EASE ImplicitALS ItemKNN Popularity Recommender".split()},
     "models.tune": "checks rows as the rankers do: see tests/models/test_tuning.py",
     **{f"Distribution.{name}": _MADE for name in ("mean", "std")},
     **{f"{owner}.{name}": "shows what is checked already: see tests/test_display.py"
@@ -567,6 +569,11 @@ NO_ARRAYS = {
     **{f"analysis.stability.{name}": _MADE for name in """compare_normalizations disjoint_references stability
         with_standardized""".split()},
     **{f"analysis.scores.{name}": _MADE for name in "QueryDifficulty ScoreMatrix difference is_lower_better".split()},
+    **{f"{module}.{name}": _TABLES for module in ("analysis.recommendations", "models")
+       for name in ("activity_groups", "recommendation_profile")},
+    "analysis.recommendations.RecommendationProfile": _MADE,
+    **{f"models.evaluate_{name}": "takes interactions and a model: see tests/models/test_full_ranking.py"
+       for name in ("full_ranking", "recommender")},
     **{f"analysis.learning.{name}": _TABLES for name in "coefficients_of_history training_paths".split()},
     **{f"analysis.image_pairs.{name}": _TABLES for name in "check_examples pictures_of".split()},
     "analysis.datasets.describe_data": _FILES,

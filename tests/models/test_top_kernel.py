@@ -1,4 +1,4 @@
-"""The first items of queries: compared with a full sort, with ties and queries of any length."""
+"""The first items of queries and of dense rows: compared with a full sort, with ties and lists of any length."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankbound.models.top_kernel import first_items
+from rankbound.models.top_kernel import LOWEST, first_items, top_of_rows
 
 
 @settings(deadline=None)  # the first call compiles
@@ -35,3 +35,29 @@ def test_sorted_and_constant_scores(scores):
     order, starts = first_items(scores, np.array([0, 500]), 3)
     assert order[:3].tolist() == np.argsort(-scores, kind="stable")[:3].tolist()
     assert starts.tolist() == [0, len(order)]
+
+
+@settings(deadline=None)
+@given(
+    rows=st.integers(1, 4),
+    width=st.integers(1, 150),
+    k=st.sampled_from([1, 2, 10, 150, 300]),
+    levels=st.sampled_from([1, 2, 5, 1000]),
+    seed=st.integers(0, 99),
+)
+def test_top_of_rows_is_a_stable_sort(rows, width, k, levels, seed):
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(-levels, levels, (rows, width)).astype(np.float32)
+    scores[rng.random(scores.shape) < 0.3] = LOWEST
+    items, values = top_of_rows(scores.copy(), k)
+    for row in range(rows):
+        expected = [item for item in np.argsort(-scores[row], kind="stable") if scores[row, item] > LOWEST][:k]
+        assert items[row].tolist() == expected + [-1] * (min(k, width) - len(expected))
+        assert values[row, : len(expected)].tolist() == scores[row, expected].tolist()
+
+
+@pytest.mark.parametrize("order", ["ascending", "descending"])
+@pytest.mark.parametrize("k", [3, 260])
+def test_top_of_sorted_rows(order, k):
+    scores = np.arange(1000, dtype=np.float32)[None, :: 1 if order == "ascending" else -1].copy()
+    assert top_of_rows(scores, k)[1][0].tolist() == list(range(999, 999 - k, -1))

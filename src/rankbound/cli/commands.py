@@ -51,8 +51,9 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         "train": Command("rankbound.cli.train", "train", "Train a ranker with any loss and bounding, and save it."),
         "tune": Command("rankbound.cli.tune", "tune", "Choose model, loss and parameters on validation queries."),
         "rank": Command("rankbound.cli.rank", "rank", "Score documents with a saved ranker."),
+        "recommend": Command("rankbound.cli.recommend", "recommend", "Recommend items to users, by a saved model."),
         "export": Command("rankbound.cli.export", "export", "Write a saved ranker for search engines and runtimes."),
-        "data": Command("rankbound.cli.data", "app", "List, download, describe and verify data sets."),
+        "data": Command("rankbound.cli.data", "app", "List, download, describe, verify and split data sets."),
         "reproduce": Command("rankbound.cli.reproduce", "reproduce", "Run a study of a paper, or a study of your own."),
         "report": Command(
             "rankbound.cli.report", "report", "Write a page with findings, tables, figures and every query."

@@ -1,15 +1,17 @@
-"""rankbound data: list, download, describe and verify data sets."""
+"""rankbound data: list, download, describe, verify and split data sets."""
 
 from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rankbound.cli import options, output
+from rankbound.errors import ArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,7 +21,24 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help="List, download, describe and verify data sets.")
+app = typer.Typer(
+    rich_markup_mode=None, no_args_is_help=True, help="List, download, describe, verify and split data sets."
+)
+
+
+class SplitBy(StrEnum):
+    """How interactions are split."""
+
+    user = "user"
+    time = "time"
+    leave_one_out = "leave-one-out"
+
+
+class SplitFormat(StrEnum):
+    """The format of the files of a split."""
+
+    csv = "csv"
+    parquet = "parquet"
 
 
 @app.command("list")
@@ -141,6 +160,106 @@ def verify_sets(
         raise DataError("; ".join(bad))
 
 
+@app.command("split")
+def split_set(
+    ratings: Annotated[
+        str,
+        typer.Argument(
+            help="Interactions: csv or parquet with columns for user, item and, if there are any, rating and "
+            "timestamp; MovieLens, RecBole, Amazon, CiteULike or Epinions files; or the name of a data set.",
+            metavar="RATINGS",
+        ),
+    ],
+    folder: Annotated[str, typer.Option("-o", "--output", metavar="DIR", help="Folder for the files of the parts.")],
+    by: Annotated[
+        SplitBy,
+        typer.Option(help="Random interactions of each user, the latest of all users, or the latest one of each user."),
+    ] = SplitBy.user,
+    test: Annotated[float, typer.Option(metavar="F", help="Fraction for testing.")] = 0.2,
+    validation: Annotated[
+        float,
+        typer.Option(metavar="F", help="Fraction for validation; with leave-one-out one interaction if F is positive."),
+    ] = 0.0,
+    min_rating: Annotated[
+        float | None, typer.Option(metavar="X", help="First drop the interactions with a rating below X.")
+    ] = None,
+    core: Annotated[
+        int | None,
+        typer.Option("--k-core", metavar="N", help="Then keep users and items with at least N interactions."),
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the random choices.")] = 0,
+    form: Annotated[SplitFormat, typer.Option("--format", help="Format of the files.")] = SplitFormat.csv,
+    as_json: options.Json = False,
+) -> None:
+    """Split interactions into train, validation and test files.
+
+    Each file has the columns user and item, and rating and timestamp where the data have them; ids stay as they are.
+    Of a pair of user and item that occurs more than once, the latest interaction is kept.
+
+    \b
+    Examples:
+      rankbound data split ratings.csv -o split --min-rating 4 --k-core 5
+      rankbound data split ratings.csv -o split --by time --test 0.1 --validation 0.1
+      rankbound data split ml-100k -o split --by leave-one-out --format parquet
+    """
+    import numpy as np
+
+    from rankbound.data.preparation import relevant_only
+    from rankbound.data.splits import k_core, split_interactions, write_split
+
+    if seed < 0:
+        raise ArgumentError(f"--seed must not be negative, got {seed}")
+    written = [Path(folder) / f"{part}.{form.value}" for part in ("train", "validation", "test")]
+    if Path(ratings).resolve() in [path.resolve() for path in written]:
+        raise ArgumentError(f"-o must be a folder in which {ratings} is not replaced, got {folder}")
+    with output.working(f"splitting {ratings} ..."):
+        table = _interactions(ratings)
+        read = len(table)
+        if min_rating is not None:
+            table = relevant_only(table, min_rating)
+        if core is not None:
+            table = k_core(table, core, core)
+        fold = split_interactions(table, by.value, test=test, validation=validation, seed=seed)
+        paths = write_split(fold, folder, form.value)
+    parts = {"train": fold.train, "validation": fold.validation, "test": fold.test}
+    counts = {
+        name: {
+            "file": str(paths[name]),
+            "interactions": len(part),
+            "users": len(np.unique(part.users)),
+            "items": len(np.unique(part.items)),
+        }
+        for name, part in parts.items()
+        if part is not None
+    }
+    if as_json:
+        summary = {"by": by.value, "seed": seed, "read": read, "kept": len(table), "parts": counts}
+        output.print_json(summary | {"notes": list(table.notes)})
+        return
+    rows = [[part, *(str(count["file"]), *(f"{count[key]:,}" for key in _COUNTED))] for part, count in counts.items()]
+    note = f"{len(table):,} of {read:,} interactions, split by {by.value}"
+    output.print_table(f"split of {ratings}", ["part", "file", *_COUNTED], rows, text_columns=2, note=note)
+    for remark in table.notes:
+        output.print_note(f"Note: {remark}")
+
+
+_COUNTED = ("interactions", "users", "items")
+
+
+def _interactions(source: str) -> Any:
+    """Read a file of interactions, or a data set by its name."""
+    from rankbound.data.catalog import known_sets
+    from rankbound.data.loading import load_set
+    from rankbound.data.ratings import read_ratings
+
+    if source not in known_sets() or Path(source).exists():
+        return read_ratings(source)
+    entry = known_sets()[source]
+    if entry.kind != "ratings":
+        raise ArgumentError(f"{source} must be a data set of interactions to be split, got one of kind {entry.kind}")
+    return load_set(source)
+
+
 # ---- description -----------------------------------------------------------------------------------------------------
 
 
@@ -175,8 +294,6 @@ def _print_bars(title: str, names: list[str], counts: list[int]) -> None:
 
 def _check_plot(path: str) -> None:
     import importlib.util
-
-    from rankbound.errors import ArgumentError
 
     if Path(path).suffix not in (".html", ".svg", ".png", ".pdf"):
         raise ArgumentError(f"--plot must be an .html, .svg, .png or .pdf file, got {path!r}")

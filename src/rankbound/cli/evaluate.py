@@ -32,6 +32,10 @@ def evaluate(
     candidates: options.Candidates = "judged",
     judged_outside: options.JudgedOutside = options.JudgedOutsidePolicy.error,
     reference: options.References = None,
+    min_rating: Annotated[
+        float | None,
+        typer.Option(metavar="X", help="Held-out interactions as judgments: items rated below X are not relevant."),
+    ] = None,
     bounds: Annotated[
         bool, typer.Option("--bounds", help="Add the worst, expected and best value of each measure.")
     ] = False,
@@ -51,6 +55,10 @@ def evaluate(
 
     Judgments can be the labels of a LETOR file, with the names of queries and documents that `rankbound rank` writes.
 
+    Held-out interactions of users, a csv or parquet file with the columns user and item, can be judgments of lists of
+    recommendations: every item that a user interacted with is relevant, whatever its rating. The default measures are
+    then nDCG@10, R@10, Success@10 (hit rate) and AP(div='min')@10.
+
     A wrapper around a measure's name normalizes it by what any ranking of the query could score: MM(...), EB(...),
     EM(...), DB(...), UL1(...), UL2(...) or UL2C(...). STD(...), STDU(...) and ECDF(...) standardize it by what the
     runs of --reference score. `rankbound measures` lists the measures.
@@ -63,8 +71,10 @@ def evaluate(
       rankbound evaluate qrels.txt run.txt -m nDCG@10 -m "EM(nDCG@10)" --per-query values.csv
       rankbound evaluate qrels.txt run.txt -m nDCG@10 --against-random
       rankbound rank model test.txt -o run.txt && rankbound evaluate test.txt run.txt
+      rankbound evaluate split/test.csv top.csv -m nDCG@10 -m Recall@10 --per-query users.csv
     """
     from rankbound.analysis.inference import Inference
+    from rankbound.data.held_out import held_out_judgments, is_held_out
     from rankbound.evaluation import evaluate_runs
 
     options.check_inputs(qrels, *runs)
@@ -73,9 +83,9 @@ def evaluate(
     with output.working("evaluating ..."), warnings.catch_warnings():
         warnings.simplefilter("ignore", CoverageWarning)  # they are printed below
         results = evaluate_runs(
-            qrels,
+            qrels if min_rating is None else held_out_judgments(qrels, min_rating),
             {path: path for path in runs},
-            measures or list(options.DEFAULT_MEASURES),
+            measures or list(options.RECOMMENDER_MEASURES if is_held_out(qrels) else options.DEFAULT_MEASURES),
             ties=ties.value,
             empty=empty.value,
             missing="zero" if missing_zero else missing.value,

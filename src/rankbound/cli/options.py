@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_MEASURES",
+    "RECOMMENDER_MEASURES",
     "Candidates",
     "Confidence",
     "Correction",
@@ -53,6 +54,7 @@ __all__ = [
 ]
 
 DEFAULT_MEASURES = ("nDCG@10", "AP", "RR", "EM(nDCG@10)")
+RECOMMENDER_MEASURES = ("nDCG@10", "R@10", "Success@10", "AP(div='min')@10")
 
 
 class TiesPolicy(StrEnum):
@@ -115,8 +117,8 @@ class JudgedOutsidePolicy(StrEnum):
 Qrels = Annotated[
     str,
     typer.Argument(
-        help="Judgments: TREC qrels (plain, .gz, .zst, - for stdin), a LETOR file, csv/parquet, a BEIR folder, or "
-        "irds:ID for those of ir_datasets.",
+        help="Judgments: TREC qrels (plain, .gz, .zst, - for stdin), a LETOR file, csv/parquet, a BEIR folder, "
+        "irds:ID for those of ir_datasets, or held-out interactions (csv/parquet with user and item).",
         metavar="QRELS",
     ),
 ]

@@ -30,6 +30,7 @@ __all__ = [
     "describe_coverage",
     "describe_policy",
     "json_text",
+    "plain_params",
     "print_json",
     "print_note",
     "print_table",
@@ -60,6 +61,13 @@ def json_text(value: dict[str, Any], indent: int | None = 2) -> str:
     '{"mean": {"AP": null}, "queries": 3}'
     """
     return json.dumps(_finite(value), indent=indent, allow_nan=False, ensure_ascii=False)
+
+
+def plain_params(model: Any) -> dict[str, Any]:
+    """Return the parameters of a model as values of JSON; objects are described."""
+    params = model.get_params(deep=False)
+    is_plain = (bool, int, float, str, type(None))
+    return {name: value if isinstance(value, is_plain) else repr(value) for name, value in params.items()}
 
 
 def print_table(
@@ -198,5 +206,9 @@ def describe_candidates(candidates: str) -> str:
     >>> describe_candidates("judged"), describe_candidates("top100.txt")
     ('judged documents', 'documents of top100.txt')
     """
-    words = {"judged": "judged documents", "returned": "judged documents that the run returned"}
+    words = {
+        "judged": "judged documents",
+        "returned": "judged documents that the run returned",
+        "catalog": "all items but the user's training items",
+    }
     return words.get(candidates, f"documents of {candidates}")

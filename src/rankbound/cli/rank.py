@@ -9,6 +9,7 @@ import typer
 
 from rankbound.cli import options, output
 from rankbound.errors import ArgumentError
+from rankbound.models import RECOMMENDERS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -79,6 +80,8 @@ def rank(
         from rankbound.models.saving import load_ranker
 
         ranker = load_ranker(model)
+        if type(ranker).__name__ in RECOMMENDERS:
+            raise ArgumentError(f"{model}: holds the recommender {type(ranker).__name__}, use 'rankbound recommend'")
         parts = read_parts(data)
         chosen = parts.train if parts.test is None else getattr(parts, part.value)
         if chosen is None:

@@ -1,4 +1,4 @@
-"""rankbound train: fit a ranker on queries with features, and save it to a folder."""
+"""rankbound train: fit a ranker on queries with features, or a recommender on interactions, and save it to a folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import typer
 
 from rankbound.cli import options, output
 from rankbound.cli.kernels import ready_kernels
+from rankbound.cli.train_recommender import COLUMNS, looks_like_interactions, train_recommender
 from rankbound.errors import ArgumentError, DataError
+from rankbound.models import RECOMMENDERS
 
 if TYPE_CHECKING:
     from rankbound.data.letor import LetorData
@@ -18,25 +20,35 @@ if TYPE_CHECKING:
 
 __all__ = ["fit_width", "read_parts", "train"]
 
-_CONFIG = ("data", "model", "loss", "bounding", "valid", "measures", "seed", "epochs", "output", "checkpoint")
-_KINDS: dict[str, tuple[type[Any], str]] = {  # of the options in a file; the others are texts
+_CONFIG = (
+    "data", "model", "loss", "bounding", "valid", "measures", "seed", "epochs", "output", "checkpoint",
+    "user", "item", "rating", "timestamp", "min_rating",
+)  # fmt: skip
+_KINDS: dict[str, tuple[Any, str]] = {  # of the options in a file; the others are texts
     "params": (dict, "a table"),
     "measures": (str, "a measure or a list of measures"),
     "seed": (int, "an integer"),
     "epochs": (int, "an integer"),
+    "min_rating": ((int, float), "a number"),
 }
-_OTHER_DATA = ("MatrixFactorization", "RankCNN")  # trained on users and items, or on images
 
 
 def train(
     data: Annotated[
         str | None,
         typer.Argument(
-            metavar="DATA", help="LETOR or SVMlight file, or a data set such as mq2008 or mq2008/1 (fold 1)."
+            metavar="DATA",
+            help="LETOR or SVMlight file, or a data set such as mq2008 or mq2008/1 (fold 1); for recommenders a csv, "
+            "tsv or parquet file of interactions, a file of MovieLens, or a data set such as ml-100k.",
         ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Class of the ranker.  [default: MLPRanker]")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Class of the ranker; recommenders are EASE, ImplicitALS, ItemKNN, MatrixFactorization, Popularity.  "
+            "[default: MLPRanker]",
+        ),
     ] = None,
     loss: Annotated[
         str | None, typer.Option(metavar="NAME", help="Such as nDCG, AP@10, lambda-nDCG, RankNet, ListNet, regression.")
@@ -45,7 +57,8 @@ def train(
         str | None, typer.Option(metavar="NAME", help="none, min-max, expectation, expectation-max, distribution.")
     ] = None,
     valid: Annotated[
-        str | None, typer.Option(metavar="DATA", help="Queries that select the best step; a fold has its own.")
+        str | None,
+        typer.Option(metavar="DATA", help="Queries or interactions that select the best step; a fold has its own."),
     ] = None,
     measures: Annotated[
         list[str] | None,
@@ -74,6 +87,13 @@ def train(
             metavar="FILE", help="TOML file with these options and a table [params]; the command line takes precedence."
         ),
     ] = None,
+    user: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of users of interactions.")] = None,
+    item: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of items.")] = None,
+    rating: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of ratings.")] = None,
+    timestamp: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of timestamps.")] = None,
+    min_rating: Annotated[
+        float | None, typer.Option(metavar="X", help="Interactions with a lower rating are left out.")
+    ] = None,
     out: Annotated[str | None, typer.Option("-o", "--output", metavar="DIR", help="Folder for the model.")] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -83,10 +103,12 @@ def train(
     Example:
       rankbound train mq2008/1 --model MLPRanker --loss nDCG --bounding expectation-max -o model
       rankbound train train.txt --valid vali.txt --model LambdaMART --param num_leaves=63 -o model
+      rankbound train ratings.csv --model ImplicitALS --min-rating 4 --param factors=128 -o model
     """
     command_line = {
         "data": data, "model": model, "loss": loss, "bounding": bounding, "valid": valid, "measures": measures,
         "seed": seed, "epochs": epochs, "checkpoint": checkpoint, "output": out,
+        "user": user, "item": item, "rating": rating, "timestamp": timestamp, "min_rating": min_rating,
     }  # fmt: skip
     chosen, params = _options(command_line, param or [], config)
     for needed, name in (("data", "DATA"), ("output", "-o")):
@@ -95,6 +117,11 @@ def train(
     target = Path(chosen["output"])
     if target.exists() and not (target / "model.json").is_file():
         raise ArgumentError(f"{target}: exists and is not a model folder")
+    _check_kind_of_data(chosen)
+    if chosen.get("model") in RECOMMENDERS:
+        recommender: Any = _ranker(chosen, params)
+        train_recommender(recommender, chosen, target, as_json=as_json)
+        return
     with output.working("reading ..."):
         ranker = _ranker(chosen, params)
         parts = read_parts(chosen["data"])
@@ -140,10 +167,9 @@ def _report(ranker: Ranker, parts: Fold[Any], chosen: dict[str, Any], target: Pa
     no_choice = int((~difficulty_of(target_measure, LabelCounts.from_lists(parts.train.lists)).informative).sum())
     steps = {"epochs": len(ranker.history_), "kept_epoch": ranker.kept_epoch_} if hasattr(ranker, "history_") else {}
     if as_json:
-        shown = {name: value if isinstance(value, (int, float, str, bool)) or value is None else repr(value)
-                 for name, value in ranker.get_params(deep=False).items()}  # fmt: skip
         output.print_json(
-            {"model": type(ranker).__name__, "output": str(target), "data": chosen["data"], "params": shown,
+            {"model": type(ranker).__name__, "output": str(target), "data": chosen["data"],
+             "params": output.plain_params(ranker),
              "queries": len(parts.train.lists), "no_choice_queries": no_choice, "rows": rows, "features": width,
              **steps, "mean": values}
         )  # fmt: skip
@@ -156,6 +182,19 @@ def _report(ranker: Ranker, parts: Fold[Any], chosen: dict[str, Any], target: Pa
     output.print_table(f"{type(ranker).__name__} in {target}", ["measure", *values], table, note=note)
 
 
+def _check_kind_of_data(chosen: dict[str, Any]) -> None:
+    """Raise ArgumentError for interactions without a recommender, and options of recommenders without interactions."""
+    if chosen.get("model") in RECOMMENDERS:
+        return
+    if looks_like_interactions(chosen["data"]):
+        rule = f"interactions of users with items need a recommender: --model {', '.join(RECOMMENDERS)}"
+        raise ArgumentError(f"{chosen['data']}: {rule}; got {chosen.get('model') or 'no --model'}")
+    for name in (*COLUMNS, "min_rating"):
+        if chosen.get(name) is not None:
+            option = name.replace("_", "-")
+            raise ArgumentError(f"--{option} must be left out unless --model is one of {', '.join(RECOMMENDERS)}")
+
+
 # ---- the ranker ------------------------------------------------------------------------------------------------------
 
 
@@ -165,7 +204,7 @@ def _ranker(chosen: dict[str, Any], params: dict[str, Any]) -> Ranker:
     from rankbound.models.by_name import check_ranker, make_ranker
 
     name = chosen.get("model") or "MLPRanker"
-    usable = [known for known in RANKERS if known not in _OTHER_DATA]
+    usable = [known for known in RANKERS if known != "RankCNN"]  # which is trained on images
     if name not in usable:
         raise ArgumentError(f"model must be one of {', '.join(usable)}, got {name!r}")
     loss_options = {key.removeprefix("loss."): value for key, value in params.items() if key.startswith("loss.")}

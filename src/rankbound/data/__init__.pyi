@@ -4,6 +4,7 @@ from rankbound.data.catalog import find_entry as find_entry
 from rankbound.data.catalog import known_sets as known_sets
 from rankbound.data.faces import Faces as Faces
 from rankbound.data.faces import read_faces as read_faces
+from rankbound.data.interaction_sources import as_interactions as as_interactions
 from rankbound.data.interactions import Interactions as Interactions
 from rankbound.data.ir_datasets import IrDataset as IrDataset
 from rankbound.data.ir_datasets import read_ir_dataset as read_ir_dataset
@@ -22,11 +23,15 @@ from rankbound.data.preparation import scale_per_query as scale_per_query
 from rankbound.data.ratings import read_ratings as read_ratings
 from rankbound.data.sampling import UserLists as UserLists
 from rankbound.data.sampling import age_pairs as age_pairs
+from rankbound.data.sampling import align_interactions as align_interactions
 from rankbound.data.sampling import sample_lists as sample_lists
 from rankbound.data.splits import Fold as Fold
+from rankbound.data.splits import k_core as k_core
 from rankbound.data.splits import letor_folds as letor_folds
 from rankbound.data.splits import monte_carlo as monte_carlo
+from rankbound.data.splits import split_interactions as split_interactions
 from rankbound.data.splits import user_folds as user_folds
+from rankbound.data.splits import write_split as write_split
 from rankbound.data.synthetic import synthetic_images as synthetic_images
 from rankbound.data.synthetic import synthetic_interactions as synthetic_interactions
 from rankbound.data.synthetic import synthetic_letor as synthetic_letor

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rankbound.data.growing_table import GrowingTable
 from rankbound.errors import DataError
 
-__all__ = ["LONGEST_NAME", "Interactions", "NameCoder"]
+__all__ = ["LONGEST_NAME", "Interactions", "NameCoder", "comparable_names", "kept_rows", "name_codes"]
 
 LONGEST_NAME = 255  # bytes: every entry of a NumPy text array is as wide as the longest
 _STEP = 1 << 20
@@ -52,7 +52,7 @@ class Interactions:
         """Create interactions from one entry per interaction, in any order.
 
         Of a pair that occurs more than once, the latest interaction is kept, and among several at one time the one
-        with the highest rating.
+        with the highest rating. Names that are text stay text, even if all of them look like numbers.
 
         >>> table = Interactions.from_columns(["bo", "al", "bo"], [7, 3, 5], rating=[4.0, 2.5, 1.0])
         >>> table
@@ -60,17 +60,7 @@ class Interactions:
         >>> table.user_names[table.users].tolist(), table.item_names[table.items].tolist()
         (['al', 'bo', 'bo'], [3, 5, 7])
         """
-        try:
-            user_names, users = _coded("user", user)
-            item_names, items = _coded("item", item)
-            ratings = None if rating is None else _filled("rating", pl.Series(rating).cast(pl.Float32))
-            timestamps = None if timestamp is None else _filled("timestamp", pl.Series(timestamp).cast(pl.Int64))
-        except (pl.exceptions.PolarsError, TypeError) as error:
-            raise DataError(f"interactions must consist of names and numbers, got: {error}") from error
-        for name, column in (("item", items), ("rating", ratings), ("timestamp", timestamps)):
-            if column is not None and len(column) != len(users):
-                raise DataError(f"{name} must have one entry per user, {len(users)}, got {len(column)}")
-        return cls.from_codes(users, items, user_names, item_names, ratings, timestamps)
+        return cls.from_codes(*_coded_columns(user, item, rating, timestamp))
 
     @classmethod
     def from_codes(
@@ -109,6 +99,16 @@ class Interactions:
         """Start of each user's rows, followed by the number of rows."""
         return np.concatenate(([0], np.cumsum(self.per_user)))
 
+    def to_frame(self) -> pl.DataFrame:
+        """Return one row per interaction: user and item by name, and rating and timestamp where there are any.
+
+        >>> Interactions.from_columns(["bo", "al"], [7, 3], rating=[4.0, 2.5]).to_frame().rows()
+        [('al', 3, 2.5), ('bo', 7, 4.0)]
+        """
+        columns = {"user": self.user_names[self.users], "item": self.item_names[self.items]}
+        numbers = {"rating": self.ratings, "timestamp": self.timestamps}
+        return pl.DataFrame(columns | {name: column for name, column in numbers.items() if column is not None})
+
     def rows(self, chosen: NDArray[Any]) -> Interactions:
         """Return the rows that a mask selects; users and items keep their codes, even those without any row."""
         return Interactions(
@@ -136,6 +136,29 @@ class Interactions:
         )
 
 
+def comparable_names(names: NDArray[Any], others: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return names of one kind: as text if some are numbers and others are not, so that 7 is the same as "7"."""
+    integers = [array.dtype.kind in "iu" for array in (names, others)]
+    if all(integers) or names.dtype.kind == others.dtype.kind == "U":
+        return names, others
+    return names.astype(np.str_), others.astype(np.str_)
+
+
+def name_codes(names: NDArray[Any], known: NDArray[Any]) -> NDArray[np.int32]:
+    """Return the index of each name among known names, which are distinct; -1 where it is not known.
+
+    >>> name_codes(np.array(["7", "x", "5"]), np.array([5, 7])).tolist()
+    [1, -1, 0]
+    """
+    if len(known) == 0:
+        return np.full(len(names), -1, np.int32)
+    names, known = comparable_names(names, known)
+    order = np.argsort(known, kind="stable")
+    ordered = known[order]
+    index = np.minimum(np.searchsorted(ordered, names), len(known) - 1)
+    return np.where(ordered[index] == names, order[index], -1).astype(np.int32)
+
+
 def _filled(role: str, column: pl.Series) -> NDArray[Any]:
     """Return numbers, none of them missing."""
     if column.null_count() or not column.is_finite().all():
@@ -146,7 +169,8 @@ def _filled(role: str, column: pl.Series) -> NDArray[Any]:
 class NameCoder:
     """Assigns codes to names, chunk by chunk; the final codes are indices into the sorted names.
 
-    If all names are integers without leading zeros, they are sorted and kept as integers.
+    If all names are integers without leading zeros, they are sorted and kept as integers, unless ``keep_text`` is true:
+    a file of text does not say which of the two they are, but a typed column does.
 
     >>> coder = NameCoder()
     >>> coder.add(pl.Series(["b", "c"]))
@@ -155,7 +179,8 @@ class NameCoder:
     (['a', 'b', 'c'], [1, 2, 0, 1])
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, keep_text: bool = False) -> None:
+        self._keep_text = keep_text
         self._known = pl.Series([], dtype=pl.Categorical)
         self._codes = GrowingTable(np.uint32)
 
@@ -183,19 +208,52 @@ class NameCoder:
 
     def _spelled(self) -> pl.Series:
         spelled = self._known.cast(pl.String)
-        are_integers = spelled.str.contains(r"^(0|-?[1-9][0-9]{0,17})$").all()
+        are_integers = not self._keep_text and spelled.str.contains(r"^(0|-?[1-9][0-9]{0,17})$").all()
         return spelled.cast(pl.Int64) if are_integers else spelled
+
+
+def kept_rows(user: Any, item: Any, rating: Any = None, timestamp: Any = None) -> NDArray[np.int64]:
+    """Return which row of the columns each interaction of ``Interactions.from_columns`` comes from.
+
+    >>> kept_rows(["bo", "al", "bo"], [7, 3, 7], rating=[4.0, 2.5, 5.0]).tolist()
+    [1, 2]
+    """
+    users, items, _, item_names, ratings, timestamps = _coded_columns(user, item, rating, timestamp)
+    keep, _ = _kept_rows(users.astype(np.int64) * len(item_names) + items, ratings, timestamps)
+    return np.arange(len(users))[keep]
+
+
+def _coded_columns(user: Any, item: Any, rating: Any, timestamp: Any) -> tuple[Any, Any, Any, Any, Any, Any]:
+    """Return the codes of users and items, their names, and numbers; all columns have one length."""
+    try:
+        user_names, users = _coded("user", user)
+        item_names, items = _coded("item", item)
+        ratings = None if rating is None else _filled("rating", pl.Series(rating).cast(pl.Float32))
+        timestamps = None if timestamp is None else _filled("timestamp", pl.Series(timestamp).cast(pl.Int64))
+    except (pl.exceptions.PolarsError, TypeError, OverflowError) as error:
+        raise DataError(f"interactions must consist of names and numbers, got: {error}") from error
+    for name, column in (("item", items), ("rating", ratings), ("timestamp", timestamps)):
+        if column is not None and len(column) != len(users):
+            raise DataError(f"{name} must have one entry per user, {len(users)}, got {len(column)}")
+    return users, items, user_names, item_names, ratings, timestamps
 
 
 def _coded(role: str, values: Any) -> tuple[NDArray[Any], NDArray[np.int32]]:
     """Return the sorted distinct names, and the index of each value among them."""
     column = values if isinstance(values, pl.Series) else pl.Series(values)
-    if column.null_count():
-        raise DataError(f"every interaction must name its {role}, got {column.null_count()} without one")
+    if column.dtype.is_float():  # pandas turns integers into floats where one is missing
+        column = column.fill_nan(None)
+        if (column == column.round()).all():
+            column = column.cast(pl.Int64)
+    elif column.dtype.is_nested() or column.dtype in (pl.Binary, pl.Object):
+        raise DataError(f"every {role} must be named by text or a number, got {column.dtype}")
+    missing = column.null_count() + (int((column == "").sum()) if column.dtype == pl.String else 0)
+    if missing:
+        raise DataError(f"every interaction must name its {role}, got {missing} without one")
     if column.dtype.is_integer() or len(column) == 0:
         names = column.cast(pl.Int64).unique().sort()
         return names.to_numpy(), (column.rank("dense") - 1).cast(pl.Int32).to_numpy()
-    coder = NameCoder()
+    coder = NameCoder(keep_text=True)
     coder.add(column.cast(pl.String))
     return coder.names(), coder.codes()
 

@@ -17,7 +17,7 @@ from rankbound.data.interactions import LONGEST_NAME, Interactions, NameCoder
 from rankbound.data.text_chunks import StrPath, line_chunks
 from rankbound.errors import ArgumentError, DataError, FileFormatError
 
-__all__ = ["FORMATS", "read_ratings"]
+__all__ = ["FORMATS", "ROLES", "find_roles", "first_line", "read_ratings", "role_indices"]
 
 FORMATS: Mapping[str, str] = MappingProxyType(
     {
@@ -31,12 +31,13 @@ FORMATS: Mapping[str, str] = MappingProxyType(
         "trust": "Epinions: who trusts whom, separated by spaces or tabs; a third column is ignored, as are # comments",
     }
 )
-_NAMES = {
+USUAL_NAMES: Mapping[str, tuple[str, ...]] = {  # of columns, in lower case
     "user": ("user", "userid", "user_id", "uid", "reviewerid"),
     "item": ("item", "movieid", "itemid", "item_id", "movie_id", "asin", "iid"),
     "rating": ("rating", "overall", "stars", "score"),
     "timestamp": ("timestamp", "time", "unixreviewtime"),
 }
+ROLES = tuple(USUAL_NAMES)
 _TYPES = {"user": pl.String, "item": pl.String, "rating": pl.Float64, "timestamp": pl.Float64}  # while parsing
 _NUMBERS = {"rating": np.float32, "timestamp": np.int64}  # in the result
 _TOO_LARGE = {"rating": float(np.finfo(np.float32).max), "timestamp": 2.0**63}
@@ -80,8 +81,10 @@ def read_ratings(
     named = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
     if ".parquet" in Path(path).suffixes:
         return _read_parquet(path, named)
-    first = _first_line(path)
-    form = _recognize(path, first) if form == "auto" else form
+    first = first_line(path)
+    if form == "auto":
+        named_columns = any(name is not None for name in named.values())
+        form = "table" if named_columns and not Path(path).name.endswith(".inter") else _recognize(path, first)
     if form in ("users.dat", "sequences"):
         return _read_sequences(path, counted=form == "users.dat")
     return _read_delimited(path, _layout(path, form, first, named))
@@ -98,18 +101,33 @@ def _recognize(path: StrPath, first: str) -> str:
         return "::"
     if "," in first:
         return "table" if _is_header(first.split(",")) else "amazon"
-    if _is_header(first.split("\t")):
+    if "\t" in first and _is_header(first.split("\t")):
         return "table"
     if len(fields) == 4 and "\t" in first:
         return "u.data"
     return "trust" if first.startswith("#") or len(fields) in (2, 3) else "sequences"
 
 
+def find_roles(header: Sequence[str]) -> dict[str, str]:
+    """Return the columns of a table that hold user, item, rating and timestamp, by their usual names.
+
+    >>> find_roles(["userId", "movieId", "title"])
+    {'user': 'userId', 'item': 'movieId'}
+    """
+    lower = [name.lower() for name in header]
+    usual = {role: next((name for name in names if name in lower), None) for role, names in USUAL_NAMES.items()}
+    return {role: header[lower.index(name)] for role, name in usual.items() if name is not None}
+
+
 def _is_header(fields: Sequence[str]) -> bool:
-    return any(field.strip().strip('"').lower() in _NAMES["user"] for field in fields)
+    """Whether a line names columns: one of them has a known name, or the third, a rating elsewhere, is no number."""
+    names = [field.strip().strip('"').lower() for field in fields]
+    known = any(name in USUAL_NAMES["user"] for name in names)
+    return known or (len(names) > 2 and not _is_number(names[2], np.inf))
 
 
-def _first_line(path: StrPath) -> str:
+def first_line(path: StrPath) -> str:
+    """Return the first line of a file that is not blank."""
     if str(path) == "-":
         raise ArgumentError("ratings cannot be read from standard input, because their format is recognized first")
     for _, text in line_chunks(path, 1 << 16):
@@ -128,7 +146,7 @@ def _layout(path: StrPath, form: str, first: str, named: Mapping[str, str | None
         header = [field.strip().strip('"') for field in first.split(separator)]
         if form == "inter":
             header = [field.partition(":")[0] for field in header]
-        return _Layout(separator, _column_indices(path, header, named), len(header), header=True)
+        return _Layout(separator, role_indices(header, named, path), len(header), header=True)
     separator = {"u.data": "\t", "::": "\t", "amazon": ",", "trust": " "}[form]
     if form == "trust":
         return _Layout(separator, {"user": 0, "item": 1}, 0, comment=True)
@@ -140,27 +158,29 @@ def _layout(path: StrPath, form: str, first: str, named: Mapping[str, str | None
     return _Layout(separator, columns, len(fields))
 
 
-def _column_indices(path: StrPath, header: Sequence[str], named: Mapping[str, str | None]) -> dict[str, int]:
-    """Return the index of the user, the item, ... in a header."""
-    indices: dict[str, int] = {}
-    lower = [name.lower() for name in header]
-    for role, usual in _NAMES.items():
-        wanted = named[role]
+def role_indices(header: Sequence[str], named: Mapping[str, str | None], path: StrPath | None = None) -> dict[str, int]:
+    """Return the index of the user, the item, ... in a header; errors name the file, if the header is from one."""
+    roles = find_roles(header)
+    for role, wanted in named.items():
         if wanted is not None:
             if wanted not in header:
-                raise FileFormatError(path, 1, f"the {role} column must be in the header", f"got {wanted!r}")
-            indices[role] = header.index(wanted)
-        elif known := [name for name in usual if name in lower]:
-            indices[role] = lower.index(known[0])
+                got = f"got {wanted!r}; the columns are {', '.join(header)}"
+                raise _refused(path, f"the {role} column must be in the header", got)
+            roles[role] = wanted
+    indices = {role: header.index(roles[role]) for role in ROLES if role in roles}
     for role, at in indices.items():
         if header.count(header[at]) > 1:
             got = f"got {header[at]!r} {header.count(header[at])} times"
-            raise FileFormatError(path, 1, f"the column of the {role} must occur once in the header", got)
+            raise _refused(path, f"the column of the {role} must occur once in the header", got)
     for role in ("user", "item"):
         if role not in indices:
-            got = f"got the columns {', '.join(header)}; name it with {role}=..."
-            raise FileFormatError(path, 1, f"the header must have a column for the {role}", got)
+            got = f"got the columns {', '.join(header)}; name it with {role}=... or --{role}"
+            raise _refused(path, f"the header must have a column for the {role}", got)
     return indices
+
+
+def _refused(path: StrPath | None, rule: str, got: str) -> DataError:
+    return DataError(f"{rule}, {got}") if path is None else FileFormatError(path, 1, rule, got)
 
 
 def _read_delimited(path: StrPath, layout: _Layout) -> Interactions:
@@ -292,8 +312,8 @@ def _read_sequences(path: StrPath, *, counted: bool) -> Interactions:
 def _read_parquet(path: StrPath, named: Mapping[str, str | None]) -> Interactions:
     with polars_explained(path):
         header = list(pl.read_parquet_schema(Path(path)))
-        columns = {role: header[at] for role, at in _column_indices(path, header, named).items()}
+        columns = {role: header[at] for role, at in role_indices(header, named, path).items()}
         frame = pl.read_parquet(Path(path), columns=list(dict.fromkeys(columns.values())))
     if frame.is_empty():
         raise DataError(f"{path}: has no interaction")
-    return Interactions.from_columns(*(frame[columns[role]] if role in columns else None for role in _NAMES))
+    return Interactions.from_columns(*(frame[columns[role]] if role in columns else None for role in USUAL_NAMES))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,18 +12,22 @@ from rankbound.data.interactions import Interactions
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Lists
 
-__all__ = ["UserLists", "age_pairs", "align_interactions", "sample_lists"]
+__all__ = ["UserLists", "age_pairs", "align_interactions", "is_among", "pair_keys", "sample_lists"]
 
 _ROUNDS = 8  # of drawing for all users at once; the few users with hardly any item left follow one by one
 
 
 @dataclass(frozen=True, eq=False)
 class UserLists:
-    """One list per user, with the code of the user of each list and the code of the item of each row."""
+    """One list per user, with the code of the user of each list and the code of the item of each row.
+
+    ``notes`` say for whom there were too few items to sample from.
+    """
 
     lists: Lists
     users: NDArray[np.int32]
     items: NDArray[np.int32]
+    notes: tuple[str, ...] = ()
 
 
 def sample_lists(
@@ -33,6 +38,8 @@ def sample_lists(
     test_ratio: float | None = None,
     protocol: str = "honest",
     seed: int = 0,
+    too_few: str = "cap",
+    max_negatives: int = 20_000_000,
 ) -> tuple[UserLists, UserLists]:
     """Create lists for training and testing: each user's positive items and ``ratio`` negative items for each of them.
 
@@ -53,19 +60,43 @@ def sample_lists(
         all items but the positives.
     seed:
         Seed of the sampling.
+    too_few:
+        What happens if a user has fewer other items than the ratio requires. "cap": the lists get the items that there
+        are, divided in proportion between training and testing where one item cannot be in both, and a note says so.
+        "raise": a DataError names the user.
+    max_negatives:
+        The most negatives in all lists for training, and the same for testing. Where the ratio requires more, all users
+        get proportionally fewer, with a note, or a DataError is raised, as ``too_few`` says.
     """
+    if too_few not in ("cap", "raise"):
+        raise ArgumentError(f'too_few must be "cap" or "raise", got {too_few!r}')
+    if max_negatives < 1:
+        raise ArgumentError(f"max_negatives must be at least 1, got {max_negatives}")
     if protocol not in ("honest", "published"):
         raise ArgumentError(f'protocol must be "honest" or "published", got {protocol!r}')
     if len(train.user_names) != len(test.user_names) or len(train.item_names) != len(test.item_names):
         raise DataError("train and test must share their users and items; see rankbound.data.align_interactions")
     train_stream, test_stream = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
-    train_keys, test_keys = _keys(train), _keys(test)
+    train_keys, test_keys = pair_keys(train), pair_keys(test)
     positives = _merged(train_keys, test_keys)
     honest = protocol == "honest"
-    train_negatives = _draw(train, train_ratio, positives if honest else train_keys, train_stream)
+    ratios = (train_ratio, train_ratio if test_ratio is None else test_ratio)
+    wanted = [_wanted(table, ratio) for table, ratio in zip((train, test), ratios, strict=True)]
+    taken = (positives if honest else train_keys, positives)
+    left = [len(train.item_names) - _per_user(keys, train) for keys in taken]
+    notes: list[tuple[str, ...]] = []
+    for part, (possible, ratio) in enumerate(zip(_possible(wanted, left, shared=honest), ratios, strict=True)):
+        if too_few == "raise":
+            _refuse_too_few(train.user_names, wanted[part], possible, ratio, max_negatives)
+        wanted[part], note = _capped(train.user_names, wanted[part], possible, ratio, max_negatives)
+        notes.append(note)
+    train_negatives = _draw(train, wanted[0], taken[0], train_stream)
     forbidden = _merged(positives, train_negatives) if honest else positives
-    test_negatives = _draw(test, train_ratio if test_ratio is None else test_ratio, forbidden, test_stream)
-    return _user_lists(train, train_keys, train_negatives), _user_lists(test, test_keys, test_negatives)
+    test_negatives = _draw(test, wanted[1], forbidden, test_stream)
+    return (
+        _user_lists(train, train_keys, train_negatives, notes[0]),
+        _user_lists(test, test_keys, test_negatives, notes[1]),
+    )
 
 
 def align_interactions(*tables: Interactions) -> tuple[Interactions, ...]:
@@ -123,35 +154,79 @@ def age_pairs(
     return row[pairs], older
 
 
-def _keys(interactions: Interactions) -> NDArray[np.int64]:
+def pair_keys(interactions: Interactions) -> NDArray[np.int64]:
     """Return one sorted number per interaction: user * items + item."""
     return interactions.users.astype(np.int64) * len(interactions.item_names) + interactions.items
 
 
+def _per_user(keys: NDArray[np.int64], table: Interactions) -> NDArray[np.int64]:
+    return np.bincount(keys // max(1, len(table.item_names)), minlength=len(table.user_names))
+
+
+def _wanted(positives: Interactions, ratio: float) -> NDArray[np.int64]:
+    """Return floor(ratio * positives), the number of negatives that each user should have."""
+    if not np.isfinite(ratio) or ratio < 0:
+        raise ArgumentError(f"a ratio of negatives must be a finite number of at least 0, got {ratio}")
+    wanted: NDArray[np.int64] = np.floor(positives.per_user * ratio + 1e-9).astype(np.int64)
+    return wanted
+
+
+def _possible(
+    wanted: list[NDArray[np.int64]], left: list[NDArray[np.int64]], *, shared: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return how many negatives users can have for training and testing, in proportion where both share the items."""
+    if not shared:
+        return np.minimum(wanted[0], left[0]), np.minimum(wanted[1], left[1])
+    both = wanted[0] + wanted[1]
+    fits = both <= left[0]
+    for_train = np.where(fits, wanted[0], np.floor(left[0] * (wanted[0] / np.maximum(both, 1)) + 1e-9).astype(np.int64))
+    return for_train, np.where(fits, wanted[1], np.minimum(left[0] - for_train, wanted[1]))
+
+
+def _refuse_too_few(
+    names: NDArray[Any], wanted: NDArray[np.int64], possible: NDArray[np.int64], ratio: float, limit: int
+) -> None:
+    short = np.flatnonzero(possible < wanted)
+    if len(short):
+        user = short[0]
+        needed = f"user {names[user]} needs {wanted[user]} negative items (ratio {ratio:g})"
+        raise DataError(f"{needed}, but only {possible[user]} are left")
+    if wanted.sum() > limit:
+        raise DataError(f"the ratio {ratio:g} needs {wanted.sum():,} negative items, but max_negatives is {limit:,}")
+
+
+def _capped(
+    names: NDArray[Any], wanted: NDArray[np.int64], possible: NDArray[np.int64], ratio: float, limit: int
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Return how many negatives users get, and notes on those who get fewer than they should."""
+    notes = []
+    short = np.flatnonzero(possible < wanted)
+    if len(short):
+        user = short[0]
+        users = "1 user has" if len(short) == 1 else f"{len(short):,} users have"
+        first = f"user {names[user]} gets {possible[user]:,} in place of {wanted[user]:,}"
+        notes.append(f"{users} too few other items for {ratio:g} negatives per positive: {first}")
+    total = int(possible.sum())
+    if total > limit:
+        possible = np.floor(possible * (limit / total)).astype(np.int64)
+        notes.append(f"{ratio:g} negatives per positive are {total:,} items, of which {limit / total:.0%} are sampled")
+    return possible, tuple(notes)
+
+
 def _draw(
-    positives: Interactions, ratio: float, forbidden: NDArray[np.int64], rng: np.random.Generator
+    positives: Interactions, wanted: NDArray[np.int64], forbidden: NDArray[np.int64], rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Return keys of floor(ratio * positives) negatives for each user, none of them forbidden.
+    """Return keys of ``wanted`` negatives for each user, none of them forbidden.
 
     Items are sampled for all users at once, and those that are forbidden or were sampled before are rejected. Rejection
     prefers no item, so every set of allowed items is equally likely.
     """
-    if not np.isfinite(ratio) or ratio < 0:
-        raise ArgumentError(f"a ratio of negatives must be a finite number of at least 0, got {ratio}")
     items = len(positives.item_names)
-    wanted = np.floor(positives.per_user * ratio + 1e-9).astype(np.int64)
-    taken_per_user = np.bincount(forbidden // items, minlength=len(wanted))
-    short = np.flatnonzero((wanted > items - taken_per_user) & (wanted > 0))
-    if len(short):
-        user = short[0]
-        left = items - taken_per_user[user]
-        name = positives.user_names[user]
-        raise DataError(f"user {name} needs {wanted[user]} negative items (ratio {ratio:g}), but only {left} are left")
     sampled, missing = np.zeros(0, np.int64), wanted.copy()
     for _ in range(_ROUNDS):
         users = np.repeat(np.arange(len(missing)), missing)
         drawn = _merged(users * items + rng.integers(0, items, len(users)))
-        drawn = drawn[~(_among(drawn, forbidden) | _among(drawn, sampled))]
+        drawn = drawn[~(is_among(drawn, forbidden) | is_among(drawn, sampled))]
         missing -= np.bincount(drawn // items, minlength=len(missing))
         sampled = _merged(sampled, drawn)
     rest = [sampled]
@@ -168,8 +243,8 @@ def _merged(*keys: NDArray[np.int64]) -> NDArray[np.int64]:
     return together[np.diff(together, prepend=-1) > 0]
 
 
-def _among(keys: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which keys are among others; both are sorted."""
+def is_among(keys: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which keys are among others, which are sorted."""
     if len(others) == 0:
         return np.zeros(len(keys), dtype=bool)
     index = np.minimum(np.searchsorted(others, keys), len(others) - 1)
@@ -182,11 +257,13 @@ def _of_user(keys: NDArray[np.int64], user: int, items: int) -> NDArray[np.int64
     return keys[start:end] - user * items
 
 
-def _user_lists(table: Interactions, positives: NDArray[np.int64], negatives: NDArray[np.int64]) -> UserLists:
+def _user_lists(
+    table: Interactions, positives: NDArray[np.int64], negatives: NDArray[np.int64], notes: tuple[str, ...]
+) -> UserLists:
     keys = np.concatenate((positives, negatives))
     order = np.argsort(keys)
     labels = np.repeat(np.array([1, 0], np.int32), (len(positives), len(negatives)))[order]
     user, item = np.divmod(keys[order], len(table.item_names))
     users, starts = np.unique(user, return_index=True)
     lists = Lists(labels, np.append(starts, len(user)), None, table.item_names[item], table.user_names[users])
-    return UserLists(lists, users.astype(np.int32), item.astype(np.int32))
+    return UserLists(lists, users.astype(np.int32), item.astype(np.int32), notes)

@@ -2,7 +2,8 @@
 
 A source is a path (TREC, csv, parquet, a BEIR folder, LETOR for its labels), an id of ir_datasets ("irds:..."),
 ``{query: {document: number}}``, a table (`rankbound.data.frames.is_table`), or a ``Qrels`` or ``Run`` of ranx. Objects
-of other packages are recognized by their methods; none of these packages is imported here.
+of other packages are recognized by their methods; none of these packages is imported here. Judgments can be held-out
+interactions, too (`rankbound.data.held_out`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankbound.data import frames, judged, trec
 from rankbound.data.candidates import CandidateSource
+from rankbound.data.held_out import held_out_judgments, is_held_out
 from rankbound.data.ir_datasets import is_ir_dataset, read_ir_dataset
 from rankbound.data.letor_judgments import is_letor, read_text_judgments
 from rankbound.errors import ArgumentError, DataError
@@ -118,9 +120,22 @@ def to_frame(source: Any, number: str, column: str | None = None) -> pl.DataFram
     if is_ir_dataset(source):
         data = read_ir_dataset(source)
         return data.qrels if number == "label" else data.run
+    if number == "label" and column is None and is_held_out(source):
+        return held_out_judgments(source)
     frame = frames.as_polars(source)
+    if number == "score":
+        frame = _scored_by_rank(frame)
     table = frames.rename_columns(frame, {}, required=("qid", "docid", number), source=source)
     if column is None:
         return table
     frames.check_mark(column, frame.schema)
     return table.with_columns(frame[column].fill_null(value=False).alias("candidate"))
+
+
+def _scored_by_rank(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with scores that follow from its ranks, if it has ranks and no scores."""
+    if "rank" not in frame.columns or not frame["rank"].dtype.is_numeric():
+        return frame
+    if any(name in frame.columns for name in frames.COLUMN_NAMES["score"]):
+        return frame
+    return frame.with_columns(score=-frame["rank"].cast(float))

@@ -11,6 +11,7 @@ import numpy as np
 
 from rankbound.data import table_chunks
 from rankbound.data.candidates import CandidateSource, read_candidates
+from rankbound.data.held_out import held_out_judgments
 from rankbound.data.judged import CandidatesError
 from rankbound.data.sources import chunks_of_lists, is_parquet, is_source, to_frame
 from rankbound.difficulty.bounding import Bounds
@@ -55,6 +56,7 @@ def evaluate(  # type: ignore[misc]  # the overloads do not repeat the options
     judged_outside: str = "error",
     against_random: bool = False,
     references: Any = None,
+    min_rating: float | None = None,
 ) -> Evaluation | Evaluations:
     """Evaluate a run against judgments, or `Lists` that carry scores.
 
@@ -67,6 +69,8 @@ def evaluate(  # type: ignore[misc]  # the overloads do not repeat the options
         ``label`` or ``score``: polars or pandas frames, Arrow tables, Hugging Face data sets, csv or parquet files.
         Also objects of ranx, the folder of a BEIR data set or a LETOR file as qrels, and ids of ir_datasets
         (``"irds:vaswani"``). Documents of a LETOR file have the names that `rankbound rank` writes.
+        Held-out interactions of a recommender, with columns ``user, item`` and no labels, can be qrels as well, and
+        lists of recommendations, with columns ``user, item, score`` or ``rank``, the run.
         Or give scored Lists as the only data, ``evaluate(lists, measures=[...])``, or the path of a parquet file with
         ``qid, label, score``. A run or scored table in a parquet file is read chunk by chunk, so that it may be larger
         than memory; the rows of a query must stand together there. Tables with ids of different types are compared as
@@ -106,6 +110,9 @@ def evaluate(  # type: ignore[misc]  # the overloads do not repeat the options
         Reference runs of standardized measures, such as ``STD(nDCG@10)``: at least two, as ``{name: run}`` or a
         sequence, in the same form as ``run`` and evaluated by the same policies; or the result of
         `evaluate_references`, or the path of a ``.json`` file of it.
+    min_rating:
+        The smallest rating of a relevant item, if the qrels are held-out interactions; by default every item that a
+        user interacted with is relevant.
 
     Warns
     -----
@@ -125,6 +132,8 @@ def evaluate(  # type: ignore[misc]  # the overloads do not repeat the options
         "candidates": candidates, "judged_outside": judged_outside, "against_random": against_random,
         "references": references,
     }  # fmt: skip
+    if min_rating is not None:
+        qrels = held_out_judgments(qrels, min_rating)
     if _are_runs_by_name(run):
         return evaluate_runs(qrels, run, _required(measures), **options)
     result = _evaluate(qrels, run, measures, **options)

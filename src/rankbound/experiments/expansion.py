@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rankbound.errors import ArgumentError, DataError
 from rankbound.experiments.sources import fold_count, fold_numbers, source_of, split_of
@@ -24,6 +24,7 @@ from rankbound.experiments.trial_spec import (
     UserOptions,
 )
 from rankbound.measures.measure import parse_measure
+from rankbound.models import RECOMMENDERS
 from rankbound.models.by_name import check_ranker, make_loss
 
 __all__ = ["check_table", "expand", "format_value", "quickened", "select", "with_files"]
@@ -138,6 +139,7 @@ class _Setting:
     bounding: Bounded
     nsr: float | None
     test_nsr: float | None
+    test: Literal["sampled", "full"]
     varied: Mapping[str, Any]
 
     @property
@@ -154,6 +156,8 @@ class _Setting:
             labels["nsr"] = format_value(self.nsr)
         if self.test_nsr != self.nsr:
             labels["test_nsr"] = format_value(self.test_nsr)
+        if self.test != "sampled":
+            labels["test"] = self.test
         return labels | {name: format_value(value) for name, value in self.varied.items()}
 
     @property
@@ -172,6 +176,8 @@ class _Setting:
         if self.nsr is None:
             return ""
         trained = f"NSR {format_value(self.nsr)}"
+        if self.test == "full":
+            return f"{trained}, full ranking"
         return trained if self.nsr == self.test_nsr else f"{trained}, tested at {format_value(self.test_nsr)}"
 
     @property
@@ -192,7 +198,7 @@ class _Setting:
         if self.nsr is not None and self.test_nsr is not None:
             users = UserOptions(
                 nsr=self.nsr, test_nsr=self.test_nsr, protocol=table.protocol, refit=table.refit,
-                test_fraction=table.test_fraction,
+                test_fraction=table.test_fraction, test=self.test,
             )  # fmt: skip
         if table.kind == "faces":
             images = ImageOptions(pairs=table.pairs, min_gap=table.min_gap, examples=table.examples)
@@ -243,8 +249,9 @@ def _settings(table: Table) -> Iterator[_Setting]:
         for loss, bounding in itertools.product(losses, table.bounding):
             ratios: list[float | None] = [*(table.nsr or [])] or [None]
             for nsr, varied in itertools.product(ratios, _points(table.vary)):
-                for test_nsr in table.test_nsr or [nsr]:
-                    yield _Setting(table, choice, loss, bounding, nsr, test_nsr, varied)
+                for test in dict.fromkeys(table.test):
+                    for test_nsr in (table.test_nsr if test == "sampled" else None) or [nsr]:
+                        yield _Setting(table, choice, loss, bounding, nsr, test_nsr, test, varied)
 
 
 def _points(grid: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
@@ -290,6 +297,7 @@ def check_table(table: Table) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "select_by", partial(_check_select_by, table)
     yield "split", partial(split_of, table)
     yield "nsr", partial(_check_nsr, table)
+    yield "test", partial(_check_test, table)
     yield "grid", partial(_check_size, table)
     yield "prepare.backbone", partial(_check_for_images, table, table.prepare.backbone)
     yield "examples", partial(_check_for_images, table, table.examples)
@@ -340,6 +348,11 @@ def _check_nsr(table: Table) -> None:
         raise ArgumentError("must be positive")
 
 
+def _check_test(table: Table) -> None:
+    if table.kind != "ratings" and table.test != ["sampled"]:
+        raise ArgumentError(f"applies to the lists of users only, not to {table.kind} data")
+
+
 def _check_size(table: Table) -> None:
     """Refuse a table that would take forever to enumerate, let alone to run."""
     folds = table.folds if isinstance(table.folds, int) else len(table.folds or [])
@@ -367,8 +380,8 @@ def _check_bounding(bounding: Bounded) -> None:
 
 
 def _check_choice(table: Table, choice: ModelChoice) -> None:
-    if (choice.model == "MatrixFactorization") != (table.kind == "ratings"):
-        rule = "MatrixFactorization is the model for the lists of users (ratings), and only for these"
+    if (choice.model in RECOMMENDERS) != (table.kind == "ratings"):
+        rule = f"recommenders ({', '.join(RECOMMENDERS)}) are the models for users (ratings), and only for these"
         raise ArgumentError(f"{rule}, got {choice.model!r} for {table.kind} data")
     for bounding in table.bounding:
         check_ranker(choice.model, {**choice.params, **choice.grid, **table.vary}, None, bounding.bounding)

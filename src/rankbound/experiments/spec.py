@@ -226,6 +226,10 @@ class Table(StrictModel):
     test_nsr: Several[float] | None = Field(
         default=None, description="The same ratio in test lists; by default that of training."
     )
+    test: Several[Literal["sampled", "full"]] = Field(
+        default=["sampled"],
+        description="What users are tested on: lists with sampled negative items, or all items but those of training.",
+    )
     vary: dict[str, list[Parameter]] = Field(
         default_factory=dict, description="Parameters of which each value makes a row of its own."
     )

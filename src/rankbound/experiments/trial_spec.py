@@ -37,6 +37,7 @@ class UserOptions(StrictModel):
     protocol: Literal["honest", "published"]
     refit: bool
     test_fraction: float
+    test: Literal["sampled", "full"] = "sampled"
 
 
 class ImageOptions(StrictModel):

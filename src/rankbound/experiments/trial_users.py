@@ -1,64 +1,152 @@
-"""Trials of users and items: matrix factorization on lists of chosen and sampled items."""
+"""Trials of users and items: recommenders, tested on lists of chosen and sampled items or on the whole catalog."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rankbound.data.interactions import Interactions
 from rankbound.data.sampling import UserLists, sample_lists
 from rankbound.evaluation import evaluate_lists
-from rankbound.experiments.sources import Source, users_fold
+from rankbound.experiments.sources import Source, Users, users_fold
 from rankbound.experiments.trial import Fitted, Outcome, history_frame, ranker_of, recorded_by, score_frame
 from rankbound.experiments.trial_spec import TrialSpec
-from rankbound.models.factorization import MatrixFactorization
+from rankbound.models.full_ranking import evaluate_full_ranking
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = ["run"]
 
 _SEED_STEP = 7919  # every fold and every seed of the study draws its own negatives
+_LOWEST = np.finfo(np.float32).min
+
+Scores = Callable[[NDArray[Any]], NDArray[np.float32]]  # codes of users -> scores of all items
 
 
 def run(spec: TrialSpec, source: Source) -> Outcome:
-    """Train on the lists of users and measure on their test lists.
+    """Train a recommender on the choices of users and measure it on their test items.
 
-    With selection "validation" the epoch is selected on held-out training choices; with ``refit`` the model is then
-    trained for that many epochs on all training choices. With "test" the epoch is selected on the test lists, and with
-    "last" the last epoch is used.
+    `MatrixFactorization` learns from lists with sampled negative items. With selection "validation" its epoch is
+    selected on such lists of held-out training choices; with ``refit`` the model is then trained for that many epochs
+    on all training choices. With "test" the epoch is selected on the test lists, and with "last" the last epoch is
+    used. Other recommenders have no epochs and learn from the choices alone.
+
+    With ``test = "full"`` the candidates of a user are all items but those of training, in the scores of the trial and
+    in the ``eval_score`` by which grid points are selected.
     """
-    data, options = users_fold(source, spec), spec.users
+    data = users_fold(source, spec)
+    if spec.model == "MatrixFactorization":
+        return _run_on_lists(spec, data)
+    model = ranker_of(spec).fit(data.train)
+    metadata: dict[str, Any] = {"users": int(np.count_nonzero(data.train.per_user))}
+    if spec.selection == "test":
+        metadata["eval_score"] = _mean(model._score_block, data.train, data.test, spec)
+    elif spec.selection == "validation":
+        metadata["eval_score"] = _mean(ranker_of(spec).fit(data.learn)._score_block, data.learn, data.choose, spec)
+    scores = _scores(model._score_block, data.train, data.test, spec)
+    return Outcome(scores, history_frame([], spec.selection), metadata)
 
-    def lists_of(train: Any, test: Any) -> tuple[UserLists, UserLists]:
-        return sample_lists(
-            train, test, train_ratio=options.nsr, test_ratio=options.test_nsr, protocol=options.protocol,
-            seed=spec.fold + _SEED_STEP * spec.seed,
-        )  # fmt: skip
 
-    train, test = lists_of(data.train, data.test)
-    model: MatrixFactorization
+def _run_on_lists(spec: TrialSpec, data: Users) -> Outcome:
+    train, test = _lists(data.train, data.test, spec)
     if spec.selection == "validation":
-        learn, choose = lists_of(data.learn, data.choose)
+        learn, choose = _lists(data.learn, data.choose, spec)
         chosen = model = ranker_of(spec).fit(*_columns(learn), eval_set=_columns(choose))
-        if options.refit:
+        if spec.users.refit:
             model = ranker_of(spec, epochs=chosen.kept_epoch_, patience=None).fit(*_columns(train))
     elif spec.selection == "test":
         chosen = model = ranker_of(spec, selection="test").fit(*_columns(train), eval_set=_columns(test))
     else:
         chosen = model = ranker_of(spec, selection="last", patience=None).fit(*_columns(train))
     metadata: dict[str, Any] = {"kept_epoch": int(chosen.kept_epoch_), "users": len(train.users)}
+    if notes := "; ".join(dict.fromkeys((*train.notes, *test.notes))):
+        metadata["notes"] = notes
     if spec.selection != "last":
         metadata["eval_score"] = float(chosen.eval_score_)
-    parts = {"train": train, "test": test}
-    recorded = recorded_by(Fitted(spec, model, parts, lambda **changes: ranker_of(spec, **changes)))
+        if spec.users.test == "full":
+            parts = (data.learn, data.choose) if spec.selection == "validation" else (data.train, data.test)
+            metadata["eval_score"] = _mean(_products(chosen, parts[0]), *parts, spec)
+    lists = {"train": train, "test": test}
+    recorded = recorded_by(Fitted(spec, model, lists, lambda **changes: ranker_of(spec, **changes)))
     history = history_frame(chosen.history_, spec.selection, recorded)
-    return Outcome(score_frame(test.lists, _values(model, test, spec.measures)), history, metadata)
+    if spec.users.test == "full":
+        return Outcome(_scores(_products(model, data.train), data.train, data.test, spec), history, metadata)
+    values = _values(model.predict(*_columns(test)[:2]), test, spec.measures)
+    return Outcome(score_frame(test.lists, values), history, metadata)
 
 
-def _values(model: MatrixFactorization, data: UserLists, measures: Sequence[str]) -> dict[str, NDArray[np.float64]]:
-    users, items, _ = _columns(data)
-    return dict(evaluate_lists(data.lists.with_scores(model.predict(users, items)), measures).values)
+def _lists(train: Interactions, test: Interactions, spec: TrialSpec) -> tuple[UserLists, UserLists]:
+    options = spec.users
+    return sample_lists(
+        train, test, train_ratio=options.nsr, test_ratio=options.test_nsr, protocol=options.protocol,
+        seed=spec.fold + _SEED_STEP * spec.seed,
+    )  # fmt: skip
 
 
 def _columns(data: UserLists) -> tuple[Any, Any, Any]:
     return np.repeat(data.users, data.lists.sizes), data.items, data.lists.labels
+
+
+def _values(scores: NDArray[Any], data: UserLists, measures: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+    return dict(evaluate_lists(data.lists.with_scores(scores), measures).values)
+
+
+def _products(model: Any, train: Interactions) -> Scores:
+    """The products of vectors; items without a vector, which were not in the training lists, come last."""
+    users, items = (
+        np.concatenate((vectors, np.zeros((count - len(vectors), vectors.shape[1]), np.float32)))
+        for vectors, count in (
+            (model.user_vectors_, len(train.user_names)),
+            (model.item_vectors_, len(train.item_names)),
+        )
+    )
+    unknown = ~items.any(axis=1)
+
+    def scores(codes: NDArray[Any]) -> NDArray[np.float32]:
+        products: NDArray[np.float32] = users[codes] @ items.T
+        products[:, unknown] = _LOWEST
+        return products
+
+    return scores
+
+
+def _scores(scores: Scores, train: Interactions, test: Interactions, spec: TrialSpec) -> pl.DataFrame:
+    """A row per user: qid, items, relevant and the value of each measure, on sampled lists or on the whole catalog."""
+    import polars as pl
+
+    if spec.users.test == "sampled":
+        lists = _lists(train, test, spec)[1]
+        return score_frame(lists.lists, _values(_sampled_scores(scores, lists), lists, spec.measures))
+    result = evaluate_full_ranking(scores, train, test, spec.measures)
+    code = np.searchsorted(train.user_names, result.query_ids)
+    columns = {
+        "qid": pl.Series(np.asarray(result.query_ids).astype(np.str_).tolist(), dtype=pl.String),
+        "items": pl.Series(len(train.item_names) - train.per_user[code]),
+        "relevant": pl.Series(test.per_user[code]),
+    }
+    return pl.DataFrame(columns | {name: pl.Series(value, nan_to_null=True) for name, value in result.values.items()})
+
+
+def _mean(scores: Scores, train: Interactions, test: Interactions, spec: TrialSpec) -> float:
+    """The mean of the measure that grid points are selected by."""
+    if spec.users.test == "full":
+        return float(evaluate_full_ranking(scores, train, test, spec.select_by).mean()[spec.select_by])
+    lists = _lists(train, test, spec)[1]
+    scored = lists.lists.with_scores(_sampled_scores(scores, lists))
+    return float(evaluate_lists(scored, spec.select_by).mean()[spec.select_by])
+
+
+def _sampled_scores(scores: Scores, lists: UserLists, step: int = 256) -> NDArray[np.float64]:
+    """The scores of the items in lists, from those of all items."""
+    offsets = lists.lists.offsets
+    parts = []
+    for start in range(0, len(lists.users), step):
+        users = lists.users[start : start + step]
+        end = start + len(users)
+        rows = np.repeat(np.arange(len(users)), np.diff(offsets[start : end + 1]))
+        parts.append(scores(users)[rows, lists.items[offsets[start] : offsets[end]]])
+    return np.concatenate(parts).astype(np.float64)

@@ -15,14 +15,17 @@ import numpy as np
 from rankbound.arrays import floats, numbers
 from rankbound.difficulty.bounding import get_bounding
 from rankbound.difficulty.queries import difficulty_of
-from rankbound.difficulty.ties import bounded_values
 from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation import Evaluation, evaluate_lists
 from rankbound.lists import Lists
-from rankbound.measures import LabelCounts, Ranked, is_defined, values
-from rankbound.measures.additive import Additive
-from rankbound.measures.cascade import Cascade
+from rankbound.measures import LabelCounts, is_defined
 from rankbound.measures.measure import Measure, parse_measure
+from rankbound.models.first_ranks import (
+    first_items_kernel,
+    needs_first_ranks_only,
+    ranked_first_items,
+    value_of_ranking,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,7 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MeanMeasure", "MeasuredLists", "metric_measure"]
 
-_SMALL_CUTOFF = 100  # up to which selecting the first items is faster than sorting all
 _KEPT = 8  # data sets that a metric remembers: a training evaluates a few, in turn
 
 
@@ -68,13 +70,8 @@ class MeasuredLists:
             order, offsets = self._first_items(scores, offsets, self.measure.cutoff)
         else:
             order = self._layout.descending(scores)
-        ordered = Lists.of_checked_arrays(labels=self.lists.labels[order], offsets=offsets, scores=scores[order])
-        ranked = Ranked(ordered, is_complete=True)
-        ranked.__dict__["counts"] = self._counts  # of the whole queries, in any order
-        value = values(ranked, self.measure.plain)
-        if self.measure.bounding != "none":
-            bounding = get_bounding(self.measure.bounding)
-            value = bounded_values(bounding, self.measure.plain, ranked, value, self._difficulty)
+        ranked = ranked_first_items(self.lists.labels[order], scores[order], offsets, self._counts)
+        value = value_of_ranking(self.measure, ranked, None if self.measure.bounding == "none" else self._difficulty)
         return value if self._all_have_values else np.where(self.has_value, value, np.nan)
 
     def mean(self, scores: Any) -> float:
@@ -103,25 +100,9 @@ class MeasuredLists:
         return bool(self.lists.labels.min(initial=0) < 0)
 
     @cached_property
-    def _sees_first_ranks_only(self) -> bool:
-        """Whether the value depends on nothing but the items down to the cutoff and the label counts."""
-        definition, bounding = self.measure.plain.definition, self.measure.bounding
-        if bounding != "none" and not get_bounding(bounding).affine:
-            return False  # it is averaged over the orders of ties, for which the whole query counts
-        return isinstance(definition, Cascade) or (
-            isinstance(definition, Additive) and not definition.depends_on_returned
-        )
-
-    @cached_property
     def _first_items(self) -> Any:
         """The kernel that selects the items down to a small cutoff; None if all items are to be sorted."""
-        if self.measure.cutoff is None or self.measure.cutoff > _SMALL_CUTOFF or not self._sees_first_ranks_only:
-            return None
-        try:
-            from rankbound.models.top_kernel import first_items
-        except ImportError:  # numba is missing, which only costs time
-            return None
-        return first_items
+        return first_items_kernel() if needs_first_ranks_only(self.measure) else None
 
     @cached_property
     def _counts(self) -> LabelCounts:

@@ -30,6 +30,9 @@ class AveragePrecision(PrecisionSum):
     ``div`` names the divisor D: all relevant documents (``'R'``, as in trec_eval), min(k, relevant) (``'min'``), k
     (``'k'``), or the relevant documents among the first k (``'retrieved'``). ``mean='geometric'`` averages over queries
     by the geometric mean of max(AP, 0.00001), trec_eval's gm_map.
+
+    Recommender libraries usually mean ``div='min'`` by MAP@k, which has the name ``MAP_min@k`` as well: a list whose
+    first k items are all relevant then has the value 1, however many relevant items there are.
     """
 
     name = "AP"
@@ -42,7 +45,7 @@ class AveragePrecision(PrecisionSum):
         "variant": VARIANT,
         "mean": MEAN,
     }
-    aliases = {"map": {}, "averageprecision": {}, "gm_map": {"mean": "geometric"}}
+    aliases = {"map": {}, "averageprecision": {}, "gm_map": {"mean": "geometric"}, "map_min": {"div": "min"}}
 
     def check_settings(self, cutoff: int | None, settings: Mapping[str, Value], text: str) -> None:
         """Some divisors need a cutoff; the published bounds are for one divisor."""

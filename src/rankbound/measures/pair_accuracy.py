@@ -21,6 +21,9 @@ __all__ = ["PairAccuracy"]
 class PairAccuracy(Pairwise):
     """The fraction of the pairs with different labels whose higher label is ranked first; a tie counts half.
 
+    With labels 0 and 1 it is the area under the ROC curve (AUC): the probability that a relevant document is ranked
+    before one that is not.
+
     Labels below 0 count as 0, as in every measure. Where that makes different labels equal, `evaluate` and `compare`
     issue a `CoverageWarning`.
     """
@@ -29,7 +32,7 @@ class PairAccuracy(Pairwise):
     summary = "fraction of the pairs with different labels that are in the right order"
     formula = "(pairs with the higher label first) / (pairs with different labels)"
     citation = "Burges et al., Learning to rank using gradient descent, ICML 2005"
-    aliases = {"pairwise_accuracy": {}}
+    aliases = {"pairwise_accuracy": {}, "auc": {}}
 
     def affine(
         self, measure: Measure, counts: LabelCounts, levels: NDArray[np.float64] | None = None

@@ -17,6 +17,6 @@ class Success(FirstHit):
     formula = "1 if a relevant document is among the first k, else 0"
     citation = "Shah & Croft, Evaluating high accuracy retrieval techniques, SIGIR 2004"
     parameters = {"rel": REL}
-    aliases = {"hit_rate": {}, "hr": {}}
+    aliases = {"hit_rate": {}, "hr": {}, "hit": {}, "hitrate": {}}
     cutoff = "required"
     discount = CONSTANT

@@ -4,12 +4,13 @@
 networks                               LinearRanker MLPRanker RankNet DirectRanker ListNet RankCNN
 trees                                  LambdaMART RandomForestRanker BoostingRanker
 pointwise                              LogisticRanker RegressionRanker
-users and items                        MatrixFactorization
+users and items                        MatrixFactorization ImplicitALS EASE ItemKNN Popularity
 direct optimization of a measure       AdaRank RankBoost CoordinateAscent SVMmap
-base class, folds, files               Ranker QueryKFold load_ranker backbone_features
+base classes, folds, files             Ranker Recommender QueryKFold load_ranker backbone_features
 files for other programs               export_ranker export_formats export_onnx export_xgboost_json export_ranklib
                                        export_lightgbm
 choice of a model                      tune
+evaluation of recommenders             evaluate_recommender evaluate_full_ranking recommendation_profile activity_groups
 =====================================  ==============================================================================
 """
 
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 from rankbound.lazy import lazy_exports
 
-__getattr__, __dir__, __all__ = lazy_exports(__name__, "RANKERS")
+__getattr__, __dir__, __all__ = lazy_exports(__name__, "RANKERS", "RECOMMENDERS")
 
 # The only classes that `load_ranker` creates, whatever a file names.
 RANKERS = (
@@ -25,12 +26,16 @@ RANKERS = (
     "BoostingRanker",
     "CoordinateAscent",
     "DirectRanker",
+    "EASE",
+    "ImplicitALS",
+    "ItemKNN",
     "LambdaMART",
     "LinearRanker",
     "ListNet",
     "LogisticRanker",
     "MLPRanker",
     "MatrixFactorization",
+    "Popularity",
     "RandomForestRanker",
     "RankBoost",
     "RankCNN",
@@ -38,3 +43,6 @@ RANKERS = (
     "RegressionRanker",
     "SVMmap",
 )
+
+# Those of them that are trained on interactions of users with items.
+RECOMMENDERS = ("EASE", "ImplicitALS", "ItemKNN", "MatrixFactorization", "Popularity")

@@ -258,6 +258,13 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
     def _restore_state(self, state: FittedState) -> None:
         """Restore what `_fitted_state` returned; a missing entry may raise KeyError."""
 
+    def _common_state(self) -> FittedState:
+        """Return what all models of a family save besides `_fitted_state`."""
+        return FittedState()
+
+    def _restore_common(self, state: FittedState) -> None:
+        """Restore what `_common_state` returned; called before `_restore_state`."""
+
     # ---- checks ------------------------------------------------------------------------------------------------------
 
     def _queries(self, X: Any, y: Any, qid: Any, sample_weight: Any, *, reset: bool) -> Queries:

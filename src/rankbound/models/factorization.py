@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from rich.console import Console
@@ -11,20 +11,28 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from sklearn.utils.validation import check_is_fitted
 
 from rankbound.checkpoints import Checkpoints
+from rankbound.data.interaction_sources import weighted_interactions
 from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation import evaluate_lists
 from rankbound.losses import RankingLoss, get_loss
 from rankbound.measures.measure import parse_measure
-from rankbound.models.base import FittedState, Ranker, seed_of
+from rankbound.models.base import FittedState, seed_of
+from rankbound.models.factorization_features import extended_table, feature_matrix, merged_tables, table_digests
 from rankbound.models.factorization_kernel import Batch, score_pairs, step
+from rankbound.models.factorization_losses import interaction_loss
 from rankbound.models.factorization_state import Pairs, State, codes_of
+from rankbound.models.factorization_training import InteractionTraining, Settings, TableState
 from rankbound.models.measuring import mean_measure, score_measure
+from rankbound.models.parameters import check_in_range
+from rankbound.models.recommender import Recommender, restored_array
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from os import PathLike
 
     from numpy.typing import ArrayLike, NDArray
+
+    from rankbound.data.interactions import Interactions
 
 __all__ = ["MatrixFactorization"]
 
@@ -32,13 +40,27 @@ _CHOICES = {
     "optimizer": ("adam", "sgd"),
     "reduction": ("sum", "mean"),
     "selection": ("validation", "test", "last"),
+    "sampling": ("uniform", "popularity"),
+    "user_model": ("vectors", "history", "both"),
+    "similarity": ("cosine", "dot"),
 }
-_COUNTS = ("factors", "epochs", "eval_every", "batch_size", "patience", "checkpoint_every")
+_COUNTS = ("factors", "epochs", "eval_every", "batch_size", "patience", "checkpoint_every", "negative_candidates")
+_TEMPERATURE = 0.2  # of the cosine
+# parameters of training from interactions, which lists of codes do not use
+_OF_INTERACTIONS = (
+    "negatives", "negative_candidates", "sampling", "user_model", "dropout", "similarity", "temperature", "biases",
+    "warm_start",
+)  # fmt: skip
 
 
 @dataclass(eq=False, repr=False)
-class MatrixFactorization(Ranker):
+class MatrixFactorization(Recommender):
     """Matrix factorization, score(u, i) = p_u · q_i, trained with a ranking loss of each user's list.
+
+    There are two kinds of training data. From *interactions* with any ids (see `fit`), each user's list consists of the
+    items of the user's interactions, which have label 1, and of all or some other items of the catalog, which have
+    label 0; the vectors are divided by their norms unless ``similarity="dot"``. *Lists of codes* with labels, as in the
+    papers, are used as they are.
 
     Parameters
     ----------
@@ -46,14 +68,18 @@ class MatrixFactorization(Ranker):
         Dimension of the vectors.
     loss, bounding:
         A loss of `rankbound.losses` by name (``"nDCG"``, ``"AP"``, ``"nRBP"``, ``"lambda-nDCG"``, ...) and its
-        bounding, or a loss object with ``bounding="none"``. Each user is a query.
+        bounding, or a loss object with ``bounding="none"``. Each user is a query. None means ``"softmax"`` for
+        interactions and ``"nDCG"`` for lists of codes. For interactions, ``"softmax"`` and ``"ListNet"`` both mean the
+        cross entropy with labels that are normalized to a distribution per user.
     optimizer:
         ``"adam"`` or ``"sgd"``. A step changes only vectors (and moments) of users and items in its batch.
     learning_rate, l2:
-        Step size, and the factor of half the squared norm of the vectors that a step changes.
+        Step size, and the strength of regularization. From interactions, a step multiplies the vectors that it changes
+        by 1 - learning_rate * l2, apart from the gradient, so that l2 depends neither on the scale of the loss nor on
+        the size of batches. From lists of codes, l2 is the factor of half their squared norm in the loss.
     epochs, batch_size:
-        Passes over the data, and users per step (None: all). Users are assigned to batches once; the order of the
-        batches is drawn anew in every epoch.
+        Passes over the data, and users per step (None: all). From interactions, users are assigned to batches anew in
+        every epoch; from lists of codes once, and the order of the batches is drawn anew.
     reduction:
         ``"sum"`` over the users of a batch, as in the papers, or their ``"mean"``.
     init:
@@ -74,13 +100,40 @@ class MatrixFactorization(Ranker):
     verbose:
         Show a progress bar on standard error if that is a terminal.
     random_state:
-        Seed of initial vectors and batches; None is 0. The vectors do not depend on the number of threads.
+        Seed of initial vectors, batches and negatives; None is 0. The vectors do not depend on the number of threads.
+
+    The following parameters are for interactions only.
+
+    negatives:
+        ``"all"`` other items of the catalog, or a number of them for each positive item, drawn anew in every epoch. A
+        user with fewer other items gets all of them; ``notes_`` says how many users that are.
+    negative_candidates:
+        Draw so many items for each negative and use the one with the highest score (hard negatives). 1: uniform.
+    sampling:
+        Draw negatives ``"uniform"`` or in proportion to their ``"popularity"``. With the softmax loss, the scores of
+        drawn negatives are corrected by -log of their expected number (logQ correction), so that the loss estimates
+        that of the whole catalog.
+    user_model:
+        A user is represented by an own vector (``"vectors"``), by the sum of the vectors of the items in the user's
+        ``"history"`` (a second vector per item), or by the sum of ``"both"``.
+    dropout:
+        Fraction of the history that is left out at random in each step.
+    similarity, temperature:
+        The score is the ``"cosine"`` / temperature or the ``"dot"`` product of the vectors. None means 0.2. It is the
+        most important parameter to tune: 0.1 to 0.35, higher values for less data.
+    biases:
+        Add a bias for each item. (A bias of a user changes no ranking.)
+    warm_start:
+        Begin with the vectors of the previous fit for the ids that it knew.
 
     A user whose labels are all equal has no gradient and is left out. Users and items that were left out or are not in
     the training data have the zero vector: all their scores are 0.
 
     Source: Westerborg 2022, section 4.1 (32 factors, initial values in ±0.01, Adam, 32 users
-    per batch); Li, Urbano & Hanjalic 2021, section 3 (SGD on the summed loss).
+    per batch); Li, Urbano & Hanjalic 2021, section 3 (SGD on the summed loss); Wu et al. 2024, On the effectiveness of
+    sampled softmax loss for item recommendation (cosine and temperature); Yi et al. 2019, Sampling-bias-corrected
+    neural modeling for large corpus item recommendations (logQ correction); Weston et al. 2011, WSABIE (negatives by
+    score).
 
     >>> users, items, labels = [0, 0, 0, 1, 1, 1], [0, 1, 2, 0, 1, 3], [1, 0, 0, 1, 0, 0]
     >>> model = MatrixFactorization(factors=4, epochs=50, learning_rate=0.1).fit(users, items, labels)
@@ -88,10 +141,13 @@ class MatrixFactorization(Ranker):
     [0]
     >>> model.predict([0, 7], [9, 0]).tolist()  # neither the item 9 nor the user 7 was in training
     [0.0, 0.0]
+    >>> model = MatrixFactorization(factors=4).fit((["al", "al", "bo", "bo"], ["x", "y", "y", "z"]))
+    >>> model.recommend("al", k=1)["item"].to_list()
+    ['z']
     """
 
     factors: int = 32
-    loss: str | RankingLoss = "nDCG"
+    loss: str | RankingLoss | None = None
     bounding: str = "none"
     _: KW_ONLY
     optimizer: str = "adam"
@@ -110,55 +166,111 @@ class MatrixFactorization(Ranker):
     checkpoint_every: int = 50
     verbose: bool = False
     random_state: int | None = 0
+    negatives: int | float | str = "all"
+    negative_candidates: int = 1
+    sampling: str = "uniform"
+    user_model: str = "vectors"
+    dropout: float = 0.5
+    similarity: str = "cosine"
+    temperature: float | None = None
+    biases: bool = False
+    warm_start: bool = False
+    _accepts_weights: ClassVar[bool] = True
 
     # ---- for users ---------------------------------------------------------------------------------------------------
 
-    def fit(  # type: ignore[override]  # pairs of codes in place of features
+    def fit(  # type: ignore[override]
         self,
-        users: ArrayLike,
-        items: ArrayLike,
-        labels: ArrayLike,
-        eval_set: tuple[Any, Any, Any] | None = None,
+        users: Any,
+        items: ArrayLike | None = None,
+        labels: ArrayLike | None = None,
+        eval_set: Any = None,
+        *,
+        sample_weight: ArrayLike | None = None,
+        user_features: Any = None,
+        item_features: Any = None,
     ) -> Self:
-        """Learn from rows of user, item and label, in any order.
+        """Learn from interactions with any ids, or from lists of codes.
 
         Parameters
         ----------
-        users, items:
-            Codes 0, 1, 2, ...; each pair at most once.
-        labels:
-            Relevance; below 0 counts as 0.
+        users, items, labels:
+            Interactions as the only argument: a path, a frame, a sparse matrix, ``(users, items)`` or `Interactions`;
+            see `rankbound.data.as_interactions`. Or rows of user, item and label, in any order: codes 0, 1, 2, ...,
+            each pair at most once, and its relevance; below 0 counts as 0.
         eval_set:
-            ``(users, items, labels)`` to evaluate on.
+            Held-out interactions, which are evaluated by full ranking: all items but the training items of the user are
+            ranked. For lists of codes, ``(users, items, labels)``.
+        sample_weight:
+            For interactions, one weight per row. The softmax weights the positive items of a user by them; the loss of
+            a user is weighted by their mean.
+        user_features, item_features:
+            For interactions, a frame with a column ``user`` (``item``) of ids and columns of numbers, about as large as
+            1. A linear map of them is added to the vectors. Ids that are only here get vectors, too (cold start).
 
-        Attributes after `fit`: ``user_vectors_``, ``item_vectors_``; ``history_``, a dict per epoch with its number,
-        the loss before its steps, and the measures if they were evaluated; ``kept_epoch_``, the epoch of the vectors;
-        ``selection_``; ``eval_score_``.
+        Attributes after `fit`: ``user_vectors_``, ``item_vectors_``, whose inner products are the scores; ``history_``,
+        a dict per epoch with its number, the loss before its steps, and the measures if they were evaluated;
+        ``kept_epoch_``, the epoch of the vectors; ``selection_``; ``eval_score_``; ``notes_``.
         """
+        if items is None:
+            return self._fit_table(users, eval_set, sample_weight, user_features, item_features)
+        if labels is None:
+            raise ArgumentError("labels must have one entry per row of users and items, got None")
+        for name, value in (("sample_weight", sample_weight), *_named(user_features, item_features)):
+            if value is not None:
+                raise ArgumentError(f"{name} is for interactions, got it with lists of codes")
+        for name in ("user_ids_", "item_ids_", "seen_", "parameters_"):
+            self.__dict__.pop(name, None)
         self.__dict__.pop("n_queries_", None)  # a fit that fails leaves no half-fitted model
         loss = self._checked_parameters(eval_set)
+        if eval_set is not None and (not isinstance(eval_set, (tuple, list)) or len(eval_set) != 3):
+            raise ArgumentError("eval_set must be (users, items, labels)")
         pairs = Pairs.of(users, items, labels)
-        held_out = None if eval_set is None else Pairs.of(*eval_set, name="eval_set ")
+        held_out = None if eval_set is None else Pairs.of(eval_set[0], eval_set[1], eval_set[2], name="eval_set ")
         pairs = pairs.kept(loss.plan(pairs.lists.labels.copy(), pairs.lists.offsets.copy()).active)
         batches = pairs.batches(loss, self.batch_size, self._random(0))
-        checkpoints = None if self.checkpoint is None else Checkpoints(self.checkpoint, self._identity(pairs, held_out))
+        checkpoints = None
+        if self.checkpoint is not None:
+            data = {"data": pairs.digest(), "eval_set": None if held_out is None else held_out.digest()}
+            settings = {name: text for name, text in self._identity().items() if name not in _OF_INTERACTIONS}
+            checkpoints = Checkpoints(self.checkpoint, settings | {"loss": repr(self._loss_of_codes)} | data)
         stored = None if checkpoints is None else checkpoints.load()
         state = State.restored(*stored) if stored else State.new(pairs, self.factors, self.init, self._random(1))
-        if state.epoch > self.epochs:
-            raise DataError(f"{self.checkpoint}: has {state.epoch} epochs already, more than epochs={self.epochs}")
-        with self._bar() as bar:
-            task = bar.add_task("epoch", total=self.epochs, completed=state.epoch)
-            while state.epoch < self.epochs and not self._out_of_patience(state):
-                self._epoch(loss, batches, held_out, state)
-                bar.update(task, completed=state.epoch)
-                if checkpoints and (state.epoch % self.checkpoint_every == 0 or state.epoch == self.epochs):
-                    checkpoints.save(state.epoch, state.arrays(), state.metadata())
-        self._keep(state, len(pairs.lists), held_out)
+        self._run_epochs(state, checkpoints, lambda: self._epoch(loss, batches, held_out, state))
+        vectors = self._kept(state, (state.users.values, state.items.values), held_out is not None)
+        self.user_vectors_, self.item_vectors_ = vectors
+        self._check_finite(state.epoch)
+        self.n_queries_ = len(pairs.lists)
         return self
 
+    def partial_fit(self, interactions: Any, *, sample_weight: ArrayLike | None = None) -> Self:
+        """Continue training with new interactions, of known or new users and items, which are added to the old ones.
+
+        ``epochs`` epochs are trained on the lists of the users in ``interactions``, starting from the present vectors.
+        The weights are those of the new interactions; the old ones count with weight 1. Without a previous fit, this is
+        `fit`. A checkpoint folder cannot be used.
+        """
+        if not hasattr(self, "parameters_"):
+            return self.fit(interactions, sample_weight=sample_weight)
+        if self.checkpoint is not None:
+            raise ArgumentError("partial_fit takes no checkpoint, because its result depends on the model before it")
+        new, weights = weighted_interactions(interactions, sample_weight)
+        table, weights, users = merged_tables(self.seen_, new, weights)
+        previous: Any = (self.user_ids_, self.item_ids_, self.parameters_)
+        self._warm, self._chosen = previous, users
+        try:
+            return super().fit(table, sample_weight=weights)
+        finally:
+            del self._warm, self._chosen
+
     def predict(self, users: ArrayLike, items: ArrayLike) -> NDArray[np.float64]:  # type: ignore[override]
-        """Return the score of each pair; a single user is paired with all items. Unknown users and items score 0."""
+        """Return the score of each pair; a single user is paired with all items. Unknown users and items score 0.
+
+        Users and items are ids if the model was trained from interactions, else codes.
+        """
         check_is_fitted(self)
+        if hasattr(self, "user_ids_"):
+            return super().predict(users, items)
         row_users, row_items = codes_of("users", users), codes_of("items", items)
         if len(row_users) == 1:
             row_users = np.repeat(row_users, len(row_items))
@@ -169,17 +281,36 @@ class MatrixFactorization(Ranker):
         return _scores_of(self.user_vectors_, self.item_vectors_, row_users, row_items)
 
     def recommend(
-        self, user: int, k: int = 10, exclude: ArrayLike = ()
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the k items with the highest scores for a user, best first, and the scores; ties are ordered by code.
+        self,
+        users: Any = None,
+        k: int = 10,
+        exclude: ArrayLike = (),
+        *,
+        exclude_seen: bool = True,
+        filter_items: Any = None,
+    ) -> Any:
+        """Return the k items with the highest scores.
 
+        Trained from interactions, this is `Recommender.recommend`: a frame with the columns user, item, rank and score
+        for one user, many or all; use ``filter_items`` in place of ``exclude``. Trained from lists of codes, it takes
+        the code of a user and returns the codes of the items, best first, and their scores. Ties are ordered by code.
         Only items of the training data are recommended, fewer than k if there are no more. ``exclude`` lists items to
         leave out, such as those that the user already has. An unknown user is refused.
         """
         check_is_fitted(self)
+        if hasattr(self, "user_ids_"):
+            if np.size(exclude):
+                raise ArgumentError("exclude is for models of codes; use filter_items with interactions")
+            return super().recommend(users, k, exclude_seen=exclude_seen, filter_items=filter_items)
+        return self._recommend_codes(users, k, exclude)
+
+    def _recommend_codes(self, user: Any, k: int, exclude: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         if not isinstance(k, (int, np.integer)) or k < 1:
             raise ArgumentError(f"k must be a positive integer, got {k!r}")
-        code = int(codes_of("user", [user])[0])
+        codes = codes_of("user", user)
+        if len(codes) != 1:
+            raise DataError(f"user must be one code, got {len(codes)}")
+        code = int(codes[0])
         if code >= len(self.user_vectors_) or not self.user_vectors_[code].any():
             raise DataError(f"user must be one of the training data, got {code}")
         allowed = np.asarray(self.item_vectors_.any(axis=1))
@@ -190,13 +321,112 @@ class MatrixFactorization(Ranker):
         best = np.argsort(-scores, kind="stable")[:k]
         return candidates[best], scores[best]
 
-    def score(self, users: ArrayLike, items: ArrayLike, labels: ArrayLike) -> float:  # type: ignore[override]
-        """Return the mean of ``measure`` over the users for whom it is defined."""
+    def score(self, users: Any, items: ArrayLike | None = None, labels: ArrayLike | None = None) -> float:
+        """Return the mean of ``measure`` over the users for whom it is defined.
+
+        Held-out interactions as the only argument are evaluated by full ranking; or rows of codes with labels.
+        """
         check_is_fitted(self)
+        if hasattr(self, "user_ids_"):
+            return super().score(users)
+        if items is None or labels is None:
+            raise ArgumentError("score requires users, items and labels, because the model was trained from codes")
         pairs = Pairs.of(users, items, labels)
         return mean_measure(pairs.lists, self.predict(pairs.users, pairs.items), self.measure)
 
-    # ---- training ----------------------------------------------------------------------------------------------------
+    # ---- training from interactions ----------------------------------------------------------------------------------
+
+    def _fit_table(self, table: Any, eval_set: Any, sample_weight: Any, user_features: Any, item_features: Any) -> Self:
+        warm = self.warm_start and hasattr(self, "parameters_")
+        previous: Any = (self.user_ids_, self.item_ids_, self.parameters_) if warm else None
+        self._warm = previous
+        self._side_features = {"user": user_features, "item": item_features}
+        try:
+            if user_features is not None or item_features is not None:
+                table, sample_weight = weighted_interactions(table, sample_weight)
+                table = extended_table(table, user_features, item_features)
+            return super().fit(table, eval_set=eval_set, sample_weight=sample_weight)
+        finally:
+            del self._warm, self._side_features
+
+    def _fit_interactions(
+        self, train: Interactions, held_out: Interactions | None, weights: NDArray[np.float32] | None
+    ) -> None:
+        self._checked_parameters(held_out)
+        loss = interaction_loss("softmax" if self.loss is None else self.loss, self.bounding)
+        features = getattr(self, "_side_features", {"user": None, "item": None})
+        matrices = [
+            feature_matrix(side, features[side], names)
+            for side, names in (("user", train.user_names), ("item", train.item_names))
+        ]
+        training = InteractionTraining(self._settings(), loss, train, weights, *matrices)
+        chosen = getattr(self, "_chosen", None)
+        if chosen is not None:
+            training.users = np.intersect1d(training.users, chosen).astype(np.int32)
+        checkpoints = stored = None
+        if self.checkpoint is not None:
+            digests = table_digests(train, held_out, weights, matrices)
+            checkpoints = Checkpoints(self.checkpoint, self._identity() | digests)
+            stored = checkpoints.load()
+        warm = getattr(self, "_warm", None)
+        if stored:
+            state = TableState.restored(*stored)
+        else:
+            state = training.new_state(None if warm is None else training.warm_values(warm, train))
+        self._run_epochs(state, checkpoints, lambda: self._epoch_of_interactions(training, held_out, state))
+        last = {name: table.values for name, table in state.tables.items()}
+        kept = self._kept(state, last, held_out is not None)
+        self.user_vectors_, self.item_vectors_ = training.vectors(kept)
+        self._check_finite(state.epoch)
+        of_items = ("items", "history", "biases")
+        self.parameters_ = {
+            name: training.of_all_items(values) if name in of_items else values for name, values in kept.items()
+        }
+        self.notes_: tuple[str, ...] = training.notes
+
+    def _settings(self) -> Settings:
+        shared = {name: getattr(self, name) for name in Settings.__dataclass_fields__ if hasattr(self, name)}
+        negatives = None if self.negatives == "all" else float(self.negatives)
+        temperature = _TEMPERATURE if self.temperature is None else float(self.temperature)
+        replaced = {"negatives": negatives, "temperature": temperature, "seed": seed_of(self.random_state)}
+        return Settings(**shared | replaced)
+
+    def _epoch_of_interactions(
+        self, training: InteractionTraining, held_out: Interactions | None, state: TableState
+    ) -> None:
+        try:
+            entry = {"epoch": state.epoch + 1, "loss": training.epoch(state)}
+        except (FloatingPointError, DataError) as error:
+            raise _diverged(state.epoch) from error
+        if held_out is not None and (state.epoch % self.eval_every == 0 or state.epoch == self.epochs):
+            values = {name: table.values for name, table in state.tables.items()}
+            self.user_vectors_, self.item_vectors_ = training.vectors(values)
+            self._check_finite(state.epoch)
+            entry |= self._measured_by_full_ranking(held_out)
+            state.note(entry[str(self.measure)])
+        state.history.append(entry)
+
+    def _measured_by_full_ranking(self, held_out: Interactions) -> dict[str, float]:
+        from rankbound.models.full_ranking import evaluate_full_ranking
+
+        measures = [self.measure, *self.watch]
+        return evaluate_full_ranking(self._score_block, self.seen_, held_out, measures).mean()
+
+    def _score_block(self, users: NDArray[np.int32]) -> NDArray[np.float32]:
+        scores = self.user_vectors_[users] @ self.item_vectors_.T
+        unknown = np.flatnonzero(~self.item_vectors_.any(axis=1))
+        if len(unknown):  # items without a vector come last, in place of in the middle with score 0
+            scores[:, unknown] = scores.min(axis=1, keepdims=True) - 1
+        return np.asarray(scores)
+
+    def _vectors(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        return self.user_vectors_, self.item_vectors_
+
+    def _has_training_data(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Users and items with a vector, by their interactions or by their features."""
+        return self.user_vectors_.any(axis=1), self.item_vectors_.any(axis=1)
+
+    # ---- training from lists of codes --------------------------------------------------------------------------------
 
     def _epoch(self, loss: RankingLoss, batches: list[Batch], held_out: Pairs | None, state: State) -> None:
         state.epoch += 1
@@ -233,23 +463,36 @@ class MatrixFactorization(Ranker):
                 raise DataError(f"{name} is not defined for any user of eval_set, because none has a relevant item")
         return values
 
-    def _keep(self, state: State, users: int, held_out: Pairs | None) -> None:
+    # ---- shared ------------------------------------------------------------------------------------------------------
+
+    def _run_epochs(self, state: Any, checkpoints: Checkpoints | None, epoch: Callable[[], None]) -> None:
+        """Train from the epoch of the state to the last one, with progress, patience and checkpoints."""
+        if state.epoch > self.epochs:
+            raise DataError(f"{self.checkpoint}: has {state.epoch} epochs already, more than epochs={self.epochs}")
+        with self._bar() as bar:
+            task = bar.add_task("epoch", total=self.epochs, completed=state.epoch)
+            while state.epoch < self.epochs and not self._out_of_patience(state):
+                epoch()
+                bar.update(task, completed=state.epoch)
+                if checkpoints and (state.epoch % self.checkpoint_every == 0 or state.epoch == self.epochs):
+                    checkpoints.save(state.epoch, state.arrays(), state.metadata())
+
+    def _kept(self, state: Any, last: Any, evaluated: bool) -> Any:
+        """Return the last or the best parameters, by the selection, and set the attributes that describe the choice."""
         self.selection_ = "last" if state.best is None else self.selection
-        if state.best is None or self.selection_ == "last":
-            self.user_vectors_, self.item_vectors_ = state.users.values, state.items.values
-            self.kept_epoch_ = state.epoch
-        else:
-            self.user_vectors_, self.item_vectors_ = state.best
-            self.kept_epoch_ = state.best_epoch
-        if not (np.isfinite(self.user_vectors_).all() and np.isfinite(self.item_vectors_).all()):
-            raise _diverged(state.epoch)
+        keeps_last = state.best is None or self.selection_ == "last"
+        self.kept_epoch_ = state.epoch if keeps_last else state.best_epoch
         self.history_, self.n_features_in_ = state.history, 2
         self.__dict__.pop("eval_score_", None)
-        if held_out is not None:
+        if evaluated:
             self.eval_score_ = state.history[self.kept_epoch_ - 1][str(self.measure)]
-        self.n_queries_ = users
+        return last if keeps_last else state.best
 
-    def _out_of_patience(self, state: State) -> bool:
+    def _check_finite(self, epoch: int) -> None:
+        if not (np.isfinite(self.user_vectors_).all() and np.isfinite(self.item_vectors_).all()):
+            raise _diverged(epoch)
+
+    def _out_of_patience(self, state: State | TableState) -> bool:
         if self.patience is None or state.best is None or str(self.measure) not in state.history[-1]:
             return False
         return state.epoch - state.best_epoch >= self.patience
@@ -258,12 +501,14 @@ class MatrixFactorization(Ranker):
         """Return a separate generator for each use and epoch, so that a resumed fit draws the same numbers."""
         return np.random.default_rng([seed_of(self.random_state), *stream])
 
-    def _identity(self, pairs: Pairs, held_out: Pairs | None) -> dict[str, Any]:
-        """Return what a checkpoint must match: the parameters and digests of the data."""
+    def _identity(self) -> dict[str, Any]:
+        """Return the parameters that a checkpoint must match."""
         ignored = ("epochs", "checkpoint", "checkpoint_every", "verbose")
-        settings = {name: repr(value) for name, value in self.get_params(deep=False).items() if name not in ignored}
-        data = {"data": pairs.digest(), "eval_set": None if held_out is None else held_out.digest()}
-        return settings | data
+        return {name: repr(value) for name, value in self.get_params(deep=False).items() if name not in ignored}
+
+    @property
+    def _loss_of_codes(self) -> str | RankingLoss:
+        return "nDCG" if self.loss is None else self.loss
 
     def _bar(self) -> Progress:
         console = Console(stderr=True)
@@ -284,21 +529,25 @@ class MatrixFactorization(Ranker):
             if not number or (value == 0 and name != "l2"):
                 rule = "a number of at least 0" if name == "l2" else "a positive number"
                 raise ArgumentError(f"{name} must be {rule}, got {value!r}")
+        if self.temperature is not None:
+            check_in_range("temperature", self.temperature, 0, 1e6, open_low=True)
+        if not 0 <= self.dropout < 1:
+            raise ArgumentError(f"dropout must be from 0 to below 1, got {self.dropout!r}")
+        if self.negatives != "all" and (isinstance(self.negatives, (str, bool)) or not 0 < self.negatives < np.inf):
+            raise ArgumentError(f"negatives must be 'all' or a positive number, got {self.negatives!r}")
         for name, allowed in _CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise ArgumentError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
         if eval_set is None and (self.selection == "test" or self.patience is not None):
             raise ArgumentError("selection='test' and patience need an eval_set")
-        if eval_set is not None and (not isinstance(eval_set, (tuple, list)) or len(eval_set) != 3):
-            raise ArgumentError("eval_set must be (users, items, labels)")
         score_measure(self.measure)
         for measure in self.watch:
             parse_measure(measure)
-        if not isinstance(self.loss, RankingLoss):
-            return get_loss(self.loss, **({} if self.bounding == "none" else {"bounding": self.bounding}))
+        if not isinstance(self._loss_of_codes, RankingLoss):
+            return get_loss(self._loss_of_codes, **({} if self.bounding == "none" else {"bounding": self.bounding}))
         if self.bounding != "none":
             raise ArgumentError(f"bounding must be 'none' with a loss object, which has its own, got {self.bounding!r}")
-        return self.loss
+        return self._loss_of_codes
 
     def _scores(self, features: NDArray[Any]) -> NDArray[np.float64]:
         """Return the scores of rows of a user and an item."""
@@ -309,7 +558,16 @@ class MatrixFactorization(Ranker):
 
     def _fitted_state(self) -> FittedState:
         metadata = {"history": self.history_, "kept_epoch": self.kept_epoch_, "selection": self.selection_}
-        return FittedState({"users": self.user_vectors_, "items": self.item_vectors_}, metadata=metadata)
+        arrays = {"users": self.user_vectors_, "items": self.item_vectors_}
+        parameters = {f"parameters.{name}": values for name, values in getattr(self, "parameters_", {}).items()}
+        return FittedState(arrays | parameters, metadata=metadata)
+
+    def _common_state(self) -> FittedState:
+        return super()._common_state() if hasattr(self, "user_ids_") else FittedState()
+
+    def _restore_common(self, state: FittedState) -> None:
+        if "users.json" in state.texts:
+            super()._restore_common(state)
 
     def _restore_state(self, state: FittedState) -> None:
         # copies, because arrays from files may be read-only, for which the kernel would be compiled again
@@ -318,6 +576,11 @@ class MatrixFactorization(Ranker):
             raise DataError("vectors of users and items must be float32 of two dimensions")
         if users.shape[1] != items.shape[1] or not (np.isfinite(users).all() and np.isfinite(items).all()):
             raise DataError(f"vectors must be finite and of one length, got {users.shape} and {items.shape}")
+        if hasattr(self, "user_ids_"):
+            if (len(users), len(items)) != (len(self.user_ids_), len(self.item_ids_)):
+                raise DataError(f"vectors must be those of the ids, got {len(users)} users and {len(items)} items")
+            self.parameters_ = _restored_parameters(state, len(users), len(items))
+            self.notes_ = ()
         self.user_vectors_, self.item_vectors_ = users, items
         self.history_, self.kept_epoch_ = state.metadata["history"], state.metadata["kept_epoch"]
         self.selection_ = state.metadata["selection"]
@@ -331,6 +594,23 @@ def _scores_of(
     scores = np.zeros(len(row_users))
     scores[known] = score_pairs(users, items, row_users[known].astype(np.int32), row_items[known].astype(np.int32))
     return scores
+
+
+def _restored_parameters(state: FittedState, users: int, items: int) -> dict[str, NDArray[np.float32]]:
+    names = [name.removeprefix("parameters.") for name in state.arrays if name.startswith("parameters.")]
+    rows = {"users": users, "items": items, "history": items, "biases": items}
+    parameters = {}
+    for name in names:
+        shape = state.arrays[f"parameters.{name}"].shape
+        if len(shape) != 2:
+            raise DataError(f"parameters of {name} must have two dimensions, got {shape}")
+        height = rows[name] if name in rows else shape[0]
+        parameters[name] = restored_array(state, f"parameters.{name}", (height, shape[1]))
+    return parameters
+
+
+def _named(user_features: Any, item_features: Any) -> tuple[tuple[str, Any], ...]:
+    return ("user_features", user_features), ("item_features", item_features)
 
 
 def _is_positive_integer(value: Any) -> bool:

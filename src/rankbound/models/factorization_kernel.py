@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from rankbound.losses.plans import Plan
 
-__all__ = ["Batch", "Vectors", "score_pairs", "step"]
+__all__ = ["Batch", "Vectors", "score_pairs", "step", "update_rows"]
 
 _DECAY, _EPSILON = (0.9, 0.999), 1e-8  # of Adam, as in Kingma & Ba
 _BLOCKS = 16  # blocks of about equal work that threads share, more than a small machine has threads
@@ -192,18 +192,49 @@ def step(
     ``factor`` multiplies the gradient. ``adam_step`` = 0 is SGD: value -= rate (factor gradient + l2 value). From 1 on
     it counts the steps of Adam. The moments of vectors outside the batch do not change, as in torch's SparseAdam.
     """
-    corrections = [1 - decay ** max(adam_step, 1) for decay in _DECAY]
-    numbers = np.array(
-        [
-            rate / corrections[0] if adam_step else rate, l2, factor,
-            _DECAY[0], 1 - _DECAY[0], _DECAY[1], 1 - _DECAY[1], 1 / math.sqrt(corrections[1]), _EPSILON,
-        ],
-        np.float32,
-    )  # fmt: skip
+    numbers = _step_numbers(rate, l2, factor, adam_step)
     with running(len(gradient) * users.values.shape[1]):
         _step(
             batch.row_items, batch.users, batch.starts, batch.blocks,
             batch.items, batch.item_starts, batch.by_item, batch.item_users, batch.item_blocks,
             gradient, users.values, users.first, users.second, items.values, items.first, items.second,
             adam_step > 0, numbers,
+        )  # fmt: skip
+
+
+def _step_numbers(rate: float, l2: float, factor: float, adam_step: int) -> NDArray[np.float32]:
+    """Return the numbers that `_update` needs."""
+    corrections = [1 - decay ** max(adam_step, 1) for decay in _DECAY]
+    return np.array(
+        [
+            rate / corrections[0] if adam_step else rate, l2, factor,
+            _DECAY[0], 1 - _DECAY[0], _DECAY[1], 1 - _DECAY[1], 1 / math.sqrt(corrections[1]), _EPSILON,
+        ],
+        np.float32,
+    )  # fmt: skip
+
+
+@kernel
+def _update_rows(
+    rows: Any, gradient: Any, values: Any, first: Any, second: Any, shrink: Any, adam: bool, numbers: Any
+) -> None:
+    for a in prange(len(rows)):
+        row = rows[a]
+        values[row] *= shrink
+        _update(values[row], gradient[a], first[row], second[row], adam, numbers)
+
+
+def update_rows(
+    vectors: Vectors, rows: NDArray[np.int64], gradient: NDArray[np.float32],
+    *, rate: float, factor: float = 1.0, decay: float = 0.0, adam_step: int = 0,
+) -> None:  # fmt: skip
+    """Update some vectors in place with a gradient for each of them; other vectors and their moments do not change.
+
+    The vectors are multiplied by 1 - rate * decay, apart from the gradient (decoupled weight decay, Loshchilov & Hutter
+    2019), so that the effect of the decay does not depend on the scale of the loss. For the rest see `step`.
+    """
+    with running(10 * gradient.size):
+        _update_rows(
+            rows, gradient, vectors.values, vectors.first, vectors.second, np.float32(1 - rate * decay),
+            adam_step > 0, _step_numbers(rate, 0.0, factor, adam_step),
         )  # fmt: skip

@@ -4,6 +4,8 @@
 ``model.json``              class, parameters, versions, feature names, metadata, the sha256 of every file
 ``weights.safetensors``     arrays, if the model has any
 ``trees*.txt``              LightGBM's text, if the model is made of trees
+``users.json``,             the ids of users and items, if the model is a recommender
+``items.json``
 ==========================  ========================================================================================
 
 Saving is atomic: the folder is written under another name next to its target, synchronized to disk, and renamed. A
@@ -50,10 +52,10 @@ def save_ranker(ranker: Ranker, path: str | PathLike[str]) -> None:
     target = Path(os.path.realpath(path))  # not resolve(), which raises another error for a loop of links
     if target.exists() and not (target / _INDEX).is_file():
         raise ArgumentError(f"{target}: exists and is not a model folder")
-    state = ranker._fitted_state()
-    files = {file: text.encode() for file, text in state.texts.items()}
-    if state.arrays:
-        files[_WEIGHTS] = _safetensors().save({key: np.ascontiguousarray(a) for key, a in state.arrays.items()})
+    state, common = ranker._fitted_state(), ranker._common_state()
+    files = {file: text.encode() for file, text in (state.texts | common.texts).items()}
+    if arrays := state.arrays | common.arrays:
+        files[_WEIGHTS] = _safetensors().save({key: np.ascontiguousarray(a) for key, a in arrays.items()})
     names = getattr(ranker, "feature_names_in_", None)
     index = {
         "format": _FORMAT,
@@ -114,6 +116,7 @@ def _restored(index: dict[str, Any], state: FittedState) -> Ranker:
     ranker.n_features_in_ = width
     if names is not None:
         ranker.feature_names_in_ = np.array(names, dtype=object)
+    ranker._restore_common(state)
     ranker._restore_state(state)
     if index["eval_score"] is not None:
         ranker.eval_score_ = float(index["eval_score"])

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankbound.errors import ArgumentError, DataError
 from rankbound.io import read_bytes
+from rankbound.models import RECOMMENDERS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,7 +32,7 @@ KINDS = ("float", "log", "int", "int-log", "choice")
 DEFAULT_MODELS = ("LambdaMART", "MLPRanker")
 OBJECTIVES = ("lambdarank", "noisy-lambda-nDCG")
 """Objectives of LambdaMART in the default space: LightGBM's own, then ours."""
-OTHER_DATA = ("MatrixFactorization", "RankCNN")  # trained on users and items, or on images
+OTHER_DATA = (*RECOMMENDERS, "RankCNN")  # trained on users and items, or on images
 _LAMBDARANK_LABELS = 30
 
 # Parameters that the search sets unless a space or params do: many steps, of which the validation queries select one.

@@ -1,0 +1,174 @@
+"""Losses of users' lists for training from interactions: whole catalogs, or positives and drawn negatives.
+
+Labels are 1 for the items of a user's interactions and 0 for all other items of the list. `Objective` hides the three
+ways to compute a loss: softmax in NumPy on whole blocks, smooth measures by `rankbound.losses.series_kernel` in a time
+that is linear in the length of the list, and any other loss by its plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rankbound.difficulty.bounding import get_bounding
+from rankbound.difficulty.queries import difficulty_of
+from rankbound.errors import ArgumentError
+from rankbound.losses import ListNetLoss, RankingLoss, SoftmaxLoss, get_loss
+from rankbound.losses.series_kernel import has_series, run_series
+from rankbound.measures.label_counts import LabelCounts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Objective", "interaction_loss"]
+
+
+def interaction_loss(loss: str | RankingLoss, bounding: str) -> RankingLoss:
+    """Make the loss of a name and a bounding for lists with the labels 0 and 1.
+
+    The names ``softmax`` and ``ListNet`` mean the cross entropy with labels that are normalized to a distribution. The
+    softmax of the labels, which is ListNet's target elsewhere, is nearly uniform on long lists.
+    """
+    if isinstance(loss, RankingLoss):
+        if bounding != "none":
+            raise ArgumentError(f"bounding must be 'none' with a loss object, which has its own, got {bounding!r}")
+        return SoftmaxLoss(normalize=True) if isinstance(loss, ListNetLoss) else loss
+    if loss in ("softmax", "ListNet") and bounding == "none":
+        return SoftmaxLoss(normalize=True)
+    return get_loss(loss, **({} if bounding == "none" else {"bounding": bounding}))
+
+
+class Objective:
+    """The loss of each user's list, weighted, and its gradient in the scores.
+
+    Parameters
+    ----------
+    loss:
+        Any loss.
+    starts, items:
+        The positive items of all users.
+    weights:
+        One number per positive, or None. A softmax weights the positives of a user by them; the loss of a user is
+        weighted by their mean.
+    """
+
+    def __init__(
+        self, loss: RankingLoss, starts: NDArray[np.int64], items: NDArray[np.int32], weights: NDArray[Any] | None
+    ) -> None:
+        self.loss, self.starts, self.items = loss, starts, items
+        sizes = np.diff(starts)
+        of_rows = np.ones(1, np.float32) if weights is None else weights.astype(np.float64)
+        sums = sizes.astype(np.float64)
+        if weights is not None:
+            sums = np.add.reduceat(np.append(of_rows, 0.0), starts[:-1]) * (sizes > 0)
+        self.user_weights = sums / np.maximum(sizes, 1)
+        self._softmax = loss if isinstance(loss, SoftmaxLoss) and loss.noise == 0 else None
+        self._targets = np.zeros(0, np.float32)
+        if self._softmax is not None:  # of labels that are all 1, every gain is 1, too
+            divisor = sums if self._softmax.normalize else self.user_weights
+            divisor = np.where(divisor > 0, divisor, 1.0).astype(np.float32)
+            self._targets = (of_rows / np.repeat(divisor, sizes)).astype(np.float32)
+
+    @property
+    def is_softmax(self) -> bool:
+        """Whether the loss is a softmax, whose sampled negatives need a correction."""
+        return self._softmax is not None
+
+    def of_catalog(self, scores: NDArray[np.float32], users: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Return the losses of users with the scores of all items [users, items], which become the gradient."""
+        sizes = self.starts[users + 1] - self.starts[users]
+        rows = _ranges(self.starts[users], sizes)
+        catalog = scores.shape[1]
+        offsets = np.arange(len(users) + 1, dtype=np.int64) * catalog
+        if self._softmax is not None:
+            return self._softmax_block(scores, users, rows, np.repeat(np.arange(len(users)), sizes))
+        values, gradient = self._of_positions(scores.ravel(), offsets, self.items[rows], sizes)
+        weights = self.user_weights[users]
+        np.multiply(gradient.reshape(scores.shape), weights[:, None].astype(np.float32), out=scores)
+        return values * weights
+
+    def of_lists(
+        self, scores: NDArray[np.float32], offsets: NDArray[np.int64], users: NDArray[np.int32]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+        """Return the losses of lists that begin with the user's positive items, and their gradient."""
+        sizes = self.starts[users + 1] - self.starts[users]
+        weights = self.user_weights[users]
+        if self._softmax is not None:
+            values, gradient = self._softmax_lists(scores, offsets, users, sizes)
+        else:
+            values, gradient = self._of_positions(scores, offsets, _ranges(np.zeros_like(sizes), sizes), sizes)
+        gradient *= np.repeat(weights, np.diff(offsets)).astype(np.float32)
+        return values * weights, gradient
+
+    # ---- softmax -----------------------------------------------------------------------------------------------------
+
+    def _softmax_block(
+        self, scores: NDArray[np.float32], users: NDArray[np.int32], rows: NDArray[np.int64], row_users: NDArray[Any]
+    ) -> NDArray[np.float64]:
+        scale = np.float32(1 / self._softmax.temperature)  # type: ignore[union-attr]
+        items, targets = self.items[rows], self._targets[rows]
+        scores -= scores.max(axis=1, keepdims=True)
+        scores *= scale
+        fitted = np.bincount(row_users, targets * scores[row_users, items], minlength=len(users))
+        totals = np.bincount(row_users, targets, minlength=len(users))
+        np.exp(scores, out=scores)
+        mass = scores.sum(axis=1)
+        weights = self.user_weights[users]
+        scores *= (scale * weights * totals / mass).astype(np.float32)[:, None]
+        scores[row_users, items] -= scale * targets * weights[row_users].astype(np.float32)
+        return np.asarray((totals * np.log(mass.astype(np.float64)) - fitted) * weights)
+
+    def _softmax_lists(
+        self, scores: NDArray[np.float32], offsets: NDArray[np.int64], users: NDArray[np.int32], sizes: NDArray[Any]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+        scale = np.float32(1 / self._softmax.temperature)  # type: ignore[union-attr]
+        lengths = np.diff(offsets)
+        positives = _ranges(offsets[:-1], sizes)
+        row_users = np.repeat(np.arange(len(users)), sizes)
+        targets = self._targets[_ranges(self.starts[users], sizes)]
+        x = (scores - np.repeat(np.maximum.reduceat(scores, offsets[:-1]), lengths)) * scale
+        fitted = np.bincount(row_users, targets * x[positives], minlength=len(users))
+        totals = np.bincount(row_users, targets, minlength=len(users))
+        gradient = np.exp(x)
+        mass = np.add.reduceat(gradient.astype(np.float64), offsets[:-1])
+        gradient *= np.repeat((scale * totals / mass).astype(np.float32), lengths)
+        gradient[positives] -= scale * targets
+        return np.asarray(totals * np.log(mass) - fitted), gradient
+
+    # ---- other losses ------------------------------------------------------------------------------------------------
+
+    def _of_positions(
+        self, scores: NDArray[np.float32], offsets: NDArray[np.int64], positions: NDArray[Any], sizes: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+        """Return losses and gradient of lists whose positives are at positions, so many for each list."""
+        if not has_series(self.loss):
+            labels = np.zeros(len(scores), np.int32)
+            labels[positions + np.repeat(offsets[:-1], sizes)] = 1
+            plan = self.loss.plan(labels, offsets)
+            result = self.loss.value_and_gradient(scores, plan)
+            return result.values, result.gradient
+        # what a plan has for positives does not depend on the number of negatives: lists with one negative are enough
+        short = np.concatenate(([0], np.cumsum(sizes + 1)))
+        labels = np.ones(short[-1], np.int32)
+        labels[short[1:] - 1] = 0
+        plan = replace(self.loss).plan(labels, short)
+        if getattr(self.loss, "bounding", "none") != "none":
+            counts = LabelCounts.binary(np.diff(offsets), sizes)
+            plan.difficulty = difficulty_of(self.loss.target, counts, self.loss.ranker_strength)  # type: ignore[attr-defined]
+            plan.defined = get_bounding(self.loss.bounding).defined(plan.difficulty)  # type: ignore[attr-defined]
+        values, gradient = run_series(self.loss, scores, offsets, positions, plan)
+        losses, slopes = self.loss._apply_bounding(values, None, plan)
+        gradient *= np.repeat(slopes.astype(np.float32), np.diff(offsets))
+        return losses, gradient
+
+
+def _ranges(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return start, start + 1, ... of each range, one range after the other.
+
+    >>> _ranges(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    ends = np.cumsum(sizes)
+    return np.asarray(np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - sizes), sizes))
