@@ -103,11 +103,11 @@ def first_items(
     return order, starts
 
 
-@kernel
-def _top_of_rows(scores: Any, k: int, items: Any, values: Any) -> None:
+@block_kernel
+def _top_of_rows(block: Any, scores: Any, k: int, items: Any, values: Any) -> None:
     """Write the k best items of each row; ties go to the item with the lower code."""
-    rows, width = scores.shape
-    for row in prange(rows):
+    width = scores.shape[1]
+    for row in range(block[0], block[1]):
         own = scores[row]
         for start in range(0, width, _RUN):
             end = min(start + _RUN, width)
@@ -141,6 +141,5 @@ def top_of_rows(scores: NDArray[np.float32], k: int) -> tuple[NDArray[np.int32],
         found = np.take_along_axis(scores, order, axis=1)
         return np.where(found > LOWEST, order, -1), found
     items, values = np.full((rows, k), -1, np.int32), np.full((rows, k), LOWEST, np.float32)
-    with running(scores.size):
-        _top_of_rows(scores, k, items, values)
+    run_blocks(_top_of_rows, ranges(rows, threads_for(scores.size), 1), scores, k, items, values)
     return items, values
