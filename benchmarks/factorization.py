@@ -19,10 +19,12 @@ from benchmarks.datasets import is_available
 from benchmarks.records import Finding, Row
 from benchmarks.timing import MIN_SECONDS, Work, best_of
 from rankbound.data import Interactions, load_fold, load_set, prepare_movielens, sample_lists, user_folds
-from rankbound.losses import get_loss
+from rankbound.losses import get_loss, set_threads
 from rankbound.models.factorization import MatrixFactorization
 from rankbound.models.factorization_kernel import Batch
+from rankbound.models.factorization_losses import interaction_loss
 from rankbound.models.factorization_state import Pairs, State
+from rankbound.models.factorization_training import InteractionTraining
 
 __all__ = ["CURVES", "INPUTS", "run"]
 
@@ -129,7 +131,7 @@ class Flat(Torch):
     """Embeddings looked up row by row; rankbound's loss on the flat scores."""
 
     def __init__(self, ours: Ours) -> None:
-        self.loss = get_loss(ours.model.loss, reduction="sum")
+        self.loss = get_loss(str(ours.model.loss), reduction="sum")
         super().__init__(ours)
 
     def prepared(self, batch: Batch) -> Any:
@@ -184,7 +186,47 @@ def run(quick: bool) -> Iterator[Finding]:
     name, train, test = citeulike(quick)
     ours = Ours(pairs_of(train, test), "nRBP", None)
     yield from _against(f"MF epoch, {name}, nRBP", ours, Flat, "torch flat, fused loss", 4.0, turns)
+    yield from _from_interactions(quick, turns)
     yield from growth_of(__name__, CURVES, quick)
+
+
+class OursFromInteractions:
+    """Epochs of the estimator from interactions, on one thread and without evaluation."""
+
+    def __init__(self, table: Interactions, **parameters: Any) -> None:
+        settings: dict[str, Any] = {"batch_size": 128, "similarity": "dot"} | parameters
+        model = MatrixFactorization(**settings)
+        loss = interaction_loss(model.loss or "softmax", model.bounding)
+        self.training = InteractionTraining(model._settings(), loss, table)
+        self.state = self.training.new_state()
+
+    def __call__(self) -> float:
+        """Run one epoch; return the loss before it."""
+        set_threads(1)
+        try:
+            return self.training.epoch(self.state)
+        finally:
+            set_threads(None)
+
+
+def _from_interactions(quick: bool, turns: int) -> Iterator[Finding]:
+    """Yield epochs on users like those of MovieLens 1M, and on 20 million interactions, within fixed times."""
+    table = generated(40, 300, 30, 0.5) if quick else generated(6_034, 3_533, 50, 0.9)
+    size = f"{len(table.user_names)} users, {len(table.item_names)} items, {len(table)} interactions"
+    cases: tuple[tuple[str, float, dict[str, Any]], ...] = (
+        ("nDCG, 5 negatives each", 0.5, {"loss": "nDCG", "negatives": 5}),
+        ("nDCG, whole catalog", 1.5, {"loss": "nDCG"}),
+        ("softmax, whole catalog, cosine", 1.5, {"similarity": "cosine"}),
+    )
+    for title, limit, parameters in cases:
+        work = OursFromInteractions(table, **parameters)
+        time = best_of({title: work}, turns, min_seconds=MIN_SECONDS)[title]
+        yield Row(f"MF epoch, {title}, {size}", time, f"{limit:g} seconds", limit, 1.0, against="limit")
+    if not quick:
+        large = generated(200_000, 50_000, 90, 0.5)
+        time = best_of({"": OursFromInteractions(large, loss="nDCG", negatives=1)}, 1)[""]
+        title = f"MF epoch, nDCG, 1 negative each, 200,000 users, 50,000 items, {len(large)} interactions"
+        yield Row(title, time, "60 seconds", 60.0, 1.0, against="limit")
 
 
 def _against(

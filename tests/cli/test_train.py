@@ -164,7 +164,7 @@ REFUSED = [
     ("train train -o model --config absent.toml", "absent.toml: cannot be read"),
     ("train train -o model --config train", "train: is not TOML"),
     ("train train -o model --config odd.toml", "odd.toml: unknown option 'modle'"),
-    ("train ml-100k -o model", "ml-100k: is a data set of kind ratings"),
+    ("train ml-100k -o model", "ml-100k: interactions of users with items need a recommender"),
     ("train mq2008/first -o model", "a fold must be a number, as in mq2008/1, got 'first'"),
     ("train mq2008/9 -o model", "fold must be one of the folds of mq2008"),
     ("train flat -o model", "labels must differ"),

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from rankbound.data import Interactions, as_interactions
 from rankbound.data.interaction_sources import find_codes, recoded, weighted_interactions
-from rankbound.errors import ArgumentError, DataError
+from rankbound.errors import ArgumentError, DataError, RankboundError
 
 USERS, ITEMS, RATINGS, TIMES = ["bo", "al", "bo", "é 1"], ["007", "x", "8", "8"], [4.0, 2.5, 1.0, 3.0], [5, 9, 2, 4]
 COLUMNS = {"user": USERS, "item": ITEMS, "rating": RATINGS, "timestamp": TIMES}
@@ -163,6 +163,19 @@ def test_names_of_columns_can_be_given(tmp_path: Path) -> None:
 def test_errors_name_the_rule_and_what_came(data: Any, options: dict[str, str], message: str) -> None:
     with pytest.raises(DataError, match=message):
         as_interactions(data, **options)
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [None, 3, "", "no such file.csv", [], [1, 2], (), {}, {"q": 3}, {"user": None, "item": None}, np.zeros(3), object(),
+     np.zeros((2, 2)), pl.DataFrame(), pd.DataFrame(), pl.Series([1]), pd.Series([1]), sp.coo_array((0, 0)), b"user",
+     ("ab", 3), (iter([1]), None), {"user", "item"}, sp.csr_array([[1 + 1j]]),
+     pd.DataFrame({"user": [{}], "item": [1]})],
+    ids=lambda value: type(value).__name__,
+)  # fmt: skip
+def test_what_is_no_table_is_refused(thing: Any) -> None:
+    with pytest.raises(RankboundError):
+        as_interactions(thing)
 
 
 def test_names_of_columns_need_columns_with_names() -> None:

@@ -72,6 +72,13 @@ def results():
             users, items = np.divmod(np.arange(24), 6)
             model.fit(users, items, np.arange(24) % 5 % 2)
             yield f"factors, {loss}, {optimizer}", model.user_vectors_, model.item_vectors_
+    users, items = np.repeat(np.arange(6), 40), (7 * np.arange(240)) % 90  # long enough for series
+    for loss, negatives, candidates in (("nDCG", "all", 1), ("AP", 1, 1), ("nRBP", 5, 1), ("softmax", 1, 3)):
+        model = MatrixFactorization(
+            4, loss, epochs=2, init=1.0, negatives=negatives, negative_candidates=candidates, temperature=0.5
+        )
+        model.fit((users, items))
+        yield f"factors from interactions, {loss}", model.user_vectors_, model.item_vectors_
 
 
 if __name__ == "__main__":

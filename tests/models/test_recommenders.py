@@ -194,6 +194,23 @@ def test_a_fit_depends_on_data_and_seed_alone(name: str) -> None:
     assert first.recommend().equals(second.recommend())
 
 
+def test_a_recommender_of_ones_own_needs_two_methods(tmp_path: Path) -> None:
+    class Newest(Recommender):
+        """Recommend the items with the highest ids."""
+
+        def _fit_interactions(self, train: Interactions, held_out: Any, weights: Any) -> None:
+            pass
+
+        def _score_block(self, users: NDArray[np.int32]) -> NDArray[np.float32]:
+            return np.tile(np.arange(len(self.item_ids_), dtype=np.float32), (len(users), 1))
+
+    model = Newest().fit((["a", "a", "b"], [1, 3, 2]))
+    assert model.recommend()["item"].to_list() == [2, 3, 1]
+    assert model.score((["a", "b"], [2, 3])) == 1.0
+    with pytest.raises(ArgumentError, match="only the rankers of rankbound can be saved"):
+        model.save(tmp_path / "model")
+
+
 def test_sparse_matrices_and_failed_fits() -> None:
     model = Popularity().fit(sp.csr_array([[1, 0, 1], [0, 0, 1]]))
     assert model.recommend(1).rows() == [(1, 0, 1, 1.0)]  # the item 1 has no interaction

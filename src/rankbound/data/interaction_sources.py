@@ -64,8 +64,8 @@ def weighted_interactions(
 ) -> tuple[Interactions, NDArray[np.float32] | None]:
     """Return interactions and the weight of each of them; ``sample_weight`` has one entry per row of the data.
 
-    The rows of `Interactions` are those of the table itself, which are sorted; the rows of a sparse matrix are its
-    stored entries.
+    The rows of `Interactions` are those of the table itself, which are sorted. Files and sparse matrices take no
+    weights.
     """
     if sample_weight is None:
         return as_interactions(data), None
@@ -153,7 +153,7 @@ def _columns(data: Any, named: Mapping[str, str | None]) -> tuple[Any, ...]:
         if not 2 <= len(data) <= len(ROLES):
             raise DataError(f"interactions must be columns of users and items, ratings and timestamps, got {len(data)}")
         columns = tuple(data)
-    elif hasattr(data, "iloc"):  # pandas, of which only these columns are converted
+    elif hasattr(data, "iloc") and hasattr(data, "columns"):  # pandas, of which only these columns are converted
         indices = role_indices([str(name) for name in data.columns], named)
         columns = tuple(data.iloc[:, indices[role]] if role in indices else None for role in ROLES)
     else:
@@ -180,7 +180,10 @@ def _frame(data: Any) -> pl.DataFrame:
             "interactions must be a path, a frame, a sparse matrix, (users, items) or Interactions, "
             f"got {type(data).__name__}"
         )
-    return as_polars(data)
+    try:
+        return as_polars(data)
+    except (TypeError, pl.exceptions.PolarsError) as error:
+        raise DataError(f"interactions must be a table with columns of names and numbers, got: {error}") from error
 
 
 def _from_sparse(matrix: Any) -> Interactions:

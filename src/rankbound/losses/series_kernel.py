@@ -91,7 +91,7 @@ def _add_moments(x: float, weight: float, sums: Any) -> None:
 
 
 @helper
-def _value_of(series: Any, x: float) -> float:
+def _value_of(series: Any, x: float) -> Any:
     """Evaluate a Chebyshev series by Clenshaw's recurrence."""
     ahead, now, twice = 0.0, 0.0, 2 * x
     for m in range(_TERMS - 1, 0, -1):

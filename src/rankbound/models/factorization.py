@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from rich.console import Console
@@ -44,10 +44,12 @@ _CHOICES = {
     "user_model": ("vectors", "history", "both"),
     "similarity": ("cosine", "dot"),
 }
-_COUNTS = ("factors", "epochs", "eval_every", "batch_size", "patience", "checkpoint_every", "candidates")
+_COUNTS = ("factors", "epochs", "eval_every", "batch_size", "patience", "checkpoint_every", "negative_candidates")
+_TEMPERATURE = 0.2  # of the cosine
 # parameters of training from interactions, which lists of codes do not use
 _OF_INTERACTIONS = (
-    "negatives", "candidates", "sampling", "user_model", "dropout", "similarity", "temperature", "biases", "warm_start",
+    "negatives", "negative_candidates", "sampling", "user_model", "dropout", "similarity", "temperature", "biases",
+    "warm_start",
 )  # fmt: skip
 
 
@@ -74,7 +76,7 @@ class MatrixFactorization(Recommender):
     learning_rate, l2:
         Step size, and the strength of regularization. From interactions, a step multiplies the vectors that it changes
         by 1 - learning_rate * l2, apart from the gradient, so that l2 depends neither on the scale of the loss nor on
-        the size of batches. From lists of codes, l2 is the factor of half the squared norm of these vectors in the loss.
+        the size of batches. From lists of codes, l2 is the factor of half their squared norm in the loss.
     epochs, batch_size:
         Passes over the data, and users per step (None: all). From interactions, users are assigned to batches anew in
         every epoch; from lists of codes once, and the order of the batches is drawn anew.
@@ -105,7 +107,7 @@ class MatrixFactorization(Recommender):
     negatives:
         ``"all"`` other items of the catalog, or a number of them for each positive item, drawn anew in every epoch. A
         user with fewer other items gets all of them; ``notes_`` says how many users that are.
-    candidates:
+    negative_candidates:
         Draw so many items for each negative and use the one with the highest score (hard negatives). 1: uniform.
     sampling:
         Draw negatives ``"uniform"`` or in proportion to their ``"popularity"``. With the softmax loss, the scores of
@@ -117,7 +119,8 @@ class MatrixFactorization(Recommender):
     dropout:
         Fraction of the history that is left out at random in each step.
     similarity, temperature:
-        ``"cosine"`` / temperature, or the ``"dot"`` product.
+        The score is the ``"cosine"`` / temperature or the ``"dot"`` product of the vectors. None means 0.2. It is the
+        most important parameter to tune: 0.1 to 0.35, higher values for less data.
     biases:
         Add a bias for each item. (A bias of a user changes no ranking.)
     warm_start:
@@ -164,14 +167,15 @@ class MatrixFactorization(Recommender):
     verbose: bool = False
     random_state: int | None = 0
     negatives: int | float | str = "all"
-    candidates: int = 1
+    negative_candidates: int = 1
     sampling: str = "uniform"
     user_model: str = "vectors"
     dropout: float = 0.5
     similarity: str = "cosine"
-    temperature: float = 0.2
+    temperature: float | None = None
     biases: bool = False
     warm_start: bool = False
+    _accepts_weights: ClassVar[bool] = True
 
     # ---- for users ---------------------------------------------------------------------------------------------------
 
@@ -192,8 +196,8 @@ class MatrixFactorization(Recommender):
         ----------
         users, items, labels:
             Interactions as the only argument: a path, a frame, a sparse matrix, ``(users, items)`` or `Interactions`;
-            see `rankbound.data.as_interactions`. Or rows of user, item and label, in any order: codes 0, 1, 2, ..., each
-            pair at most once, and its relevance; below 0 counts as 0.
+            see `rankbound.data.as_interactions`. Or rows of user, item and label, in any order: codes 0, 1, 2, ...,
+            each pair at most once, and its relevance; below 0 counts as 0.
         eval_set:
             Held-out interactions, which are evaluated by full ranking: all items but the training items of the user are
             ranked. For lists of codes, ``(users, items, labels)``.
@@ -211,7 +215,7 @@ class MatrixFactorization(Recommender):
         if items is None:
             return self._fit_table(users, eval_set, sample_weight, user_features, item_features)
         if labels is None:
-            raise ArgumentError("labels must be passed together with items; a table of interactions is one argument")
+            raise ArgumentError("labels must have one entry per row of users and items, got None")
         for name, value in (("sample_weight", sample_weight), *_named(user_features, item_features)):
             if value is not None:
                 raise ArgumentError(f"{name} is for interactions, got it with lists of codes")
@@ -222,7 +226,7 @@ class MatrixFactorization(Recommender):
         if eval_set is not None and (not isinstance(eval_set, (tuple, list)) or len(eval_set) != 3):
             raise ArgumentError("eval_set must be (users, items, labels)")
         pairs = Pairs.of(users, items, labels)
-        held_out = None if eval_set is None else Pairs.of(*eval_set, name="eval_set ")
+        held_out = None if eval_set is None else Pairs.of(eval_set[0], eval_set[1], eval_set[2], name="eval_set ")
         pairs = pairs.kept(loss.plan(pairs.lists.labels.copy(), pairs.lists.offsets.copy()).active)
         batches = pairs.batches(loss, self.batch_size, self._random(0))
         checkpoints = None
@@ -252,7 +256,8 @@ class MatrixFactorization(Recommender):
             raise ArgumentError("partial_fit takes no checkpoint, because its result depends on the model before it")
         new, weights = weighted_interactions(interactions, sample_weight)
         table, weights, users = merged_tables(self.seen_, new, weights)
-        self._warm, self._chosen = (self.user_ids_, self.item_ids_, self.parameters_), users
+        previous: Any = (self.user_ids_, self.item_ids_, self.parameters_)
+        self._warm, self._chosen = previous, users
         try:
             return super().fit(table, sample_weight=weights)
         finally:
@@ -275,7 +280,7 @@ class MatrixFactorization(Recommender):
             )
         return _scores_of(self.user_vectors_, self.item_vectors_, row_users, row_items)
 
-    def recommend(  # type: ignore[override]
+    def recommend(
         self,
         users: Any = None,
         k: int = 10,
@@ -299,9 +304,7 @@ class MatrixFactorization(Recommender):
             return super().recommend(users, k, exclude_seen=exclude_seen, filter_items=filter_items)
         return self._recommend_codes(users, k, exclude)
 
-    def _recommend_codes(
-        self, user: Any, k: int, exclude: ArrayLike
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def _recommend_codes(self, user: Any, k: int, exclude: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         if not isinstance(k, (int, np.integer)) or k < 1:
             raise ArgumentError(f"k must be a positive integer, got {k!r}")
         codes = codes_of("user", user)
@@ -318,7 +321,7 @@ class MatrixFactorization(Recommender):
         best = np.argsort(-scores, kind="stable")[:k]
         return candidates[best], scores[best]
 
-    def score(self, users: Any, items: ArrayLike | None = None, labels: ArrayLike | None = None) -> float:  # type: ignore[override]
+    def score(self, users: Any, items: ArrayLike | None = None, labels: ArrayLike | None = None) -> float:
         """Return the mean of ``measure`` over the users for whom it is defined.
 
         Held-out interactions as the only argument are evaluated by full ranking; or rows of codes with labels.
@@ -335,22 +338,23 @@ class MatrixFactorization(Recommender):
 
     def _fit_table(self, table: Any, eval_set: Any, sample_weight: Any, user_features: Any, item_features: Any) -> Self:
         warm = self.warm_start and hasattr(self, "parameters_")
-        self._warm = (self.user_ids_, self.item_ids_, self.parameters_) if warm else None
-        self._features = {"user": user_features, "item": item_features}
+        previous: Any = (self.user_ids_, self.item_ids_, self.parameters_) if warm else None
+        self._warm = previous
+        self._side_features = {"user": user_features, "item": item_features}
         try:
             if user_features is not None or item_features is not None:
                 table, sample_weight = weighted_interactions(table, sample_weight)
                 table = extended_table(table, user_features, item_features)
             return super().fit(table, eval_set=eval_set, sample_weight=sample_weight)
         finally:
-            del self._warm, self._features
+            del self._warm, self._side_features
 
     def _fit_interactions(
         self, train: Interactions, held_out: Interactions | None, weights: NDArray[np.float32] | None
     ) -> None:
         self._checked_parameters(held_out)
         loss = interaction_loss("softmax" if self.loss is None else self.loss, self.bounding)
-        features = getattr(self, "_features", {"user": None, "item": None})
+        features = getattr(self, "_side_features", {"user": None, "item": None})
         matrices = [
             feature_matrix(side, features[side], names)
             for side, names in (("user", train.user_names), ("item", train.item_names))
@@ -378,12 +382,14 @@ class MatrixFactorization(Recommender):
         self.parameters_ = {
             name: training.of_all_items(values) if name in of_items else values for name, values in kept.items()
         }
-        self.notes_ = training.notes
+        self.notes_: tuple[str, ...] = training.notes
 
     def _settings(self) -> Settings:
         shared = {name: getattr(self, name) for name in Settings.__dataclass_fields__ if hasattr(self, name)}
         negatives = None if self.negatives == "all" else float(self.negatives)
-        return Settings(**shared | {"negatives": negatives, "seed": seed_of(self.random_state)})
+        temperature = _TEMPERATURE if self.temperature is None else float(self.temperature)
+        replaced = {"negatives": negatives, "temperature": temperature, "seed": seed_of(self.random_state)}
+        return Settings(**shared | replaced)
 
     def _epoch_of_interactions(
         self, training: InteractionTraining, held_out: Interactions | None, state: TableState
@@ -396,11 +402,11 @@ class MatrixFactorization(Recommender):
             values = {name: table.values for name, table in state.tables.items()}
             self.user_vectors_, self.item_vectors_ = training.vectors(values)
             self._check_finite(state.epoch)
-            entry |= self._measured_by_full_ranking(training, held_out)
+            entry |= self._measured_by_full_ranking(held_out)
             state.note(entry[str(self.measure)])
         state.history.append(entry)
 
-    def _measured_by_full_ranking(self, training: InteractionTraining, held_out: Interactions) -> dict[str, float]:
+    def _measured_by_full_ranking(self, held_out: Interactions) -> dict[str, float]:
         from rankbound.models.full_ranking import evaluate_full_ranking
 
         measures = [self.measure, *self.watch]
@@ -523,7 +529,8 @@ class MatrixFactorization(Recommender):
             if not number or (value == 0 and name != "l2"):
                 rule = "a number of at least 0" if name == "l2" else "a positive number"
                 raise ArgumentError(f"{name} must be {rule}, got {value!r}")
-        check_in_range("temperature", self.temperature, 0, 1e6, open_low=True)
+        if self.temperature is not None:
+            check_in_range("temperature", self.temperature, 0, 1e6, open_low=True)
         if not 0 <= self.dropout < 1:
             raise ArgumentError(f"dropout must be from 0 to below 1, got {self.dropout!r}")
         if self.negatives != "all" and (isinstance(self.negatives, (str, bool)) or not 0 < self.negatives < np.inf):
@@ -573,7 +580,7 @@ class MatrixFactorization(Recommender):
             if (len(users), len(items)) != (len(self.user_ids_), len(self.item_ids_)):
                 raise DataError(f"vectors must be those of the ids, got {len(users)} users and {len(items)} items")
             self.parameters_ = _restored_parameters(state, len(users), len(items))
-            self.notes_: tuple[str, ...] = ()
+            self.notes_ = ()
         self.user_vectors_, self.item_vectors_ = users, items
         self.history_, self.kept_epoch_ = state.metadata["history"], state.metadata["kept_epoch"]
         self.selection_ = state.metadata["selection"]
@@ -597,7 +604,8 @@ def _restored_parameters(state: FittedState, users: int, items: int) -> dict[str
         shape = state.arrays[f"parameters.{name}"].shape
         if len(shape) != 2:
             raise DataError(f"parameters of {name} must have two dimensions, got {shape}")
-        parameters[name] = restored_array(state, f"parameters.{name}", (rows.get(name, shape[0]), shape[1]))
+        height = rows[name] if name in rows else shape[0]
+        parameters[name] = restored_array(state, f"parameters.{name}", (height, shape[1]))
     return parameters
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["extended_table", "feature_matrix", "merged_tables", "table_digests"]
 
 
-def feature_matrix(side: str, features: Any, names: NDArray[Any]) -> scipy.sparse.csr_matrix | None:
+def feature_matrix(side: str, features: Any, names: NDArray[Any]) -> Any:
     """Return the features of users or items as a matrix with a row per name; 0 for names without features.
 
     >>> feature_matrix("item", {"item": ["b"], "long": [1.5]}, np.array(["a", "b"])).toarray().tolist()
@@ -84,7 +84,10 @@ def merged_tables(
 
     Of a pair that is in both tables, the new weight is kept; old interactions have weight 1.
     """
-    if (seen.user_names.dtype.kind, seen.item_names.dtype.kind) != (new.user_names.dtype.kind, new.item_names.dtype.kind):
+    if (seen.user_names.dtype.kind, seen.item_names.dtype.kind) != (
+        new.user_names.dtype.kind,
+        new.item_names.dtype.kind,
+    ):
         raise DataError("interactions must have ids of the type of the previous ones: all texts or all integers")
     old, added = align_interactions(seen, new)
     catalog = len(old.item_names)
@@ -102,14 +105,17 @@ def table_digests(
     train: Interactions, held_out: Interactions | None, weights: NDArray[Any] | None, features: list[Any]
 ) -> dict[str, str | None]:
     """Return digests of the data, by which a checkpoint identifies them."""
-    dense = [None if matrix is None else matrix.toarray() for matrix in features]
-    parts = {"data": [train.users, train.items], "eval_set": held_out and [held_out.users, held_out.items]}
-    parts |= {"sample_weight": None if weights is None else [weights]}
-    parts |= {f"{side}_features": None if matrix is None else [matrix] for side, matrix in zip(("user", "item"), dense)}
+    parts: dict[str, list[Any]] = {
+        "data": [train.users, train.items],
+        "eval_set": [] if held_out is None else [held_out.users, held_out.items],
+        "sample_weight": [] if weights is None else [weights],
+    }
+    for side, matrix in zip(("user", "item"), features, strict=True):
+        parts[f"{side}_features"] = [] if matrix is None else [matrix.toarray()]
     digests: dict[str, str | None] = {}
     for name, arrays in parts.items():
         digest = hashlib.blake2b(digest_size=16)
-        for array in arrays or ():
+        for array in arrays:
             digest.update(np.ascontiguousarray(array).tobytes())
         digests[name] = digest.hexdigest() if arrays else None
     return digests

@@ -59,14 +59,16 @@ class Objective:
     ) -> None:
         self.loss, self.starts, self.items = loss, starts, items
         sizes = np.diff(starts)
-        of_rows = np.ones(len(items)) if weights is None else weights.astype(np.float64)
-        sums = np.add.reduceat(np.append(of_rows, 0.0), starts[:-1]) * (sizes > 0)
+        of_rows = np.ones(1, np.float32) if weights is None else weights.astype(np.float64)
+        sums = sizes.astype(np.float64)
+        if weights is not None:
+            sums = np.add.reduceat(np.append(of_rows, 0.0), starts[:-1]) * (sizes > 0)
         self.user_weights = sums / np.maximum(sizes, 1)
         self._softmax = loss if isinstance(loss, SoftmaxLoss) and loss.noise == 0 else None
         self._targets = np.zeros(0, np.float32)
         if self._softmax is not None:  # of labels that are all 1, every gain is 1, too
             divisor = sums if self._softmax.normalize else self.user_weights
-            divisor = np.where(divisor > 0, divisor, 1.0)
+            divisor = np.where(divisor > 0, divisor, 1.0).astype(np.float32)
             self._targets = (of_rows / np.repeat(divisor, sizes)).astype(np.float32)
 
     @property
@@ -169,4 +171,4 @@ def _ranges(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.i
     [5, 6, 0, 1, 2]
     """
     ends = np.cumsum(sizes)
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - sizes), sizes)
+    return np.asarray(np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - sizes), sizes))

@@ -32,7 +32,7 @@ def _mixed(state: Any) -> Any:
 
 
 @helper
-def _below(state: Any, bound: int) -> int:
+def _below(state: Any, bound: int) -> Any:
     """An integer from 0 to bound - 1; the 32 upper bits are scaled, with a bias below bound / 2^32."""
     return np.int64(((_mixed(state) >> np.uint64(32)) * np.uint64(bound)) >> np.uint64(32))
 

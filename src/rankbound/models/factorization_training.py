@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import polars as pl
 import scipy.sparse
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from rankbound.data.interaction_sources import find_codes
 from rankbound.errors import DataError
@@ -39,7 +39,7 @@ _BLOCK_SCORES = 1 << 21  # of a block of users in training with the whole catalo
 _PARTS = ("values", "first", "second")
 _TINY = 1e-12  # the least norm of a vector that is divided by its norm
 
-Matrix = scipy.sparse.csr_matrix
+Matrix = Any  # scipy.sparse.csr_matrix, which has no types
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Settings:
     batch_size: int | None
     reduction: str
     negatives: float | None  # None: the whole catalog
-    candidates: int
+    negative_candidates: int
     sampling: str
     user_model: str
     dropout: float
@@ -137,8 +137,11 @@ class InteractionTraining:
     ) -> None:
         self.settings = settings
         self.catalog = len(train.item_names)
-        self.codes, items = np.unique(train.items, return_inverse=True)
-        self.starts, self.items = train.offsets, items.astype(np.int32)
+        present = np.zeros(self.catalog, bool)
+        present[train.items] = True
+        self.codes = np.flatnonzero(present)
+        positions = np.cumsum(present, dtype=np.int32) - 1
+        self.starts, self.items = train.offsets, positions[train.items]
         self.all_item_features = item_features
         known_features = None if item_features is None else item_features[self.codes]
         self.features = {"user_features": user_features, "item_features": known_features}
@@ -160,7 +163,7 @@ class InteractionTraining:
         """Draw initial parameters, and replace those that ``warm`` has (NaN: not known)."""
         s, rng = self.settings, self.settings.random(1)
         users, items = self.shape
-        shapes: dict[str, tuple[int, int]] = {}
+        shapes = {}
         if s.user_model != "history":
             shapes["users"] = (users, s.factors)
         shapes["items"] = (items, s.factors)
@@ -188,7 +191,9 @@ class InteractionTraining:
         """Return the parameters of another training for the ids that it knew, NaN for the others."""
         user_ids, item_ids, parameters = previous
         found = {"users": find_codes(user_ids, pl.Series(train.user_names))}
-        found["items"] = found["history"] = found["biases"] = find_codes(item_ids, pl.Series(train.item_names[self.codes]))
+        found["items"] = found["history"] = found["biases"] = find_codes(
+            item_ids, pl.Series(train.item_names[self.codes])
+        )
         values = {}
         for name, table in parameters.items():
             width = 1 if name == "biases" else self.settings.factors
@@ -207,11 +212,12 @@ class InteractionTraining:
         users = self.users[s.random(2, state.epoch).permutation(len(self.users))]
         size = s.batch_size or len(users)
         total = 0.0
-        with threadpool_limits(limits=1, user_api="blas"):  # sums of BLAS depend on its number of threads
+        # sums of BLAS depend on its number of threads; values that are not finite are reported by the caller
+        with threadpool_limits(limits=1, user_api="blas"), np.errstate(over="ignore", invalid="ignore"):
             for first in range(0, len(users), size):
                 batch = np.sort(users[first : first + size])
                 state.steps += 1
-                total += self._step(state, batch, s.random(3, state.epoch, first))
+                total += self._step(state, batch, first)
         return total if s.reduction == "sum" else total / len(users)
 
     def vectors(self, values: dict[str, NDArray[np.float32]]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -255,9 +261,9 @@ class InteractionTraining:
 
     # ---- one step ----------------------------------------------------------------------------------------------------
 
-    def _step(self, state: TableState, batch: NDArray[np.int32], rng: np.random.Generator) -> float:
+    def _step(self, state: TableState, batch: NDArray[np.int32], first: int) -> float:
         values = {name: table.values for name, table in state.tables.items()}
-        history = self._history(batch, rng)
+        history = self._history(batch, (state.epoch, first))
         users, norms = self._normalized(self._user_sums(values, batch, history))
         if self.settings.similarity == "cosine":
             users /= np.float32(self.settings.temperature)
@@ -310,14 +316,14 @@ class InteractionTraining:
         scores = score_pairs(users, items, rows, local)
         if "biases" in values:
             scores += values["biases"][lists, 0]
-        if s.candidates > 1:
+        if s.negative_candidates > 1:
             sizes = self.starts[batch + 1] - self.starts[batch]
-            chosen, offsets = keep_best_negatives(scores, offsets, sizes, s.candidates)
+            chosen, offsets = keep_best_negatives(scores, offsets, sizes, s.negative_candidates)
             scores, lists, local = scores[chosen], lists[chosen], local[chosen]
         if self.objective.is_softmax:
             scores += self._correction(batch, lists, offsets)
         losses, gradient = self.objective.of_lists(scores, offsets, batch)
-        matrix = Matrix((gradient, local, offsets), shape=(len(batch), len(codes)))
+        matrix = scipy.sparse.csr_matrix((gradient, local, offsets), shape=(len(batch), len(codes)))
         user_gradient, item_gradient = matrix @ items, matrix.T @ users
         if norms is not None:
             item_gradient = _through_norm(item_gradient, items, norms)
@@ -342,7 +348,7 @@ class InteractionTraining:
     ) -> None:  # fmt: skip
         """Change the parameters of the batch, given the gradients of the vectors of its users and items."""
         s = self.settings
-        how = {
+        how: dict[str, Any] = {
             "rate": s.learning_rate,
             "factor": 1.0 if s.reduction == "sum" else 1 / len(batch),
             "decay": s.l2,
@@ -351,7 +357,9 @@ class InteractionTraining:
         tables = state.tables
         if history is not None:
             touched = self._distinct(history.indices)
-            compact = Matrix((history.data, self._local[history.indices], history.indptr), (len(batch), len(touched)))
+            compact = scipy.sparse.csr_matrix(
+                (history.data, self._local[history.indices], history.indptr), (len(batch), len(touched))
+            )
             update_rows(tables["history"], touched, np.ascontiguousarray(compact.T @ user_gradient), **how)
         for name, rows, gradient in (("user_features", batch, user_gradient), ("item_features", items, item_gradient)):
             matrix = self.features[name]
@@ -367,8 +375,8 @@ class InteractionTraining:
 
     # ---- vectors -----------------------------------------------------------------------------------------------------
 
-    def _history(self, users: NDArray[np.int32], rng: np.random.Generator | None) -> Matrix | None:
-        """Return the items of users as a matrix whose rows have norm 1; with dropout if there is a generator."""
+    def _history(self, users: NDArray[np.int32], stream: tuple[int, int] | None) -> Matrix | None:
+        """Return the items of users as a matrix whose rows have norm 1; with dropout if there is a stream for it."""
         s = self.settings
         if s.user_model == "vectors":
             return None
@@ -376,9 +384,9 @@ class InteractionTraining:
         offsets = np.concatenate(([0], np.cumsum(sizes)))
         rows = np.arange(offsets[-1]) + np.repeat(self.starts[users] - offsets[:-1], sizes)
         data = np.repeat(1 / np.sqrt(np.maximum(sizes, 1)), sizes).astype(np.float32)
-        if rng is not None and s.dropout:
-            data *= (rng.random(len(data), np.float32) >= s.dropout) / np.float32(1 - s.dropout)
-        return Matrix((data, self.items[rows], offsets), shape=(len(users), self.shape[1]))
+        if stream is not None and s.dropout:
+            data *= (s.random(3, *stream).random(len(data), np.float32) >= s.dropout) / np.float32(1 - s.dropout)
+        return scipy.sparse.csr_matrix((data, self.items[rows], offsets), shape=(len(users), self.shape[1]))
 
     def _user_sums(self, values: Any, users: Any, history: Matrix | None) -> NDArray[np.float32]:
         sums = np.zeros((len(users), self.settings.factors), np.float32)
@@ -422,7 +430,7 @@ class InteractionTraining:
         left = self.shape[1] - sizes
         if s.sampling == "popularity":  # drawing all of them could take forever, because some are rare
             left = left // 2
-        drawn = wanted * s.candidates
+        drawn = wanted * s.negative_candidates
         capped = (drawn > left) & (sizes > 0)
         return np.where(sizes > 0, np.minimum(drawn, left), 0), int(capped.sum())
 
