@@ -190,7 +190,7 @@ def _groups(activity: NDArray[np.int64], groups: int) -> NDArray[np.int64]:
     """Return the group of each user: groups of nearly equal size in the order of activity, equal ones together.
 
     >>> _groups(np.array([1, 2, 2, 2, 3, 9]), 3).tolist()
-    [0, 0, 0, 0, 2, 2]
+    [0, 1, 1, 1, 2, 2]
     """
     ordered = np.sort(activity)
     middle = (np.searchsorted(ordered, activity, "left") + np.searchsorted(ordered, activity, "right") - 1) / 2

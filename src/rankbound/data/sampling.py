@@ -15,6 +15,7 @@ from rankbound.lists import Lists
 __all__ = ["UserLists", "age_pairs", "align_interactions", "is_among", "pair_keys", "sample_lists"]
 
 _ROUNDS = 8  # of drawing for all users at once; the few users with hardly any item left follow one by one
+_MANY = 20  # a user who needs at least 1 / _MANY of all items is sampled alone where some have too few items
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,9 +91,9 @@ def sample_lists(
             _refuse_too_few(train.user_names, wanted[part], possible, ratio, max_negatives)
         wanted[part], note = _capped(train.user_names, wanted[part], possible, ratio, max_negatives)
         notes.append(note)
-    train_negatives = _draw(train, wanted[0], taken[0], train_stream)
+    train_negatives = _draw(train, wanted[0], taken[0], train_stream, by_user=bool(notes[0]))
     forbidden = _merged(positives, train_negatives) if honest else positives
-    test_negatives = _draw(test, wanted[1], forbidden, test_stream)
+    test_negatives = _draw(test, wanted[1], forbidden, test_stream, by_user=bool(notes[1]))
     return (
         _user_lists(train, train_keys, train_negatives, notes[0]),
         _user_lists(test, test_keys, test_negatives, notes[1]),
@@ -214,26 +215,35 @@ def _capped(
 
 
 def _draw(
-    positives: Interactions, wanted: NDArray[np.int64], forbidden: NDArray[np.int64], rng: np.random.Generator
+    positives: Interactions,
+    wanted: NDArray[np.int64],
+    forbidden: NDArray[np.int64],
+    rng: np.random.Generator,
+    *,
+    by_user: bool,
 ) -> NDArray[np.int64]:
     """Return keys of ``wanted`` negatives for each user, none of them forbidden.
 
     Items are sampled for all users at once, and those that are forbidden or were sampled before are rejected. Rejection
-    prefers no item, so every set of allowed items is equally likely.
+    prefers no item, so every set of allowed items is equally likely. With ``by_user``, users who need many of the items
+    are sampled one by one, which is faster for them.
     """
     items = len(positives.item_names)
-    sampled, missing = np.zeros(0, np.int64), wanted.copy()
+    one_by_one = wanted * _MANY >= items if by_user else np.zeros(len(wanted), dtype=bool)
+    sampled, missing = np.zeros(0, np.int64), np.where(one_by_one, 0, wanted)
     for _ in range(_ROUNDS):
         users = np.repeat(np.arange(len(missing)), missing)
         drawn = _merged(users * items + rng.integers(0, items, len(users)))
         drawn = drawn[~(is_among(drawn, forbidden) | is_among(drawn, sampled))]
         missing -= np.bincount(drawn // items, minlength=len(missing))
         sampled = _merged(sampled, drawn)
+    missing[one_by_one] = wanted[one_by_one]
     rest = [sampled]
     for user in np.flatnonzero(missing).tolist():
-        own = [_of_user(keys, user, items) for keys in (forbidden, sampled)]
-        left = np.setdiff1d(np.arange(items), np.concatenate(own))
-        rest.append(user * items + rng.choice(left, missing[user], replace=False))
+        is_left = np.ones(items, dtype=bool)
+        for keys in (forbidden, sampled):
+            is_left[_of_user(keys, user, items)] = False
+        rest.append(user * items + rng.choice(np.flatnonzero(is_left), missing[user], replace=False))
     return _merged(*rest)
 
 
