@@ -18,7 +18,7 @@ def every_kernel(**variables):
         capture_output=True,
         text=True,
         check=True,
-        timeout=600,
+        timeout=1200,
     )
     return json.loads(done.stdout)
 

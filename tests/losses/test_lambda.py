@@ -53,7 +53,7 @@ def test_pairs_by_rank_equal_pairs_by_label(options, spread, monkeypatch):
     by_rank, by_label = (LambdaRankLoss(bounding="log-distribution", **options) for _ in range(2))
     by_rank.plan(labels, OFFSETS).by_rank = frozenset({(4, True), (8, True)})
     by_label.plan(labels, OFFSETS).by_rank = frozenset()
-    monkeypatch.setattr(pairwise, "pair_pass", calls_by_label := Mock(side_effect=pairwise.pair_pass))
+    monkeypatch.setattr(pairwise, "pair_pass_of", calls_by_label := Mock(side_effect=pairwise.pair_pass_of))
     monkeypatch.setattr(pairwise, "lambda_pass", calls_by_rank := Mock(side_effect=pairwise.lambda_pass))
     for dtype, error in ((np.float64, 1e-10), (np.float32, 3e-5)):
         results = []
