@@ -63,7 +63,7 @@ def _columns(source: Any) -> list[str]:
         if not frames.is_table(source):
             return []
         names = source.collect_schema().names() if isinstance(source, pl.LazyFrame) else None
-        return [str(name) for name in names or getattr(source, "column_names", None) or source.columns]
+        return [str(name) for name in names or getattr(source, "column_names", None) or getattr(source, "columns", [])]
     if str(source) == "-" or not frames.is_table_path(source):
         return []
     if is_csv(source):
