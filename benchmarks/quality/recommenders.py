@@ -82,7 +82,7 @@ def values_of(model: Any, train: Interactions, test: Interactions) -> NDArray[np
 
 def factorization(**fixed: Any) -> Callable[..., Any]:
     """Return a maker of factorizations, trained for up to 150 epochs or for as many as were selected."""
-    common = {"measure": MEASURE, "factors": 64, "batch_size": 128, "epochs": 150, "eval_every": 3, "patience": 21}
+    common = {"measure": MEASURE, "factors": 256, "batch_size": 128, "epochs": 150, "eval_every": 3, "patience": 21}
     return lambda **settings: models.MatrixFactorization(**common | fixed | settings)
 
 
@@ -94,7 +94,7 @@ GRIDS: dict[str, tuple[Callable[..., Any], dict[str, tuple[Any, ...]]]] = {
         lambda **settings: models.ImplicitALS(**settings),
         {"factors": (32, 64, 128), "unobserved_weight": (0.05, 0.1, 0.3), "l2": (0.003, 0.01, 0.03)},
     ),
-    "MF softmax": (factorization(), {"factors": (64, 128), "temperature": (0.15, 0.2, 0.25, 0.3)}),
+    "MF softmax": (factorization(), {"factors": (128, 256, 512), "temperature": (0.15, 0.2, 0.25, 0.3)}),
     "MF softmax, history": (factorization(user_model="history"), {"temperature": (0.15, 0.2, 0.25, 0.3)}),
     "MF softmax, 20 negatives": (factorization(negatives=20), {"temperature": (0.15, 0.2, 0.25, 0.3)}),
     "MF nDCG": (factorization(loss="nDCG"), {"temperature": (0.1, 0.15, 0.2, 0.3)}),
