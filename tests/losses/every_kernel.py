@@ -1,4 +1,7 @@
-"""Run every kernel on small lists and print values and gradients as JSON. Called by test_interpreted.py."""
+"""Run every kernel on small lists and print values and gradients as JSON. Called by test_interpreted.py.
+
+The argument is the type of the scores, float32 or float64.
+"""
 
 from __future__ import annotations
 
@@ -50,15 +53,14 @@ def batch(dtype, spread):
     return (spread * rng.normal(size=offsets[-1])).astype(dtype), labels, offsets
 
 
-def results():
+def results(dtype):
     for name, loss in losses():
-        for dtype in (np.float32, np.float64):
-            for spread in (1.0, 200.0):  # the second is too wide for exponentials of the scores
-                scores, labels, offsets = batch(dtype, spread)
-                for with_hessian in (False, True):  # without a hessian other code paths run
-                    result = loss.value_and_gradient(scores, loss.plan(labels, offsets), with_hessian=with_hessian)
-                    case = f"{name}, {dtype.__name__}, {spread}, {with_hessian}"
-                    yield case, result.values, result.gradient, result.hessian if with_hessian else []
+        for spread in (1.0, 200.0):  # the second is too wide for exponentials of the scores
+            scores, labels, offsets = batch(dtype, spread)
+            for with_hessian in (False, True):  # without a hessian other code paths run
+                result = loss.value_and_gradient(scores, loss.plan(labels, offsets), with_hessian=with_hessian)
+                case = f"{name}, {spread}, {with_hessian}"
+                yield case, result.values, result.gradient, result.hessian if with_hessian else []
     scores, labels, offsets = batch(np.float64, 3.0)
     long_lists.LONG = 1
     for name in ("nDCG", "AP", "nRBP", "nRBP(p=0.8)", "Own"):
@@ -83,4 +85,5 @@ def results():
 
 if __name__ == "__main__":
     set_threads(1)
-    json.dump({name: [np.ravel(array).tolist() for array in arrays] for name, *arrays in results()}, sys.stdout)
+    found = results(np.dtype(sys.argv[1]))
+    json.dump({name: [np.ravel(array).tolist() for array in arrays] for name, *arrays in found}, sys.stdout)

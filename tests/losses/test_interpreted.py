@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 
-def every_kernel(**variables):
+def every_kernel(dtype, **variables):
     done = subprocess.run(
-        [sys.executable, Path(__file__).with_name("every_kernel.py")],
+        [sys.executable, Path(__file__).with_name("every_kernel.py"), dtype],
         env=os.environ | variables,
         capture_output=True,
         text=True,
@@ -23,10 +24,12 @@ def every_kernel(**variables):
     return json.loads(done.stdout)
 
 
-def test_interpreted_kernels_give_what_compiled_ones_give():
-    interpreted, compiled = every_kernel(NUMBA_DISABLE_JIT="1"), every_kernel()
+# the code is the same for both types, and the compiler takes a minute for each of them
+@pytest.mark.parametrize("dtype", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
+def test_interpreted_kernels_give_what_compiled_ones_give(dtype):
+    interpreted, compiled = every_kernel(dtype, NUMBA_DISABLE_JIT="1"), every_kernel(dtype)
     assert interpreted.keys() == compiled.keys()
     for name, results in interpreted.items():
-        close = 2e-5 if "float32" in name or "factors" in name else 1e-9
+        close = 2e-5 if dtype == "float32" or "factors" in name else 1e-9
         for mine, theirs in zip(results, compiled[name], strict=True):
             np.testing.assert_allclose(mine, theirs, rtol=close, atol=close, err_msg=name)

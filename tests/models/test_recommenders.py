@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from rankbound import models, set_threads, threads
+from rankbound import models, set_threads
 from rankbound.data import Interactions, as_interactions, keep_users, load_set, monte_carlo, relevant_only
 from rankbound.errors import ArgumentError, DataError, UnknownUserWarning
 from rankbound.models import EASE, RECOMMENDERS, ImplicitALS, ItemKNN, Popularity, Recommender, load_ranker, recommender
@@ -183,12 +183,11 @@ def test_a_fit_depends_on_data_and_seed_alone(name: str) -> None:
     columns = data.user_names[data.users][shuffled], data.item_names[data.items][shuffled]
     first = clone(CATALOG[name]).fit(data)
     second = clone(CATALOG[name])
-    before = threads()
     try:
         set_threads(1)
         second.fit(columns)
     finally:
-        set_threads(before)
+        set_threads(None)
     for key, array in first._fitted_state().arrays.items():
         np.testing.assert_array_equal(array, second._fitted_state().arrays[key])
     assert first.recommend().equals(second.recommend())

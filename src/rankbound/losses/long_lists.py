@@ -25,7 +25,7 @@ from rankbound.losses.workers import run_blocks
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LONG", "Boxes", "Terms", "built_in_terms", "long_additive", "long_pairs", "long_precision_sum"]
+__all__ = ["LONG", "Boxes", "Terms", "built_in_terms", "couplings", "long_additive", "long_pairs", "long_precision_sum"]
 
 LONG = 2_000_000  # rows x items of a query above which the series are much faster
 _TERMS, _WIDTH, _FAR = 12, 2.0, 20
@@ -61,7 +61,7 @@ class Boxes:
             moments_of_blocks,
         )  # fmt: skip
         moments = moments_of_blocks.sum(axis=0)
-        tables = _couplings()
+        tables = couplings(_TERMS, _WIDTH, _FAR)
         sums = []
         for wanted, table, limit in ((value, tables[0], 1.0), (slope, tables[1], 0.0)):
             out = np.zeros(len(self._box[targets]) if wanted else 0)
@@ -75,20 +75,20 @@ class Boxes:
 
 
 @cache
-def _couplings() -> NDArray[np.float64]:
+def couplings(terms: int, width: float, far: int) -> NDArray[np.float64]:
     """Coefficients of σ(source - target) as a double Chebyshev series, by interpolation at the Chebyshev nodes.
 
-    The axes are: value or derivative, distance of the boxes + _FAR, term of the target, term of the source.
+    The axes are: value or derivative, distance of the boxes + ``far``, term of the target, term of the source.
     """
-    angles = (np.arange(_TERMS) + 0.5) * np.pi / _TERMS
+    angles = (np.arange(terms) + 0.5) * np.pi / terms
     nodes = np.cos(angles)
-    transform = 2 / _TERMS * np.cos(np.outer(np.arange(_TERMS), angles))
+    transform = 2 / terms * np.cos(np.outer(np.arange(terms), angles))
     transform[0] /= 2
-    distance = _WIDTH * np.arange(-_FAR, _FAR + 1)
+    distance = width * np.arange(-far, far + 1)
     d = distance[:, None, None] + nodes[None, None, :] - nodes[None, :, None]
     value = 1 / (1 + np.exp(-d))
     both = np.stack((value, value * (1 / (1 + np.exp(d)))))
-    return np.asarray(np.einsum("ka,vdab,lb->vdkl", transform, both, transform, optimize=True))
+    return np.ascontiguousarray(np.einsum("ka,vdab,lb->vdkl", transform, both, transform, optimize=True))
 
 
 @block_kernel

@@ -9,13 +9,13 @@ whose scores are spread over too many boxes, are summed pair by pair.
 from __future__ import annotations
 
 import math
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import prange
 
 from rankbound.losses.compiling import helper, kernel, running
+from rankbound.losses.long_lists import couplings
 from rankbound.losses.sigmoids import LOGISTIC
 from rankbound.losses.smooth import APLoss, NDCGLoss, NRBPLoss
 from rankbound.losses.smooth_kernel import ADDITIVE, GIVEN, PAIRS, PRECISION_SUM, additive_term, precision_term
@@ -53,28 +53,11 @@ def run_series(
     with running(20 * len(scores)):
         _series_pass(
             scores, offsets, positions.astype(np.int64), first, plan.weights[plan.offsets[:-1]], plan.cuts, plan.rows,
-            _couplings(), loss._code, int(structure.discount) if loss._code == ADDITIVE else 0,  # type: ignore[attr-defined]
+            couplings(_TERMS, _WIDTH, _FAR), loss._code, int(structure.discount) if loss._code == ADDITIVE else 0,  # type: ignore[attr-defined]
             loss._slope, float(loss.beta),  # type: ignore[attr-defined]
             float(structure.parameter) if loss._code == ADDITIVE else 0.0, values, gradient,  # type: ignore[attr-defined]
         )  # fmt: skip
     return np.where(plan.rows > 0, plan.constants + values, 0.0), gradient
-
-
-@cache
-def _couplings() -> NDArray[np.float64]:
-    """Coefficients of σ and σ' of source - target as double Chebyshev series; see `long_lists`.
-
-    The axes are: value or derivative, distance of the boxes + _FAR, term of the target, term of the source.
-    """
-    angles = (np.arange(_TERMS) + 0.5) * np.pi / _TERMS
-    nodes = np.cos(angles)
-    transform = 2 / _TERMS * np.cos(np.outer(np.arange(_TERMS), angles))
-    transform[0] /= 2
-    distance = _WIDTH * np.arange(-_FAR, _FAR + 1)
-    d = distance[:, None, None] + nodes[None, None, :] - nodes[None, :, None]
-    value = 1 / (1 + np.exp(-d))
-    both = np.stack((value, value * (1 / (1 + np.exp(d)))))
-    return np.ascontiguousarray(np.einsum("ka,vdab,lb->vdkl", transform, both, transform, optimize=True))
 
 
 # ---- sums of one list ------------------------------------------------------------------------------------------------
