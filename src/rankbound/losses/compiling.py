@@ -169,7 +169,7 @@ def _cached(function: Function, variant: str, parallel: bool) -> Function:
     numba.config.CACHE_DIR = "" if _folder is None else str(_folder)
     try:
         compiled = numba.njit(parallel=parallel, no_cfunc_wrapper=True, **_OPTIONS)(function)
-        if compiled is not function:  # as it is where numba is told not to compile
+        if compiled is not function:  # NUMBA_DISABLE_JIT leaves functions as they are
             compiled._cache = NoCache() if _folder is None else KernelCache(function, variant)
     finally:
         numba.config.CACHE_DIR = before
