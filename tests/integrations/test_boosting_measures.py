@@ -50,6 +50,31 @@ def test_normalized_measures_have_the_values_of_evaluate(wrapper, measure):
     agree(f"{wrapper}({measure})", LABELS["negative" if measure == "P@5" else "graded"])
 
 
+@pytest.mark.parametrize("levels", [1, 2, 7, 60, 10**9])
+@pytest.mark.parametrize("measure", ["nDCG", "DCG", "AP", "RR", "P", "Rprec", "RBP", "AP(div='min')", "SP", "R"])
+def test_long_lists_with_any_number_of_ties_have_the_values_of_evaluate(measure, levels):
+    rng = np.random.default_rng(levels)
+    sizes = np.array([300, 0, 41, 40, 39, 205, 17, 16, 1])
+    offsets = np.concatenate(([0], np.cumsum(sizes)))
+    lists = rb.Lists(rng.choice(4, offsets[-1], p=[0.7, 0.1, 0.1, 0.1]), offsets)
+    scores = rng.integers(0, levels, offsets[-1]).astype(np.float64)
+    names = [measure] if measure == "Rprec" else [f"{measure}@{k}" for k in (1, 8, 20, 99, 150)]
+    for name in [*names, *([] if "(" in measure or measure in ("P", "R") else [measure])]:
+        measured = MeasuredLists(lists, rb.parse_measure(name))
+        assert measured._sums is not None
+        expected = rb.evaluate(lists.with_scores(scores), measures=[name]).values[name]
+        np.testing.assert_allclose(measured.values(scores), expected, rtol=0, atol=1e-12)
+
+
+def test_very_long_lists_are_sorted():
+    rng = np.random.default_rng(0)
+    lists = rb.Lists(rng.integers(0, 2, 3000), [0, 3000])
+    scores = rng.integers(0, 500, 3000).astype(np.float64)
+    measured = MeasuredLists(lists, rb.parse_measure("AP"))
+    assert measured._sums is None
+    assert measured.mean(scores) == pytest.approx(rb.evaluate(lists.with_scores(scores), measures=["AP"]).mean()["AP"])
+
+
 def test_a_metric_remembers_several_data_sets(monkeypatch):
     built = []
 

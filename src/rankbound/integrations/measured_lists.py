@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rankbound.difficulty.bounding import Difficulty
+    from rankbound.integrations.value_kernel import RankSums
 
 __all__ = ["MeanMeasure", "MeasuredLists", "metric_measure"]
 
@@ -65,6 +66,11 @@ class MeasuredLists:
         scores = floats("scores", scores, length=len(self.lists.labels))
         if self._has_negative_labels:  # the plain ranking and that of the candidates differ
             return evaluate_lists(self.lists.with_scores(scores), [self.measure]).values[str(self.measure)]
+        if self._sums is not None:
+            value = self._sums.values(scores)
+            if self.measure.bounding != "none":
+                value = get_bounding(self.measure.bounding).apply(value, self._difficulty)[0]
+            return value if self._all_have_values else np.where(self.has_value, value, np.nan)
         offsets = self.lists.offsets
         if self._first_items is not None:
             order, offsets = self._first_items(scores, offsets, self.measure.cutoff)
@@ -98,6 +104,17 @@ class MeasuredLists:
     @cached_property
     def _has_negative_labels(self) -> bool:
         return bool(self.lists.labels.min(initial=0) < 0)
+
+    @cached_property
+    def _sums(self) -> RankSums | None:
+        """The measure without its bounding by a kernel that needs no sort; None if there is none."""
+        if self.measure.bounding != "none" and not get_bounding(self.measure.bounding).affine:
+            return None  # it is averaged over the orders of ties
+        try:
+            from rankbound.integrations.value_kernel import RankSums
+        except ImportError:  # numba is missing, which only costs time
+            return None
+        return RankSums.of(self.measure.plain, self.lists, self._counts)
 
     @cached_property
     def _first_items(self) -> Any:

@@ -20,7 +20,7 @@ from rankbound.losses.workers import run_blocks
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LOWEST", "first_items", "top_of_rows"]
+__all__ = ["LOWEST", "first_items", "score_of_first", "top_of_rows"]
 
 LOWEST = np.finfo(np.float32).min
 """The score of an item that `top_of_rows` leaves out; not minus infinity, because kernels compile with fast math."""
@@ -38,25 +38,31 @@ def _sort_descending(values: Any) -> None:
         values[at] = value
 
 
+@helper
+def score_of_first(scores: Any, k: int, largest: Any) -> Any:
+    """Find a score that at least k items reach; there must be at least 2k, and ``largest`` must have 2k entries."""
+    groups, size = 2 * k, len(scores)
+    for group in range(groups):
+        largest[group] = scores[group]
+    for first in range(groups, size - groups + 1, groups):
+        for group in range(groups):
+            largest[group] = max(largest[group], scores[first + group])
+    for item in range(size - size % groups, size):
+        largest[item % groups] = max(largest[item % groups], scores[item])
+    _sort_descending(largest)
+    return largest[k - 1]
+
+
 @block_kernel
 def _count(block: Any, scores: Any, offsets: Any, k: int, limits: Any, counts: Any) -> None:
     """Find a score that at least k items of each query reach, or all if there are fewer, and how many reach it."""
-    groups = 2 * k
+    largest = np.empty(2 * k, scores.dtype)
     for query in range(block[0], block[1]):
         own, size = scores[offsets[query] : offsets[query + 1]], offsets[query + 1] - offsets[query]
-        if size <= groups:
+        if size <= 2 * k:
             limits[query], counts[query] = -np.inf, size
             continue
-        largest = np.empty(groups, scores.dtype)
-        for group in range(groups):
-            largest[group] = own[group]
-        for first in range(groups, size - groups + 1, groups):
-            for group in range(groups):
-                largest[group] = max(largest[group], own[first + group])
-        for item in range(size - size % groups, size):
-            largest[item % groups] = max(largest[item % groups], own[item])
-        _sort_descending(largest)
-        limit, count = largest[k - 1], 0
+        limit, count = score_of_first(own, k, largest), 0
         for item in range(size):
             count += own[item] >= limit
         limits[query], counts[query] = limit, count
