@@ -24,6 +24,7 @@ from rankbound.losses import (
     device_noise,
     pair_memory,
     set_pair_memory,
+    vector_smooth,
     vectorized,
 )
 from rankbound.losses.buckets import layout_of, packed
@@ -109,8 +110,10 @@ def every_loss():
         unregister(name)
 
 
-def test_equals_the_kernels_for_every_name(every_loss):
-    """The discounts of measures of a user's own are tabulated."""
+@pytest.mark.parametrize("on_host", [True, False])
+def test_equals_the_kernels_for_every_name(every_loss, on_host, monkeypatch):
+    """The discounts of measures of a user's own are tabulated; other devices do without some short cuts of the CPU."""
+    monkeypatch.setattr(vector_smooth, "_is_host", lambda tensor: on_host)
     for name, loss in every_loss:
         tabulated = name.startswith("Own")
         for spread in (1.0, 40.0):
@@ -218,6 +221,7 @@ def prepared(loss, scores, labels, offsets):
 @named(CASES)
 def test_nothing_is_copied_to_the_host_once_the_plan_is_known(cls, options, monkeypatch):
     monkeypatch.setattr(device_noise, "HostNoise", DeviceNoise)
+    monkeypatch.setattr(vector_smooth, "_is_host", lambda tensor: False)
     scores, labels, offsets = every_kernel.batch(np.float32, 1.0)
     for loss in under(cls, options, ("none", "min-max")):
         x = torch.tensor(scores, requires_grad=True)
@@ -228,7 +232,8 @@ def test_nothing_is_copied_to_the_host_once_the_plan_is_known(cls, options, monk
         assert mode.calls > 5
 
 
-def test_nothing_is_copied_for_distributions():
+def test_nothing_is_copied_for_distributions(monkeypatch):
+    monkeypatch.setattr(vector_smooth, "_is_host", lambda tensor: False)
     scores, labels, offsets = (part[:n] for part, n in zip(every_kernel.batch(np.float32, 1.0), (8, 8, 4), strict=True))
     for loss in (NDCGLoss(bounding="log-distribution"), LambdaRankLoss("Tau", bounding="distribution")):
         with vectorized():
@@ -265,7 +270,8 @@ def test_on_a_device_without_data(cls, options):
 @named(
     [(NDCGLoss, {}), (APLoss, {"form": "ranks"}), (LambdaRankLoss, {"measure": "ERR"}), (RankNetLoss, {}), *SOFT[:1]]
 )
-def test_the_number_of_operations_does_not_grow_with_the_queries(cls, options):
+def test_the_number_of_operations_does_not_grow_with_the_queries(cls, options, monkeypatch):
+    monkeypatch.setattr(vector_smooth, "_is_host", lambda tensor: False)
     counts = []
     for queries in (10, 200):
         rng = np.random.default_rng(0)

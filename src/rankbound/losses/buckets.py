@@ -223,9 +223,16 @@ class Bucket:
 
     def differences(self, columns: Any, own: Any, rows: slice, memory: Any) -> Any:
         """columns_j - own_i for a chunk of rows i and all columns j, in the memory of `Layout.run`."""
-        shape = (len(own), rows.stop - rows.start, self.length)
-        table = memory[: math.prod(shape)].view(shape)
-        return torch.sub(columns[:, None, :], own[:, rows, None], out=table)
+        return torch.sub(columns[:, None, :], own[:, rows, None], out=self._table(rows, memory))
+
+    def shares(self, columns: Any, own: Any, rows: slice, memory: Any) -> Any:
+        """columns_j / (own_i + columns_j), likewise."""
+        table = torch.add(columns[:, None, :], own[:, rows, None], out=self._table(rows, memory))
+        return torch.div(columns[:, None, :], table, out=table)
+
+    def _table(self, rows: slice, memory: Any) -> Any:
+        shape = (len(self.queries), rows.stop - rows.start, self.length)
+        return memory[: math.prod(shape)].view(shape)
 
     def zeros(self) -> Any:
         """A table [queries, length] in the type of the scores, to add to."""

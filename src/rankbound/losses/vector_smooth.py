@@ -4,6 +4,10 @@ The structures and formulas are those of `smooth_kernel`. A chunk of rows has th
 lists, where x are the centered scores times alpha; values σ(d) and slopes σ'(d) are computed in its memory where that
 is possible. Padded columns have the score minus infinity, where every sigmoid and its slope are 0; padded rows have
 weight 0. An item is compared with itself too: this adds σ(0) to its rank, and its slope cancels in the gradient.
+
+On the CPU the logistic function dominates the time, and looking at scores costs nothing. There, lists with a moderate
+range of scores use E_j / (E_i + E_j) with E = exp(x), as the kernels do (see `sigmoids`). Other devices compute exp
+faster than they read memory, and would have to wait for the range.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SmoothForm", "add_pairs", "centered", "is_pair", "run_smooth"]
 
+_LARGEST_EXPONENT = 40.0  # of the factored logistic: exp(2 * 40) is a float32
 _LEAST_FACTOR = 1e-30  # of a product of probabilities, as in the kernel
 
 
@@ -40,10 +45,9 @@ class SmoothForm:
 def run_smooth(bucket: Bucket, scores: Any, form: SmoothForm, with_gradient: bool, memory: Any) -> Result:
     """Value per list and gradient per item of the lists of a bucket, whose scores [queries, length] are padded."""
     own, others = centered(bucket, scores, form.slope)
-    if form.structure == COUPLED:
-        value, gradient = _coupled(bucket, own, others, form, with_gradient, memory)
-    else:
-        value, gradient = _by_rows(bucket, own, others, form, with_gradient, memory)
+    tables = _Tables(bucket, own, others, form.sigmoid, memory)
+    run = _coupled if form.structure == COUPLED else _by_rows
+    value, gradient = run(bucket, tables, form, with_gradient)
     return bucket.constants + value, form.slope * gradient if with_gradient else None, None
 
 
@@ -61,7 +65,7 @@ def add_pairs(gradient: Any, table: Any, rows: slice, weights: Any = None) -> No
     With weights the table may be overwritten. On the CPU a product of matrices saves a pass over the table. Other
     devices may compute products in reduced precision (TF32).
     """
-    if weights is not None and table.device.type == "cpu":
+    if weights is not None and _is_host(table):
         gradient += torch.bmm(weights[:, None, :], table)[:, 0]
         gradient[:, rows] -= table.sum(2).mul_(weights)
         return
@@ -72,6 +76,33 @@ def add_pairs(gradient: Any, table: Any, rows: slice, weights: Any = None) -> No
 
 
 # ---- sigmoids --------------------------------------------------------------------------------------------------------
+
+
+class _Tables:
+    """The tables of d = x_j - x_i and σ(d) of a bucket, by chunks of rows."""
+
+    def __init__(self, bucket: Bucket, own: Any, others: Any, sigmoid: int, memory: Any) -> None:
+        self._bucket, self._own, self._others, self._sigmoid, self._memory = bucket, own, others, sigmoid, memory
+        self._is_factored = (
+            sigmoid == LOGISTIC
+            and _is_host(own)
+            and float(bucket.fill_padding(own, 0.0).abs().amax()) <= _LARGEST_EXPONENT
+        )
+        if self._is_factored:
+            self._own, self._others = own.exp(), others.exp()
+
+    def of(self, rows: slice) -> tuple[Any, Any]:
+        """d, or anything for the logistic function, whose slopes need none, and σ(d)."""
+        if self._is_factored:
+            values = self._bucket.shares(self._others, self._own, rows, self._memory)
+            return values, values
+        d = self._bucket.differences(self._others, self._own, rows, self._memory)
+        return d, _steps(self._sigmoid, d)
+
+
+def _is_host(tensor: Any) -> bool:
+    """Whether scores can be looked at for free, and products of matrices are exact."""
+    return bool(tensor.device.type == "cpu")
 
 
 def _steps(sigmoid: int, d: Any) -> Any:
@@ -121,21 +152,18 @@ def _term(ranks: Any, weights: Any, bucket: Bucket, form: SmoothForm) -> tuple[A
     return weights * value * inside, weights * (slope * inside + value * d_inside)
 
 
-def _by_rows(
-    bucket: Bucket, own: Any, others: Any, form: SmoothForm, with_gradient: bool, memory: Any
-) -> tuple[Any, Any]:  # fmt: skip
+def _by_rows(bucket: Bucket, tables: _Tables, form: SmoothForm, with_gradient: bool) -> tuple[Any, Any]:
     """Structures whose rows do not depend on each other.
 
     The function of a structure returns the terms of the rows, the table of derivatives, and weights of its rows, if
     they are still to be multiplied.
     """
     gradient, exact = bucket.zeros(), bucket.layout.exact
-    total = torch.zeros(len(own), dtype=exact, device=own.device)
+    total = torch.zeros(len(gradient), dtype=exact, device=gradient.device)
     row_of = {PRECISION_SUM: _precision_rows, CASCADE: _cascade_rows, PAIRS: _pair_rows, ADDITIVE: _additive_rows}
     for rows in bucket.chunks():
         weights = bucket.row_weights[:, rows]
-        d = bucket.differences(others, own, rows, memory)
-        terms, table, of_rows = row_of[form.structure](bucket, rows, d, weights, form, with_gradient)
+        terms, table, of_rows = row_of[form.structure](bucket, rows, *tables.of(rows), weights, form, with_gradient)
         total += terms.sum(1)
         if with_gradient:
             add_pairs(gradient, table, rows, of_rows)
@@ -144,9 +172,8 @@ def _by_rows(
 
 
 def _additive_rows(
-    bucket: Bucket, rows: slice, d: Any, weights: Any, form: SmoothForm, with_gradient: bool
+    bucket: Bucket, rows: slice, d: Any, values: Any, weights: Any, form: SmoothForm, with_gradient: bool
 ) -> tuple[Any, Any, Any]:  # fmt: skip
-    values = _steps(form.sigmoid, d)
     ranks = values.sum(2).to(weights.dtype) + (1 - _at_tie(form.sigmoid))
     terms, d_ranks = _term(ranks, weights, bucket, form)
     if not with_gradient:
@@ -155,9 +182,9 @@ def _additive_rows(
 
 
 def _precision_rows(
-    bucket: Bucket, rows: slice, d: Any, weights: Any, form: SmoothForm, with_gradient: bool
+    bucket: Bucket, rows: slice, d: Any, values: Any, weights: Any, form: SmoothForm, with_gradient: bool
 ) -> tuple[Any, Any, Any]:  # fmt: skip
-    values, tie = _steps(form.sigmoid, d), _at_tie(form.sigmoid)
+    tie = _at_tie(form.sigmoid)
     is_hit = bucket.is_row[:, None, :].to(d.dtype)
     ranks = values.sum(2).to(weights.dtype) + (1 - tie)
     hits = (values[:, :, : bucket.rows] * is_hit).sum(2).to(weights.dtype) - tie
@@ -176,9 +203,8 @@ def _precision_rows(
 
 
 def _cascade_rows(
-    bucket: Bucket, rows: slice, d: Any, weights: Any, form: SmoothForm, with_gradient: bool
+    bucket: Bucket, rows: slice, d: Any, values: Any, weights: Any, form: SmoothForm, with_gradient: bool
 ) -> tuple[Any, Any, Any]:
-    values = _steps(form.sigmoid, d)
     ranks = values.sum(2).to(weights.dtype) + (1 - _at_tie(form.sigmoid))
     stops = (bucket.weights[:, : bucket.rows] * bucket.is_row)[:, None, :]
     factors = values[:, :, : bucket.rows] * -stops
@@ -199,9 +225,8 @@ def _cascade_rows(
 
 
 def _pair_rows(
-    bucket: Bucket, rows: slice, d: Any, weights: Any, form: SmoothForm, with_gradient: bool
+    bucket: Bucket, rows: slice, d: Any, values: Any, weights: Any, form: SmoothForm, with_gradient: bool
 ) -> tuple[Any, Any, Any]:
-    values = _steps(form.sigmoid, d)
     of_pairs = _pair_weights(bucket, rows).to(d.dtype)
     terms = weights * (values * of_pairs).sum(2)
     if not with_gradient:
@@ -227,22 +252,20 @@ def is_pair(bucket: Bucket, rows: slice) -> Any:
     return (bucket.columns >= first) & bucket.inside[:, None, :] & bucket.is_row[:, rows, None]
 
 
-def _coupled(
-    bucket: Bucket, own: Any, others: Any, form: SmoothForm, with_gradient: bool, memory: Any
-) -> tuple[Any, Any]:  # fmt: skip
+def _coupled(bucket: Bucket, tables: _Tables, form: SmoothForm, with_gradient: bool) -> tuple[Any, Any]:
     """Average precision with hits counted by smooth ranks: ranks first, then hits, then the gradient."""
     exact, gradient = bucket.layout.exact, bucket.zeros()
     weights = bucket.row_weights
-    ranks = [_steps(form.sigmoid, bucket.differences(others, own, rows, memory)).sum(2) for rows in bucket.chunks()]
+    ranks = [tables.of(rows)[1].sum(2) for rows in bucket.chunks()]
     all_ranks = torch.cat(ranks, 1).to(exact) + (1 - _at_tie(form.sigmoid))
     inside, d_inside = _truncated(all_ranks, bucket, form.beta)
     contribution = weights * inside / all_ranks
     hits, change = [], []
     for rows in bucket.chunks():
-        steps = (form.beta * (all_ranks[:, rows, None] - all_ranks[:, None, :])).to(own.dtype).sigmoid_()
+        steps = (form.beta * (all_ranks[:, rows, None] - all_ranks[:, None, :])).to(gradient.dtype).sigmoid_()
         steps *= bucket.is_row[:, None, :]
         hits.append(steps.sum(2).to(exact) + 0.5)
-        steps.mul_(1 - steps).mul_((contribution[:, rows, None] - contribution[:, None, :]).to(own.dtype))
+        steps.mul_(1 - steps).mul_((contribution[:, rows, None] - contribution[:, None, :]).to(gradient.dtype))
         change.append(steps.sum(2).to(exact))
         del steps
     all_hits = torch.cat(hits, 1)
@@ -250,9 +273,8 @@ def _coupled(
     if not with_gradient:
         return total, gradient
     d_ranks = all_hits * weights * (d_inside / all_ranks - inside / all_ranks**2) + form.beta * torch.cat(change, 1)
-    d_ranks = (d_ranks * bucket.is_row).to(own.dtype)
+    d_ranks = (d_ranks * bucket.is_row).to(gradient.dtype)
     for rows in bucket.chunks():
-        d = bucket.differences(others, own, rows, memory)
-        table = _slopes(form.sigmoid, d, _steps(form.sigmoid, d)).mul_(d_ranks[:, rows, None])
+        table = _slopes(form.sigmoid, *tables.of(rows)).mul_(d_ranks[:, rows, None])
         add_pairs(gradient, table, rows)
     return total, gradient
