@@ -55,6 +55,7 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         "export": Command("rankbound.cli.export", "export", "Write a saved ranker for search engines and runtimes."),
         "data": Command("rankbound.cli.data", "app", "List, download, describe, verify and split data sets."),
         "reproduce": Command("rankbound.cli.reproduce", "reproduce", "Run a study of a paper, or a study of your own."),
+        "store": Command("rankbound.cli.store", "app", "List, export and import the results of studies."),
         "report": Command(
             "rankbound.cli.report", "report", "Write a page with findings, tables, figures and every query."
         ),

@@ -1,3 +1,6 @@
+from rankbound.experiments.exchange import Exchange as Exchange
+from rankbound.experiments.exchange import export_store as export_store
+from rankbound.experiments.exchange import import_store as import_store
 from rankbound.experiments.expansion import expand as expand
 from rankbound.experiments.progress import StudyProgress as StudyProgress
 from rankbound.experiments.progress import show_progress as show_progress

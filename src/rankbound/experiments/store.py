@@ -34,11 +34,15 @@ if TYPE_CHECKING:
 
     from rankbound.experiments.trial import Outcome
 
-__all__ = ["SCHEMA", "Store", "open_store"]
+__all__ = ["FRAMES", "SCHEMA", "Store", "open_store"]
 
 SCHEMA = 3
 _OLDER = ("1", "2")
-_FRAMES = ("scores", "history", "examples")  # folders with a Parquet file per trial
+FRAMES = ("scores", "history", "examples")  # folders with a Parquet file per trial
+_COLUMNS = (
+    "id", "status", "kind", "model", "data", "digest", "spec", "metadata", "files", "error", "seconds", "finished",
+    "version",
+)  # fmt: skip
 _TABLES = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE trials (
@@ -73,7 +77,7 @@ def open_store(path: str | os.PathLike[str], *, create: bool = False) -> Store:
         if not file.exists() and folder.is_dir() and any(folder.iterdir()) and not _begun(folder):
             raise ArgumentError(f"{folder}: contains other files and no store; choose an empty or new folder")
     with _explained(file):
-        for name in _FRAMES if create else ():
+        for name in FRAMES if create else ():
             (folder / name).mkdir(parents=True, exist_ok=True)
         writable = os.access(folder, os.W_OK) and os.access(file, os.W_OK)
         return Store(folder, _connected(file) if create or writable else _connected_to_read(file))
@@ -84,7 +88,7 @@ _SAFE = "(nothing was changed: restore a copy, or move the folder away and run t
 
 def _begun(folder: Path) -> bool:
     """Whether a folder looks as a runner leaves it that was killed before its first commit."""
-    return {file.name for file in folder.iterdir()} <= {*_FRAMES, "lock", "trials.sqlite-wal", "trials.sqlite-shm"}
+    return {file.name for file in folder.iterdir()} <= {*FRAMES, "lock", "trials.sqlite-wal", "trials.sqlite-shm"}
 
 
 def _connected(file: Path) -> sqlite3.Connection:
@@ -184,7 +188,7 @@ class Store:
 
     def _sweep(self) -> None:
         """Remove files that a killed writer left incomplete."""
-        for name in _FRAMES:
+        for name in FRAMES:
             for file in (self.folder / name).glob(".*"):
                 file.unlink()
 
@@ -226,9 +230,14 @@ class Store:
 
     def _write(self, name: str, trial: str, frame: pl.DataFrame) -> str:
         """Write a file of a trial and return its SHA-256."""
-        path, buffer = self._path(name, trial), io.BytesIO()
+        buffer = io.BytesIO()
         frame.write_parquet(buffer)
         content = buffer.getvalue()  # a view of the buffer, kept alive by an error's traceback, would keep it locked
+        self._write_content(name, trial, content)
+        return hashlib.sha256(content).hexdigest()
+
+    def _write_content(self, name: str, trial: str, content: bytes) -> None:
+        path = self._path(name, trial)
         with _explained(path):
             try:
                 with atomic_write(path) as temporary, temporary.open("wb") as stream:
@@ -237,7 +246,6 @@ class Store:
                     os.fsync(stream.fileno())  # on disk before the row is committed
             except DataError as error:
                 raise (error.__cause__ if isinstance(error.__cause__, OSError) else error) from error
-        return hashlib.sha256(content).hexdigest()
 
     def _record(
         self,
@@ -257,10 +265,56 @@ class Store:
             _text(metadata or {}), _text(files or {}), error, seconds, datetime.now(UTC).isoformat(timespec="seconds"),
             __version__,
         )  # fmt: skip
+        self._insert(row)
+
+    def _insert(self, row: tuple[Any, ...]) -> None:
         with self._transaction():
             self._connection.execute(
                 "INSERT OR REPLACE INTO trials VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row
             )
+
+    # ---- exchange: see `rankbound.experiments.exchange` --------------------------------------------------------------
+
+    def records(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """The rows of all trials and of all slots, as dicts."""
+        trials = self._rows(f"SELECT {', '.join(_COLUMNS)} FROM trials ORDER BY finished, rowid")  # noqa: S608 - our own names
+        slots = self._rows("SELECT study, trial, slot FROM slots ORDER BY study, position")
+        names = ("study", "trial", "slot")
+        return (
+            [dict(zip(_COLUMNS, row, strict=True)) for row in trials],
+            [dict(zip(names, row, strict=True)) for row in slots],
+        )
+
+    def content(self, name: str, trial: str) -> bytes:
+        """The bytes of a file of a trial; DataError if they are not those that were written."""
+        path = self._path(name, trial)
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            raise DataError(
+                f"{path}: is missing, although its trial is recorded as done; the store is damaged {_SAFE}"
+            ) from None
+        if hashlib.sha256(content).hexdigest() != self._written(name, trial):
+            raise DataError(f"{path}: is damaged: its SHA-256 is not the one recorded when it was written {_SAFE}")
+        return content
+
+    def add(self, trial: Mapping[str, Any], frames: Mapping[str, bytes]) -> None:
+        """Add a trial of another store: its row and its files."""
+        self._check_exists()
+        for name, content in frames.items():
+            self._write_content(name, trial["id"], content)
+        self._insert(tuple(trial[name] for name in _COLUMNS))
+
+    def add_slots(self, slots: Iterable[Mapping[str, Any]]) -> None:
+        """Add slots of studies after those that are known."""
+        with self._transaction():
+            known = set(self._connection.execute("SELECT study, trial, slot FROM slots").fetchall())
+            last = dict(self._connection.execute("SELECT study, MAX(position) FROM slots GROUP BY study").fetchall())
+            for slot in slots:
+                study, row = slot["study"], (slot["study"], slot["trial"], slot["slot"])
+                if row not in known:
+                    last[study] = last.get(study, -1) + 1
+                    self._connection.execute("INSERT INTO slots VALUES (?, ?, ?, ?)", (study, last[study], *row[1:]))
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -392,18 +446,10 @@ class Store:
     def _read(self, name: str, trial: str) -> pl.DataFrame:
         import polars as pl
 
-        path = self._path(name, trial)
         try:
-            content = path.read_bytes()
-            if hashlib.sha256(content).hexdigest() != self._written(name, trial):
-                raise DataError(f"{path}: is damaged: its SHA-256 is not the one recorded when it was written {_SAFE}")
-            return pl.read_parquet(content)
-        except FileNotFoundError:
-            raise DataError(
-                f"{path}: is missing, although its trial is recorded as done; the store is damaged {_SAFE}"
-            ) from None
+            return pl.read_parquet(self.content(name, trial))
         except polars_failures() as error:
-            raise DataError(f"{path}: is damaged: {error} {_SAFE}") from error
+            raise DataError(f"{self._path(name, trial)}: is damaged: {error} {_SAFE}") from error
 
     def _written(self, name: str, trial: str) -> str | None:
         """SHA-256 of a trial's file, as recorded when it was written."""
