@@ -31,6 +31,8 @@ def losses():
     for name, loss in own_measures():
         yield name, loss
     yield "AP of ranks", get_loss("AP", form="ranks")
+    yield "RR of ranks", get_loss("RR", form="ranks")
+    yield "RR@3 of ranks", get_loss("RR@3", form="ranks")
     yield "DirectRanker by tanh", get_loss("DirectRanker", cost="tanh")
 
 

@@ -132,6 +132,7 @@ def test_losses_are_values():
         (lambda: NDCGLoss(0), ArgumentError, "k must be a positive integer or None, got 0"),
         (lambda: NDCGLoss(gain="log"), ArgumentError, "gain must be 'exp' or 'linear', got 'log'"),
         (lambda: NDCGLoss(sigmoid="step"), ArgumentError, "sigmoid must be one of logistic, tanh, arctan, erf, relu"),
+        (lambda: RRLoss(form="both"), ArgumentError, "form must be 'scores' or 'ranks', got 'both'"),
         (lambda: APLoss(form="both"), ArgumentError, "form must be 'scores' or 'ranks', got 'both'"),
         (lambda: NRBPLoss(3), ArgumentError, "a cutoff needs a persistence p"),
         (lambda: NRBPLoss(p=1.0), ArgumentError, "p must lie between 0 and 1, got 1.0"),

@@ -69,6 +69,7 @@ CASES = {
     "AP@3": (lambda **o: APLoss(3, **o), lambda ranked: naive_ap(ranked, 3), -1),
     "AP of ranks": (lambda **o: APLoss(form="ranks", **o), naive_ap, -1),
     "RR": (lambda **o: RRLoss(**o), naive_rr, -1),
+    "RR of ranks": (lambda **o: RRLoss(form="ranks", **o), naive_rr, -1),
     "RR@2": (lambda **o: RRLoss(2, **o), lambda ranked: naive_rr(ranked, 2), -1),
     "nRBP": (lambda **o: NRBPLoss(p=0.8, **o), lambda ranked: naive_nrbp(ranked, 0.8), -1),
     "nRBP@4": (lambda **o: NRBPLoss(4, p=0.8, **o), lambda ranked: naive_nrbp(ranked, 0.8, 4), -1),

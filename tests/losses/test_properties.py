@@ -48,6 +48,8 @@ SMOOTH = [
     (APLoss, {"form": "ranks", "k": 4}),
     (RRLoss, {}),
     (RRLoss, {"k": 2, "sigmoid": "arctan"}),
+    (RRLoss, {"form": "ranks", "beta": 2.0}),
+    (RRLoss, {"form": "ranks", "k": 4}),
     (ERRLoss, {}),
     (ERRLoss, {"k": 3, "max_rel": 5}),
     (SmoothMeasureLoss, {"measure": "R@3"}),

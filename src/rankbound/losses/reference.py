@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "additive_deltas",
     "cascade_deltas",
+    "first_hit_of_ranks",
     "inside",
     "lambda_cost",
     "list_mle",
@@ -72,6 +73,12 @@ def precision_sum_of_ranks(scores: Any, relevant: Any, sigmoid: Sigmoid, alpha: 
     table = torch.sigmoid(beta * (ranks[:, None] - ranks[None, :]))
     hits = 1 + table.sum(1) - table.diagonal()
     return (hits / ranks * inside(ranks, cut, beta)).sum()
+
+
+def first_hit_of_ranks(ranks: Any, terms: Any, beta: float) -> Any:
+    """sum_i terms_i prod over relevant j of (1 - σ(beta (R_i - R_j))) over relevant i."""
+    table = torch.sigmoid(beta * (ranks[None, :] - ranks[:, None]))
+    return (terms * (table + torch.eye(len(ranks), device=ranks.device) * (1 - table)).prod(1)).sum()
 
 
 def soft_rank(scores: Any, weights: Any, discounts: Any, noise: float) -> Any:

@@ -160,7 +160,8 @@ class SmoothLoss(StochasticLoss, MeasureLoss):
         """Queries with so many pairs that sums of logistics are computed faster by series than one by one."""
         if plan.pairs < long_lists.LONG:
             return np.zeros(0, np.int64)
-        no_series = self._code in (smooth_kernel.CASCADE, smooth_kernel.COUPLED) or plan.pair_weights is not None
+        by_rows_alone = (smooth_kernel.CASCADE, smooth_kernel.COUPLED, smooth_kernel.FIRST_HIT)
+        no_series = self._code in by_rows_alone or plan.pair_weights is not None
         if self._sigmoid.code != LOGISTIC or no_series:
             return np.zeros(0, np.int64)
         long = np.flatnonzero(plan.rows * plan.sizes >= long_lists.LONG)
@@ -307,7 +308,29 @@ class _BinaryLoss(_NamedLoss):
 
 
 @dataclass(frozen=True)
-class APLoss(_BinaryLoss):
+class _TwoFormsLoss(_BinaryLoss):
+    """A smooth measure that compares relevant items by their scores, or by their smooth ranks."""
+
+    form: str = field(default="scores", kw_only=True)
+    _code_of_ranks: ClassVar[int]
+
+    def __post_init__(self) -> None:
+        if self.form not in ("scores", "ranks"):
+            raise ArgumentError(f"form must be 'scores' or 'ranks', got {self.form!r}")
+        super().__post_init__()
+
+    @property
+    def _code(self) -> int:
+        return self._code_of_ranks if self.form == "ranks" else super()._code
+
+    def _reference(self, scores: Any, labels: NDArray[Any]) -> tuple[Any, float]:
+        if self.form == "scores":
+            return super()._reference(scores, labels)
+        return self._structure.coupled_value(scores, labels, self._sigmoid, self.alpha, self.beta), 0.0
+
+
+@dataclass(frozen=True)
+class APLoss(_TwoFormsLoss):
     """Minus smooth average precision.
 
     ``form="scores"`` counts the relevant items above by scores, -(1/P) sum_i (1 + sum_j σ(alpha (f_j - f_i))) / R_i
@@ -320,35 +343,22 @@ class APLoss(_BinaryLoss):
     -0.83333...
     """
 
-    form: str = field(default="scores", kw_only=True)
     measures: ClassVar[tuple[str, ...]] = ("AP",)
-
-    def __post_init__(self) -> None:
-        if self.form not in ("scores", "ranks"):
-            raise ArgumentError(f"form must be 'scores' or 'ranks', got {self.form!r}")
-        super().__post_init__()
-
-    @property
-    def _code(self) -> int:
-        return smooth_kernel.COUPLED if self.form == "ranks" else smooth_kernel.PRECISION_SUM
+    _code_of_ranks: ClassVar[int] = smooth_kernel.COUPLED
 
     @property
     def target(self) -> Measure:
         """AP with the cutoff of the loss."""
         return self._named("AP", rel=self.rel)
 
-    def _reference(self, scores: Any, labels: NDArray[Any]) -> tuple[Any, float]:
-        if self.form == "scores":
-            return super()._reference(scores, labels)
-        return self._structure.coupled_value(scores, labels, self._sigmoid, self.alpha, self.beta), 0.0
-
 
 @dataclass(frozen=True)
-class RRLoss(_BinaryLoss):
+class RRLoss(_TwoFormsLoss):
     """Minus smooth reciprocal rank, -sum_i (1/R_i) prod_j (1 - σ(alpha (f_j - f_i))) over relevant i and j.
 
-    Source: Li, Urbano & Hanjalic, New insights into metric optimization, eq. 16. The product is divided among tied
-    relevant items, so that a tie at the top is smaller than RR.
+    Source: Li, Urbano & Hanjalic, New insights into metric optimization, eq. 16. ``form="ranks"`` has the steps
+    σ(beta (R_i - R_j)) between smooth ranks in place of those between scores, as the code of the paper has. The product
+    is divided among tied relevant items, so that a tie at the top is smaller than RR.
 
     >>> import torch
     >>> RRLoss(alpha=50.0)(torch.tensor([3.0, 2.0, 1.0]), [0, 1, 1], [0, 3]).item()
@@ -356,6 +366,7 @@ class RRLoss(_BinaryLoss):
     """
 
     measures: ClassVar[tuple[str, ...]] = ("RR",)
+    _code_of_ranks: ClassVar[int] = smooth_kernel.FIRST_HIT
 
     @property
     def target(self) -> Measure:

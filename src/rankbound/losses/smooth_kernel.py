@@ -17,6 +17,8 @@ PRECISION_SUM  w (1 + H) / R                                    Westerborg 2022,
 COUPLED        w (1 + B) / R                                    Qin, Liu & Li eq. 22: the hits B are steps of slope
                                                                 beta between smooth ranks
 CASCADE        q_i d(R) prod over j of (1 - q_j σ(x_j - x_i))   Li et al. 2021, eq. 16, where q is 0 or 1
+FIRST_HIT      d(R) prod over relevant j of (1 - S_j)           the same in their code: the steps S_j are of slope
+                                                                beta between smooth ranks
 PAIRS          w (R - 1), or w sum over j of v_ij σ(x_j - x_i)  Westerborg 2022, eq. 2.12; lower levels only
 =============  ===============================================  ====================================================
 
@@ -51,6 +53,7 @@ __all__ = [
     "ADDITIVE",
     "CASCADE",
     "COUPLED",
+    "FIRST_HIT",
     "GIVEN",
     "PAIRS",
     "PRECISION_SUM",
@@ -60,7 +63,7 @@ __all__ = [
     "smooth_pass_of",
 ]
 
-ADDITIVE, PRECISION_SUM, COUPLED, CASCADE, PAIRS = range(5)
+ADDITIVE, PRECISION_SUM, COUPLED, CASCADE, PAIRS, FIRST_HIT = range(6)
 GIVEN = -1  # in place of the index of a built-in discount: its values and derivatives are passed in
 _SHORT = (
     1024  # items of a list up to which four rows are processed at once; the buffers of longer lists leave the cache
@@ -149,6 +152,28 @@ def _coupled_ranks(ranks: Any, weights: Any, beta: float, k: float, out: Any, li
         inside, d_inside = _truncation(ranks[i], k, beta)
         result += hits[i] * contribution[i]
         out[i] = hits[i] * weights[i] * (d_inside / ranks[i] - inside / ranks[i] ** 2) + beta * rank_change[i]
+    return result
+
+
+@helper
+def _first_hit(ranks: Any, discount: int, beta: float, k: float, parameter: float, out: Any, like: Any) -> float:
+    """Discount of the first relevant item by smooth ranks, and its derivative in each rank; O(P^2)."""
+    rows = len(ranks)
+    result = 0.0
+    for i in range(rows):
+        no_hit_above, hits_above = 1.0, 0.0
+        for j in range(rows):
+            if j != i:
+                above = float(logistic(like.dtype.type(beta * (ranks[i] - ranks[j]))))
+                no_hit_above *= 1.0 - above
+                hits_above += above
+        value, slope = additive_term(discount, ranks[i], 1.0, beta, k, parameter)
+        result += value * no_hit_above
+        out[i] += no_hit_above * (slope - beta * value * hits_above)
+        for j in range(rows):
+            if j != i:
+                above = float(logistic(like.dtype.type(beta * (ranks[i] - ranks[j]))))
+                out[j] += beta * value * no_hit_above * above
     return result
 
 
@@ -416,6 +441,7 @@ def _ranks(x: Any, exponentials: Any, rows: int, sigmoid: int | None, ranks: Any
 @cache
 def smooth_pass_of(structure: int) -> Callable[..., None]:
     """Return the kernel of a structure: the smooth measure of each query of a block, and its gradient in the scores."""
+    of_ranks = structure in (COUPLED, FIRST_HIT)
 
     def smooth_pass(
         queries: Any, scores: Any, offsets: Any, order: Any, rows: Any, relevant: Any, columns_from: Any, weights: Any,
@@ -469,10 +495,13 @@ def smooth_pass_of(structure: int) -> Callable[..., None]:
                     parameter, sorted_gradient, sorted_hessian,
                 )  # fmt: skip
             else:
-                if structure == COUPLED:
-                    ranks, d_ranks = np.empty(rows[q]), np.empty(rows[q])
+                if of_ranks:
+                    ranks, d_ranks = np.empty(rows[q]), np.zeros(rows[q])
                     _ranks(x, exponentials, rows[q], sigmoid, ranks)
-                    coupled = _coupled_ranks(ranks, own_weights, beta, cuts[q], d_ranks, x)
+                    if structure == COUPLED:
+                        coupled = _coupled_ranks(ranks, own_weights, beta, cuts[q], d_ranks, x)
+                    else:
+                        coupled = _first_hit(ranks, discount, beta, cuts[q], parameter, d_ranks, x)
                     own_weights = d_ranks
                 if hessian is None and pair_weights is None and len(exponentials) > 0:
                     result = _pairs_in_fours(exponentials, n, rows[q], own_columns, own_weights, sorted_gradient)
@@ -481,7 +510,7 @@ def smooth_pass_of(structure: int) -> Callable[..., None]:
                         x, exponentials, n, rows[q], own_columns, own_weights, levels, pair_weights, lo, sigmoid,
                         sorted_gradient, sorted_hessian,
                     )  # fmt: skip
-                if structure == COUPLED:
+                if of_ranks:
                     result = coupled
             values[q] = constants[q] + result
             for j in range(n):

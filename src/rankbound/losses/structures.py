@@ -261,6 +261,13 @@ class CascadeStructure(_Discounted):
         terms = stops[rows] * self._discount_of(ranks) * no_earlier_stop
         return (terms * reference.inside(ranks, self.cutoff, beta)).sum()
 
+    def coupled_value(self, scores: Any, labels: NDArray[Any], sigmoid: Sigmoid, alpha: float, beta: float) -> Any:
+        """The same with certain stops, and relevant items above counted by smooth ranks."""
+        rows = torch.nonzero(self._stops_of(scores, labels))[:, 0]
+        ranks = reference.smooth_ranks(scores, rows, sigmoid, alpha)
+        terms = self._discount_of(ranks) * reference.inside(ranks, self.cutoff, beta)
+        return reference.first_hit_of_ranks(ranks, terms, beta)
+
     def swap_deltas(self, scores: Any, labels: NDArray[Any]) -> Any:
         return reference.cascade_deltas(
             scores, self._stops_of(scores, labels), self._discounts_of_order(scores, self.cutoff)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from rankbound.losses.sigmoids import ARCTAN, ERF, LOGISTIC
-from rankbound.losses.smooth_kernel import ADDITIVE, CASCADE, COUPLED, PAIRS, PRECISION_SUM
+from rankbound.losses.smooth_kernel import ADDITIVE, CASCADE, COUPLED, FIRST_HIT, PAIRS, PRECISION_SUM
 
 if TYPE_CHECKING:
     from rankbound.losses.buckets import Bucket, Result
@@ -46,7 +46,7 @@ def run_smooth(bucket: Bucket, scores: Any, form: SmoothForm, with_gradient: boo
     """Value per list and gradient per item of the lists of a bucket, whose scores [queries, length] are padded."""
     own, others = centered(bucket, scores, form.slope)
     tables = _Tables(bucket, own, others, form.sigmoid, memory)
-    run = _coupled if form.structure == COUPLED else _by_rows
+    run = _coupled if form.structure in (COUPLED, FIRST_HIT) else _by_rows
     value, gradient = run(bucket, tables, form, with_gradient)
     return bucket.constants + value, form.slope * gradient if with_gradient else None, None
 
@@ -253,28 +253,55 @@ def is_pair(bucket: Bucket, rows: slice) -> Any:
 
 
 def _coupled(bucket: Bucket, tables: _Tables, form: SmoothForm, with_gradient: bool) -> tuple[Any, Any]:
-    """Average precision with hits counted by smooth ranks: ranks first, then hits, then the gradient."""
+    """Structures of the smooth ranks of relevant items: ranks first, then their derivatives, then the gradient."""
     exact, gradient = bucket.layout.exact, bucket.zeros()
-    weights = bucket.row_weights
-    ranks = [tables.of(rows)[1].sum(2) for rows in bucket.chunks()]
-    all_ranks = torch.cat(ranks, 1).to(exact) + (1 - _at_tie(form.sigmoid))
-    inside, d_inside = _truncated(all_ranks, bucket, form.beta)
-    contribution = weights * inside / all_ranks
-    hits, change = [], []
-    for rows in bucket.chunks():
-        steps = (form.beta * (all_ranks[:, rows, None] - all_ranks[:, None, :])).to(gradient.dtype).sigmoid_()
-        steps *= bucket.is_row[:, None, :]
-        hits.append(steps.sum(2).to(exact) + 0.5)
-        steps.mul_(1 - steps).mul_((contribution[:, rows, None] - contribution[:, None, :]).to(gradient.dtype))
-        change.append(steps.sum(2).to(exact))
-        del steps
-    all_hits = torch.cat(hits, 1)
-    total = (all_hits * contribution).sum(1)
+    sums = [tables.of(rows)[1].sum(2) for rows in bucket.chunks()]
+    ranks = torch.cat(sums, 1).to(exact) + (1 - _at_tie(form.sigmoid))
+    of_ranks = _average_precision if form.structure == COUPLED else _first_hit
+    total, d_ranks = of_ranks(bucket, ranks, form, gradient.dtype)
     if not with_gradient:
         return total, gradient
-    d_ranks = all_hits * weights * (d_inside / all_ranks - inside / all_ranks**2) + form.beta * torch.cat(change, 1)
     d_ranks = (d_ranks * bucket.is_row).to(gradient.dtype)
     for rows in bucket.chunks():
         table = _slopes(form.sigmoid, *tables.of(rows)).mul_(d_ranks[:, rows, None])
         add_pairs(gradient, table, rows)
     return total, gradient
+
+
+def _average_precision(bucket: Bucket, ranks: Any, form: SmoothForm, dtype: Any) -> tuple[Any, Any]:
+    """Average precision with hits counted by smooth ranks, and its derivative in the ranks."""
+    weights = bucket.row_weights
+    inside, d_inside = _truncated(ranks, bucket, form.beta)
+    contribution = weights * inside / ranks
+    hits, change = [], []
+    for rows in bucket.chunks():
+        steps = _steps_of_ranks(bucket, ranks, rows, form.beta, dtype)
+        hits.append(steps.sum(2).to(weights.dtype) + 0.5)
+        steps.mul_(1 - steps).mul_((contribution[:, rows, None] - contribution[:, None, :]).to(dtype))
+        change.append(steps.sum(2).to(weights.dtype))
+        del steps
+    all_hits = torch.cat(hits, 1)
+    slope = weights * (d_inside / ranks - inside / ranks**2)
+    return (all_hits * contribution).sum(1), all_hits * slope + form.beta * torch.cat(change, 1)
+
+
+def _first_hit(bucket: Bucket, ranks: Any, form: SmoothForm, dtype: Any) -> tuple[Any, Any]:
+    """Discount of the first relevant item by smooth ranks, and its derivative in the ranks."""
+    value, slope = _term(ranks, bucket.row_weights, bucket, form)
+    total, d_ranks = torch.zeros(len(ranks), dtype=ranks.dtype, device=ranks.device), torch.zeros_like(ranks)
+    for rows in bucket.chunks():
+        steps = _steps_of_ranks(bucket, ranks, rows, form.beta, dtype)
+        steps[:, :, rows].diagonal(dim1=1, dim2=2).fill_(0)
+        no_hit_above = (1 - steps).prod(2).to(ranks.dtype)
+        terms = value[:, rows] * no_hit_above
+        total += terms.sum(1)
+        d_ranks[:, rows] += slope[:, rows] * no_hit_above - form.beta * terms * steps.sum(2).to(ranks.dtype)
+        d_ranks += form.beta * (steps * terms.to(dtype)[:, :, None]).sum(1).to(ranks.dtype)
+        del steps
+    return total, d_ranks
+
+
+def _steps_of_ranks(bucket: Bucket, ranks: Any, rows: slice, beta: float, dtype: Any) -> Any:
+    """σ(beta (R_i - R_j)) for a chunk of relevant items i and all relevant items j; 0 for padding."""
+    steps = (beta * (ranks[:, rows, None] - ranks[:, None, :])).to(dtype).sigmoid_()
+    return steps.mul_(bucket.is_row[:, None, :])
