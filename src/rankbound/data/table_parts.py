@@ -34,6 +34,7 @@ __all__ = [
     "open_table",
     "query_hashes",
     "read_part",
+    "row_count",
     "survey",
     "whole_queries",
 ]
@@ -122,6 +123,16 @@ def open_table(source: str | PathLike[str], columns: tuple[str, ...], candidate:
                 )
     assert first is not None
     return Table(str(fspath(source)), tuple(files), columns, tuple(first[name] for name in columns), candidate)
+
+
+def row_count(path: str | PathLike[str]) -> int:
+    """The number of rows of a parquet file, from its metadata; DataError if there is no such file."""
+    import polars as pl
+
+    if not Path(path).is_file():
+        raise DataError(f"{path}: no such file")
+    with polars_explained(path):
+        return int(pl.scan_parquet(Path(path), glob=False).select(pl.len()).collect().item())
 
 
 def _columns(path: str, columns: tuple[str, ...], candidate: str | None) -> pl.LazyFrame:

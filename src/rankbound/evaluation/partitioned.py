@@ -25,7 +25,7 @@ from rankbound.data.part_plans import Task
 from rankbound.data.table_parts import Part, Survey, Table
 from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation.lists import evaluate_lists
-from rankbound.evaluation.result import Evaluation
+from rankbound.evaluation.result import Evaluation, concatenated
 from rankbound.evaluation.summary import EvaluationSummary
 from rankbound.io import atomic_write
 from rankbound.lists import Coverage, Lists
@@ -113,19 +113,23 @@ class _Job:
     """Where the values of each query are written, one file per task."""
 
     def evaluate_part(self, task: Task) -> EvaluationSummary:
+        """Summarize the queries of a task, and write their values if there is a folder for them."""
+        result = self.evaluate_values(task)
+        if self.folder is not None and result.queries:
+            with atomic_write(Path(self.folder) / f"{task.number:09d}.parquet", durable=False) as temporary:
+                result.per_query.write_parquet(temporary)
+        return result.summary
+
+    def evaluate_values(self, task: Task) -> Evaluation:
         """Evaluate the queries of a task."""
         if self.qrels is None:
             qrels, run = None, table_parts.read_part(self.run, task.run)
         else:
             qrels, run = part_plans.read_task(task, self.qrels, self.run)
         try:
-            result = evaluate_frames(qrels, run, self.settings)
+            return evaluate_frames(qrels, run, self.settings)
         except DataError as error:
             raise DataError(f"{task.describe()}: {error}") from error
-        if self.folder is not None and result.queries:
-            with atomic_write(Path(self.folder) / f"{task.number:09d}.parquet", durable=False) as temporary:
-                result.per_query.write_parquet(temporary)
-        return result.summary
 
 
 def evaluate_parts(
@@ -140,9 +144,13 @@ def evaluate_parts(
     scratch: str | PathLike[str] | None = None,
     part_rows: int = table_parts.ROWS,
     progress: Progress | None = None,
+    keep_values: bool = False,
     **options: Any,
-) -> EvaluationSummary:
-    """`rankbound.evaluate` of tables in parts; ``run`` is None for a table with labels and scores."""
+) -> Evaluation | EvaluationSummary:
+    """`rankbound.evaluate` of tables in parts; ``run`` is None for a table with labels and scores.
+
+    With ``keep_values`` the result is an `Evaluation`, for which the values of all queries are held in memory.
+    """
     if candidates.table is not None and run is None:
         raise ArgumentError("a table of labels and scores has no documents; candidates must be a rule or column:NAME")
     if part_rows < 1:
@@ -153,6 +161,8 @@ def evaluate_parts(
     with ExitStack() as stack:
         client, is_local = stack.enter_context(_workers(cluster))
         work = _Work(client, is_local, stack, scratch, part_rows, progress or (lambda *_: None))
+        for source in (qrels,) if run is None else (qrels, run):
+            _check_source(source)
         columns = ("qid", "docid", "score") if run is not None else ("qid", "label", "score")
         table = work.open(qrels if run is None else run, columns, candidates.column if run is None else None)
         judgments = None if run is None else work.open(qrels, ("qid", "docid", "label"), candidates.column)
@@ -163,19 +173,27 @@ def evaluate_parts(
         plan = work.plan_scored(table, shuffle) if judgments is None else work.plan(judgments, table, shuffle, settings)
         folder = None if per_query is None else stack.enter_context(_folder_beside(Path(per_query)))
         job = _Job(settings, plan.run, plan.qrels, folder)
-        summary = EvaluationSummary(coverage=Coverage(missing_queries=plan.missing))
-        for part in work.results("evaluating", job.evaluate_part, plan.tasks, Task.describe, _rows_of_task):
-            summary = summary + part
-        if judgments is not None and summary.coverage.shared_queries == 0:
-            first = [work.first_query(source) for source in (judgments, table)]
-            raise nothing_in_common(*first)
+        coverage, kept, summary = Coverage(missing_queries=plan.missing), [], EvaluationSummary()
+        function = job.evaluate_values if keep_values else job.evaluate_part
+        for part in work.results("evaluating", function, plan.tasks, Task.describe, _rows_of_task):
+            coverage = coverage + part.coverage
+            if keep_values:
+                kept += [part] if part.queries else []
+            else:
+                summary = summary + part
+        if judgments is not None and coverage.shared_queries == 0:
+            raise nothing_in_common(*(work.first_query(source) for source in (judgments, table)))
         if folder is not None and per_query is not None:
             _write_per_query(Path(folder), Path(per_query))
     policy = {"candidates": candidates.name, "ties": settings.ties, "empty": settings.empty,
               "missing": settings.missing}  # fmt: skip
     if plan.shuffled:
         policy["shuffled"] = plan.shuffled
-    return replace(summary, policy=policy, per_query_path=None if per_query is None else str(per_query))
+    if keep_values:
+        return replace(concatenated(kept), coverage=coverage, policy=policy)
+    return replace(
+        summary, coverage=coverage, policy=policy, per_query_path=None if per_query is None else str(per_query)
+    )
 
 
 @dataclass(frozen=True)
@@ -241,11 +259,6 @@ class _Work:
             folder = self.folder()
             source.to_parquet(folder, write_index=False)
             source = folder
-        elif not isinstance(source, (str, Path)) or not str(source).rstrip("/").endswith(".parquet"):
-            raise ArgumentError(
-                "tables in parts must be parquet files or Dask DataFrames, both judgments and run, got "
-                f"{source if isinstance(source, (str, Path)) else type(source).__name__}"
-            )
         if not self.is_local:
             source = Path(source).absolute()
         return table_parts.open_table(source, columns, candidate)
@@ -320,6 +333,15 @@ def _reason(table: Table, split: part_plans.SplitQuery, shuffle: bool) -> str:
     if not shuffle:
         raise DataError(f"{message}: sort the table by query, or allow shuffling")
     return message
+
+
+def _check_source(source: Any) -> None:
+    is_path = isinstance(source, (str, PathLike))
+    if not is_dask_frame(source) and not (is_path and str(source).rstrip("/").endswith(".parquet")):
+        raise ArgumentError(
+            "tables in parts must be parquet files or Dask DataFrames, both judgments and run, got "
+            f"{source if is_path else type(source).__name__}"
+        )
 
 
 def _rows_of(part: Part) -> int:

@@ -7,9 +7,9 @@ from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
 
-from rankbound.data import table_chunks
+from rankbound.data import table_chunks, table_parts
 from rankbound.data.candidates import CandidateSource, read_candidates
-from rankbound.data.held_out import held_out_judgments
+from rankbound.data.held_out import held_out_judgments, is_held_out
 from rankbound.data.judged import CandidatesError
 from rankbound.data.sources import chunks_of_lists, is_parquet, is_source, to_frame
 from rankbound.difficulty.candidates import check_rule
@@ -178,11 +178,14 @@ def _evaluate(
 ) -> Evaluation | EvaluationSummary:
     """`evaluate` without its warnings."""
     scored = isinstance(qrels, Lists)
-    if _are_in_parts(qrels, run, cluster, per_query):
-        if against_random or references is not None:
-            raise ArgumentError("against_random and references need the values of all queries, not tables in parts")
+    in_parts = not scored and _are_in_parts(qrels, run, cluster, per_query)
+    needs_all = against_random or references is not None
+    if in_parts and needs_all:
+        raise ArgumentError("against_random and references need the values of all queries, not tables in parts")
+    if in_parts or (is_parquet(run) and not needs_all and _are_large_judgments(qrels)):
         return evaluate_parts(
             qrels, run, requested_measures(_required(measures)), candidates=read_candidates(candidates, judged_outside),
+            keep_values=not in_parts,
             cluster=cluster, shuffle=shuffle, per_query=per_query, scratch=scratch, progress=progress, ties=ties,
             empty=empty, missing=missing, judged_only=judged_only, depth=depth, bounds=bounds,
         )  # fmt: skip
@@ -250,7 +253,7 @@ def evaluate_runs(qrels: Any, runs: Mapping[str, Any], measures: Any, **options:
     results = Evaluations()
     for name, run in runs.items():
         try:
-            results[name] = _evaluate(judgments, run, requested, candidates=source, **options)
+            results[name] = _evaluate(judgments, run, requested, candidates=source, **options)  # type: ignore[assignment]
         except CandidatesError:
             raise
         except DataError as error:
@@ -269,6 +272,11 @@ def _are_in_parts(qrels: Any, run: Any, cluster: Any, per_query: Any) -> bool:
     if not is_parquet(qrels) or not (run is None or is_parquet(run)):
         raise ArgumentError("cluster and per_query are for parquet files and Dask DataFrames, both judgments and run")
     return True
+
+
+def _are_large_judgments(qrels: Any) -> bool:
+    """Whether judgments are in a parquet file that should not be held in memory as a whole."""
+    return is_parquet(qrels) and table_parts.row_count(qrels) > table_parts.ROWS and not is_held_out(qrels)
 
 
 def _are_runs_by_name(run: Any) -> bool:

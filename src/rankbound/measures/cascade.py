@@ -137,7 +137,7 @@ class _Reading:
     """Probabilities to read on from one item to another, from one running sum that serves all queries.
 
     The logarithms are summed as integers, in units of 2^-54, so that a probability does not depend on the queries that
-    come before. The integers wrap around, but not their differences, up to probabilities of exp(-400), which are 0 here.
+    come before. The integers wrap around, but not their differences, down to exp(-400), which is 0 here.
     """
 
     def __init__(self, stop: NDArray[np.float64]) -> None:

@@ -222,7 +222,7 @@ class Ranked:
 
     @cached_property
     def query_has_gaps(self) -> NDArray[np.bool_]:
-        """Queries with documents that are not judged or have a negative label, which few measures distinguish from 0."""
+        """Queries with documents that are not judged or have a negative label, which few distinguish from 0."""
         lists = self._lists
         gaps = lists.labels < 0
         if lists.judged is not None:

@@ -22,6 +22,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 MOST_WORKERS = 1_000  # processes of one machine
+CONNECT = "10s"  # to wait for a scheduler
 _FAILURES_ALLOWED = 3  # workers that may die while they run a task before it counts as failed
 
 
@@ -34,7 +35,7 @@ def open_client(address: str) -> Iterator[tuple[Client, bool]]:
     except ImportError as error:
         raise ArgumentError(f"cluster needs {error.name}; install rankbound[cluster]") from error
 
-    settings = {"distributed.scheduler.allowed-failures": _FAILURES_ALLOWED, "distributed.comm.timeouts.connect": "10s"}
+    settings = {"distributed.scheduler.allowed-failures": _FAILURES_ALLOWED, "distributed.comm.timeouts.connect": CONNECT}
     kind, _, rest = address.partition(":")
     with dask.config.set(settings):
         if kind == "local":
@@ -135,12 +136,12 @@ def results_of(
             yield index, future.result()
             future.release()
     finally:
-        client.cancel(list(futures))
+        client.cancel(list(futures))  # type: ignore[no-untyped-call]
 
 
 def _call(ours: Mapping[str, str], function: Callable[[Item], Result], item: Item) -> Result:
     """Called by a worker, which may have joined after `check_versions`."""
     from distributed import get_worker
 
-    compare_versions(ours, versions(), f"worker {get_worker().address}")  # type: ignore[no-untyped-call]
+    compare_versions(ours, versions(), f"worker {get_worker().address}")
     return function(item)

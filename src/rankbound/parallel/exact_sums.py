@@ -59,7 +59,7 @@ class ExactSum:
         try:
             return self.units / (count << _UNIT)
         except OverflowError:
-            return math.copysign(math.inf, self.units)
+            return math.inf if self.units > 0 else -math.inf
 
 
 @dataclass(frozen=True, slots=True)
