@@ -61,7 +61,7 @@ class CostModel:
 
     def seconds(self, rows: float, workers: int) -> float:
         """The predicted time."""
-        return self.start + rows * self.per_row / workers**self.efficiency
+        return float(self.start + rows * self.per_row / workers**self.efficiency)
 
 
 def fit(measurements: Sequence[Measurement]) -> CostModel:
@@ -127,7 +127,8 @@ def measure(tables: str, rows: int, workers: int, folder: Path) -> Measurement:
     with open_client(f"local:{workers}") as (client, _):
         client.run(_warm_up)
         began = time.perf_counter()
-        result = rb.evaluate(*patterns, measures=list(MEASURES), cluster=client, scratch=folder)
+        qrels, run = (*patterns, None)[:2]
+        result = rb.evaluate(qrels, run, list(MEASURES), cluster=client, scratch=folder)
         seconds = time.perf_counter() - began
         peaks = client.run(_megabytes)
     assert result.queries == math.ceil(rows / _ITEMS)
@@ -142,7 +143,7 @@ def measure(tables: str, rows: int, workers: int, folder: Path) -> Measurement:
 
 
 def _warm_up() -> None:
-    rb.evaluate(rb.Lists([1, 0], [0, 2], [1.0, 2.0]), measures=list(MEASURES))
+    rb.evaluate({"q": {"a": 1, "b": 0}}, {"q": {"a": 1.0, "b": 2.0}}, measures=list(MEASURES))
 
 
 def _megabytes() -> float:

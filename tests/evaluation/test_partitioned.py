@@ -31,7 +31,7 @@ MEASURES = ("nDCG@10", "AP", "ERR@5", "Bpref", "EM(nDCG@10)", "UL2(AP)", "NumRet
 
 
 def tables(queries: int = 40, seed: int = 0, text: bool = False) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Judgments and a run with ties, unjudged documents, judged documents that are not returned, and missing queries."""
+    """Judgments and a run with ties, unjudged and unreturned documents, and queries that only one of them has."""
     random = np.random.default_rng(seed)
     judged, ranked = [], []
     for query in range(queries):
@@ -154,7 +154,10 @@ def test_candidates_depth_and_judged_only(tmp_path: Path) -> None:
 def test_ids_of_different_types_are_compared_as_text(tmp_path: Path) -> None:
     qrels, run = tables(20)
     expected = rb.evaluate(qrels, run, "AP")
-    paths = write(qrels, tmp_path, "qrels", [30]), write(run.with_columns(pl.col("qid").cast(str)), tmp_path, "run", [9])
+    paths = (
+        write(qrels, tmp_path, "qrels", [30]),
+        write(run.with_columns(pl.col("qid").cast(str)), tmp_path, "run", [9]),
+    )
     assert bits(parts(*paths, ["AP"], part_rows=20)) == bits(expected)
 
 
@@ -207,7 +210,9 @@ def test_workers_give_the_same_bits(folder: Path, client: Any, name: str) -> Non
     values = folder / f"values-{name}.parquet"
     many = parts(*paths, bounds=True, part_rows=25, cluster=client, scratch=folder / "scratch", per_query=values)
     assert bits(many) == bits(alone)
-    assert many.per_query.sort("qid").equals(rb.evaluate(*tables(60), list(MEASURES), bounds=True).per_query.sort("qid"))
+    assert many.per_query.sort("qid").equals(
+        rb.evaluate(*tables(60), list(MEASURES), bounds=True).per_query.sort("qid")
+    )
     assert not list((folder / "scratch").glob("*")) or name == "run"
     assert [path for path in folder.iterdir() if path.name.startswith(".")] == []
 
@@ -236,7 +241,7 @@ def test_a_killed_worker_changes_nothing(folder: Path, client: Any, monkeypatch:
 
 
 def test_a_corrupt_part_is_named(folder: Path, client: Any, tmp_path: Path) -> None:
-    qrels, run = tables(60)
+    _, run = tables(60)
     pattern = write(run, tmp_path, "run", [80])
     damaged = tmp_path / "run-1.parquet"
     content = bytearray(damaged.read_bytes())
@@ -277,7 +282,7 @@ def test_a_killed_client_leaves_no_file(folder: Path, tmp_path: Path) -> None:
 
 
 def test_bad_input_is_named(folder: Path, tmp_path: Path) -> None:
-    qrels, run = tables(60)
+    _, run = tables(60)
     judgments = str(folder / "qrels-*.parquet")
     with pytest.raises(rb.DataError, match=r"query \d+ are split over \S+mixed-\d\.parquet .* allow shuffling"):
         parts(judgments, str(folder / "mixed-*.parquet"), part_rows=50, shuffle=False)
@@ -330,6 +335,4 @@ def test_options_of_parts_need_parquet_files() -> None:
 def test_an_unreachable_scheduler_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "CONNECT", "1s")
     with pytest.raises(rb.DataError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
-        rb.evaluate(
-            str(folder / "qrels-*.parquet"), str(folder / "run-*.parquet"), "AP", cluster="tcp://127.0.0.1:9"
-        )
+        rb.evaluate(str(folder / "qrels-*.parquet"), str(folder / "run-*.parquet"), "AP", cluster="tcp://127.0.0.1:9")

@@ -7,8 +7,9 @@ The size of a summary does not grow with the number of queries.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any
@@ -181,6 +182,44 @@ class EvaluationSummary:
         """The sum of summaries of different queries."""
         return reduce(add, summaries, EvaluationSummary())
 
+    def with_policy(self, policy: Mapping[str, str]) -> EvaluationSummary:
+        """The same summary with a description of how ties, empty and missing queries were treated."""
+        return replace(self, policy=policy)
+
+    def to_json(self) -> str:
+        """The whole state as JSON, from which `from_json` restores it to the last bit."""
+        return json.dumps(
+            {
+                "by_measure": {name: _measure_state(summary) for name, summary in self.by_measure.items()},
+                "queries": self.queries,
+                "empty_queries": self.empty_queries,
+                "no_choice_queries": self.no_choice_queries,
+                "coverage": asdict(self.coverage),
+                "policy": dict(self.policy),
+                "per_query_path": self.per_query_path,
+            },
+            default=str,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> EvaluationSummary:
+        """Restore a summary from the text of `to_json`.
+
+        >>> from rankbound import Lists, evaluate
+        >>> summary = evaluate(Lists([1, 0], [0, 2], [1.0, 2.0]), measures="RR").summary
+        >>> EvaluationSummary.from_json(summary.to_json()) + summary
+        EvaluationSummary(RR=0.5000; queries=2, empty=0)
+        """
+        state = json.loads(text)
+        coverage = state["coverage"]
+        for name in ("sum_of_fractions", "sum_at_cutoff"):
+            coverage[name] = ExactSum(**coverage[name])
+        for name in ("merging_measures", "first_ids"):
+            coverage[name] = None if coverage[name] is None else tuple(coverage[name])
+        state["coverage"] = Coverage(**coverage)
+        state["by_measure"] = {name: _restored(of) for name, of in state["by_measure"].items()}
+        return cls(**state)
+
     @property
     def measures(self) -> tuple[str, ...]:
         """The measures' names."""
@@ -287,6 +326,32 @@ class EvaluationSummary:
     def __repr__(self) -> str:
         means = ", ".join(f"{name}={mean:.4f}" for name, mean in self.mean().items())
         return f"EvaluationSummary({means}; queries={self.queries}, empty={self.empty_queries})"
+
+
+def _measure_state(summary: MeasureSummary) -> dict[str, Any]:
+    sketch = {name: None if array is None else array.tolist() for name, array in vars(summary.sketch).items()
+              if name != "count"}  # fmt: skip
+    return {
+        "moments": asdict(summary.moments),
+        "logarithms": asdict(summary.logarithms),
+        "sketch": {"count": summary.sketch.count, **sketch},
+        "bounds": {side: asdict(total) for side, total in summary.bounds.items()},
+    }
+
+
+def _restored(state: Mapping[str, Any]) -> MeasureSummary:
+    moments, sketch = dict(state["moments"]), state["sketch"]
+    moments["sum"] = ExactSum(**moments["sum"])
+    kinds = {"values": np.float64, "bins": np.int64, "counts": np.int64}
+    arrays: dict[str, Any] = {
+        name: None if sketch[name] is None else np.array(sketch[name], kind) for name, kind in kinds.items()
+    }
+    return MeasureSummary(
+        Moments(**moments),
+        ExactSum(**state["logarithms"]),
+        Sketch(sketch["count"], **arrays),
+        {side: ExactSum(**total) for side, total in state["bounds"].items()},
+    )
 
 
 def summarize(result: Evaluation) -> EvaluationSummary:

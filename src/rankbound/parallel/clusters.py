@@ -35,7 +35,10 @@ def open_client(address: str) -> Iterator[tuple[Client, bool]]:
     except ImportError as error:
         raise ArgumentError(f"cluster needs {error.name}; install rankbound[cluster]") from error
 
-    settings = {"distributed.scheduler.allowed-failures": _FAILURES_ALLOWED, "distributed.comm.timeouts.connect": CONNECT}
+    settings = {
+        "distributed.scheduler.allowed-failures": _FAILURES_ALLOWED,
+        "distributed.comm.timeouts.connect": CONNECT,
+    }
     kind, _, rest = address.partition(":")
     with dask.config.set(settings):
         if kind == "local":
