@@ -16,6 +16,7 @@ from rankbound import DataError, Lists
 from rankbound.data.judged import from_frames
 from rankbound.data.table_chunks import RunChunks
 from rankbound.lists import Coverage, sort_within_queries
+from rankbound.parallel import ExactSum
 
 
 def same(a, b):
@@ -182,7 +183,7 @@ COVERAGE = Coverage(
     returned_documents=5,
     judged_documents=4,
     ranked_queries=2,
-    sum_of_fractions=2 / 3 + 1,
+    sum_of_fractions=ExactSum.of([2 / 3, 1]),
 )
 
 

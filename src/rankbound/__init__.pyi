@@ -27,6 +27,7 @@ from rankbound.errors import MeasureError as MeasureError
 from rankbound.errors import RankboundError as RankboundError
 from rankbound.errors import WeightWarning as WeightWarning
 from rankbound.evaluation import Evaluation as Evaluation
+from rankbound.evaluation import EvaluationSummary as EvaluationSummary
 from rankbound.evaluation import evaluate as evaluate
 from rankbound.evaluation import evaluate_references as evaluate_references
 from rankbound.experiments.study import run_study as run_study

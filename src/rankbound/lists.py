@@ -11,6 +11,7 @@ import numpy as np
 
 from rankbound.arrays import array_of, floats, integers, labels_of, mask_of, names_of, offsets_of
 from rankbound.errors import ArgumentError, DataError
+from rankbound.parallel import ExactSum
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -52,9 +53,9 @@ class Coverage:
     """Those of them whose returned documents are all unjudged."""
     cutoff: int | None = field(default=None, repr=False)
     """k of Judged@k; None before a run is evaluated."""
-    sum_of_fractions: float = field(default=0.0, repr=False)
+    sum_of_fractions: ExactSum = field(default=ExactSum(), repr=False)
     """Sum over queries of the fraction of the returned documents that are judged."""
-    sum_at_cutoff: float = field(default=0.0, repr=False)
+    sum_at_cutoff: ExactSum = field(default=ExactSum(), repr=False)
     """Sum over queries of Judged@k."""
     first_ids: tuple[Any, Any] | None = field(default=None, repr=False, compare=False)
     """A judged and a returned document of the first shared query, where no returned document is judged."""
@@ -81,7 +82,7 @@ class Coverage:
     @property
     def judged(self) -> float:
         """Mean over queries of the fraction of the returned documents that are judged; NaN without any."""
-        return self.sum_of_fractions / self.ranked_queries if self.ranked_queries else float("nan")
+        return self.sum_of_fractions.over(self.ranked_queries)
 
     @property
     def judged_at_cutoff(self) -> float:
@@ -89,9 +90,7 @@ class Coverage:
 
         It is that of the ranking that was evaluated, from which ``judged_only`` removes documents without a judgment.
         """
-        if self.cutoff is None or not self.ranked_queries:
-            return float("nan")
-        return self.sum_at_cutoff / self.ranked_queries
+        return float("nan") if self.cutoff is None else self.sum_at_cutoff.over(self.ranked_queries)
 
     @property
     def has_no_common_document(self) -> bool:
@@ -165,7 +164,7 @@ class Coverage:
             judged_documents=int(judged_depths.sum()),
             ranked_queries=len(depths),
             queries_without_judged=int((judged_depths == 0).sum()),
-            sum_of_fractions=float((judged_depths / depths).sum()),
+            sum_of_fractions=ExactSum.of(judged_depths / depths),
         )
 
 

@@ -173,7 +173,7 @@ def test_values_of_a_study_are_refused(cli, files, top, table, message):
 def test_clusters_that_cannot_be_used_are_refused(address, message):
     pytest.importorskip("distributed")
     from rankbound.errors import ArgumentError
-    from rankbound.experiments.cluster import open_client
+    from rankbound.parallel import open_client
 
     with pytest.raises(ArgumentError, match=message), open_client(address):
         pass

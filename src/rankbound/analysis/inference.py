@@ -17,16 +17,18 @@ import numpy as np
 from rankbound.analysis import significance
 from rankbound.analysis._resampling import check_confidence, check_differences, check_resamples, standard_deviations
 from rankbound.analysis.corrections import benjamini_hochberg, bonferroni, holm
-from rankbound.analysis.intervals import bootstrap_intervals, student_interval_columns
+from rankbound.analysis.intervals import bootstrap_intervals, student_interval, student_interval_columns
 from rankbound.analysis.letters import compact_letters
 from rankbound.analysis.power import detectable
 from rankbound.arrays import is_between
 from rankbound.errors import ArgumentError, InferenceWarning
+from rankbound.evaluation.summary import LARGE
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from rankbound.analysis.scores import ScoreMatrix
+    from rankbound.parallel import Moments
 
 __all__ = ["CORRECTIONS", "INTERVALS", "TESTS", "Inference", "group_letters", "mean_intervals", "pair_statistics"]
 
@@ -34,7 +36,6 @@ INTERVALS = ("bca", "percentile", "t")
 TESTS = ("t", "wilcoxon", "randomization")
 CORRECTIONS = ("holm", "bonferroni", "benjamini-hochberg", "none")
 FEWEST_QUERIES = 10  # with fewer, neither the bootstrap nor the t distribution can be trusted
-LARGE = 5_000  # queries from which on the bootstrap gives Student's interval, only slower
 _SMALLEST_ALPHA = 1e-9  # corrections for several tests divide it further
 _DRAWS_IN_TAIL = 10  # with fewer, a quantile of the bootstrap distribution is noise
 
@@ -137,6 +138,21 @@ class Inference:
         [[-0.4841], [4.4841]]
         """
         return np.asarray(self.intervals_at(values, [self.confidence if confidence is None else confidence])[0])
+
+    def interval_of(self, moments: Moments, values: NDArray[np.float64] | None) -> tuple[float, float]:
+        """`intervals` of numbers whose moments are known; ``values`` are needed by the bootstrap only.
+
+        >>> from rankbound.parallel import Moments
+        >>> [round(end, 4) for end in Inference().interval_of(Moments.of(np.arange(6000.0)), None)]
+        [2955.6614, 3043.3386]
+        """
+        if moments.count == 0:
+            return float("nan"), float("nan")
+        check_differences([moments.minimum, moments.maximum])
+        if values is None or self.interval_method(moments.count) == "t":
+            return student_interval(moments, self.confidence)
+        low, high = self.intervals(values[:, None])[:, 0].tolist()
+        return low, high
 
     def intervals_at(self, values: ArrayLike, confidences: Sequence[float]) -> NDArray[np.float64]:
         """`intervals` at several levels from the same draws: levels x 2 x comparisons."""

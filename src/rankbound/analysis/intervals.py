@@ -6,6 +6,7 @@ for those that end in ``_columns``. The values of a single system work just as w
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,7 @@ from rankbound.analysis._resampling import (
     standard_deviations,
     t_statistics,
 )
+from rankbound.parallel import Moments
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -29,6 +31,7 @@ __all__ = [
     "bootstrap_interval_columns",
     "effect_size_interval",
     "effect_size_interval_columns",
+    "student_interval",
     "student_interval_columns",
 ]
 
@@ -47,12 +50,23 @@ def student_interval_columns(differences: ArrayLike, *, confidence: float = 0.95
     """
     d = check_differences(differences, ndim=2)
     check_confidence(confidence)
-    if len(d) == 1:
-        return np.full((2, d.shape[1]), np.nan)
+    return np.array([student_interval(Moments.of(column), confidence) for column in d.T]).reshape(-1, 2).T
+
+
+def student_interval(moments: Moments, confidence: float = 0.95) -> tuple[float, float]:
+    """Student's interval of the mean of numbers whose moments are known; (NaN, NaN) for fewer than two numbers.
+
+    >>> low, high = student_interval(Moments.of([1.0, 2.0, 3.0]))
+    >>> round(low, 4), round(high, 4)
+    (-0.4841, 4.4841)
+    """
+    if moments.count < 2:
+        return float("nan"), float("nan")
     from scipy.special import stdtrit
 
-    half = stdtrit(len(d) - 1, 0.5 + confidence / 2) * standard_deviations(d) / np.sqrt(len(d))
-    return np.stack([d.mean(axis=0) - half, d.mean(axis=0) + half])
+    half = float(stdtrit(moments.count - 1, 0.5 + confidence / 2))
+    half *= moments.standard_deviation / math.sqrt(moments.count)
+    return moments.mean - half, moments.mean + half
 
 
 def bootstrap_interval(
@@ -114,6 +128,7 @@ def bootstrap_intervals(
     result = np.full((len(confidences), 2, d.shape[1]), np.nan)
     if len(d) == 1:
         return result
+    d, mirrored = _canonical(d)
     for block in blocks(d.shape[1], resamples):
         means = resampled_means(d[:, block], resamples, seed)
         bias, skewness = _bias_and_skewness(d[:, block], means) if accelerated else (0.0, 0.0)
@@ -124,7 +139,21 @@ def bootstrap_intervals(
                 result[number, side, block] = _row_quantiles(means, _level(tail, bias, skewness))
     constant = standard_deviations(d) == 0
     result[:, :, constant] = d[0, constant]
+    result[:, :, mirrored] = -result[:, ::-1, mirrored]
     return result
+
+
+def _canonical(d: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Each column in ascending order, with opposite sign where the result marks it.
+
+    The draws then depend neither on the order of the queries nor on which of two systems is the baseline: the interval
+    of -d is that of d, mirrored.
+    """
+    ordered = np.sort(d, axis=0)
+    balance = ordered + ordered[::-1]  # -d has -balance
+    first = np.argmax(balance != 0, axis=0)
+    mirrored = np.take_along_axis(balance, first[None, :], axis=0)[0] < 0
+    return np.where(mirrored, -ordered[::-1], ordered), mirrored
 
 
 def _level(

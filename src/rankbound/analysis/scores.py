@@ -20,6 +20,7 @@ from rankbound.difficulty import QUERY_TYPES
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Coverage
 from rankbound.measures import Measure, parse_measure
+from rankbound.parallel import ExactSum
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -204,8 +205,8 @@ class ScoreMatrix:
         counted = self.counted(measure)
         if not counted.any():
             return np.full(len(self.systems), np.nan)
-        # row by row in memory, so that the sums are those of a single evaluation to the last bit
-        return np.asarray(np.ascontiguousarray(self.values[measure][:, counted]).mean(axis=1))
+        # exact sums, so that the means are those of a single evaluation to the last bit
+        return np.array([ExactSum.of(row).over(len(row)) for row in self.values[measure][:, counted]])
 
     def differences(
         self, measure: str, systems: Sequence[int] | NDArray[np.int64], baselines: Sequence[int] | NDArray[np.int64]

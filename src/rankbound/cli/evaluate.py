@@ -14,7 +14,7 @@ from rankbound.errors import CoverageWarning
 if TYPE_CHECKING:
     from rankbound.analysis.against_random import AgainstRandom
     from rankbound.analysis.inference import Inference
-    from rankbound.evaluation import Evaluation
+    from rankbound.evaluation import Evaluation, EvaluationSummary
 
 __all__ = ["evaluate"]
 
@@ -49,6 +49,22 @@ def evaluate(
     confidence: options.Confidence = 0.95,
     correction: options.Correction = options.CorrectionName.holm,
     per_query: options.PerQuery = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Evaluate parquet files by the workers of a Dask cluster: local:N for N processes of this machine, or "
+            "tcp://HOST:PORT.",
+        ),
+    ] = None,
+    shuffle: Annotated[
+        bool,
+        typer.Option(help="Write tables in parts again, divided by query, if rows of a query are not adjacent."),
+    ] = True,
+    scratch: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER", help="Folder for shuffled tables, which all workers of the cluster see."),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Evaluate runs against judgments.
@@ -66,26 +82,34 @@ def evaluate(
     --against-random adds p-values from the distribution of each measure under random ranking, per query (in the file
     of --per-query) and combined over queries; --correction is for them.
 
+    A quoted pattern, such as 'run-*.parquet', names the parts of one table. Tables in parts, and parquet files with
+    --cluster, are evaluated part by part: memory does not grow with their size, --per-query writes a .parquet file as
+    the parts are done, and the numbers do not depend on the parts or on the number of workers.
+
     \b
     Examples:
       rankbound evaluate qrels.txt run.txt -m nDCG@10 -m "EM(nDCG@10)" --per-query values.csv
       rankbound evaluate qrels.txt run.txt -m nDCG@10 --against-random
       rankbound rank model test.txt -o run.txt && rankbound evaluate test.txt run.txt
       rankbound evaluate split/test.csv top.csv -m nDCG@10 -m Recall@10 --per-query users.csv
+      rankbound evaluate 'qrels-*.parquet' 'run-*.parquet' --cluster local:4
     """
     from rankbound.analysis.inference import Inference
     from rankbound.data.held_out import held_out_judgments, is_held_out
     from rankbound.evaluation import evaluate_runs
+    from rankbound.evaluation.partitioned import is_in_parts
 
     options.check_inputs(qrels, *runs)
     output.check_table_path(per_query)
     policy = Inference(confidence=confidence, correction=correction.value)
-    with output.working("evaluating ..."), warnings.catch_warnings():
+    in_parts = cluster is not None or any(map(is_in_parts, (qrels, *runs)))
+    recommends = not in_parts and is_held_out(qrels)
+    with output.working("evaluating ...") as show, warnings.catch_warnings():
         warnings.simplefilter("ignore", CoverageWarning)  # they are printed below
         results = evaluate_runs(
             qrels if min_rating is None else held_out_judgments(qrels, min_rating),
             {path: path for path in runs},
-            measures or list(options.RECOMMENDER_MEASURES if is_held_out(qrels) else options.DEFAULT_MEASURES),
+            measures or list(options.RECOMMENDER_MEASURES if recommends else options.DEFAULT_MEASURES),
             ties=ties.value,
             empty=empty.value,
             missing="zero" if missing_zero else missing.value,
@@ -96,10 +120,15 @@ def evaluate(
             judged_outside=judged_outside.value,
             references=options.read_references(reference),
             against_random=against_random,
+            cluster=cluster,
+            shuffle=shuffle,
+            per_query=per_query if in_parts else None,
+            scratch=scratch,
+            progress=output.parts_progress(show),
         )
     tests = _compare_with_random(results, policy) if against_random else {}
     output.print_warnings(f"{name}: {text}" for name, result in results.items() for text in result.warnings)
-    if per_query is not None:
+    if per_query is not None and not in_parts:
         _write_per_query(results, per_query)
     if as_json:
         summaries = {
@@ -132,7 +161,7 @@ def _write_per_query(results: dict[str, Evaluation], path: str) -> None:
     output.write_table(pl.concat(frames, how="vertical_relaxed"), path)
 
 
-def _print_one(name: str, result: Evaluation, confidence: float) -> None:
+def _print_one(name: str, result: Evaluation | EvaluationSummary, confidence: float) -> None:
     bounds, counted, intervals = result.mean_bounds(), result.counted_queries(), _intervals(result, confidence)
     rows = []
     for measure, mean in result.mean().items():
@@ -152,7 +181,7 @@ def _print_one(name: str, result: Evaluation, confidence: float) -> None:
     output.print_table(name, columns, rows, note=_note(result))
 
 
-def _print_many(results: dict[str, Evaluation]) -> None:
+def _print_many(results: Mapping[str, Evaluation | EvaluationSummary]) -> None:
     measures = next(iter(results.values())).measures
     rows = [
         [name, *(_shown(measure, mean) for measure, mean in result.mean().items())] for name, result in results.items()
@@ -223,7 +252,7 @@ def _print_against_random(tests: dict[str, Mapping[str, AgainstRandom]], policy:
         )
 
 
-def _intervals(result: Evaluation, confidence: float) -> dict[str, tuple[float, float]]:
+def _intervals(result: Evaluation | EvaluationSummary, confidence: float) -> dict[str, tuple[float, float]]:
     """Intervals of the means; none if a mean is over too few queries for a reliable interval."""
     from rankbound.analysis.inference import FEWEST_QUERIES
 
@@ -240,7 +269,7 @@ def _shown(measure: str, mean: float) -> str:
     return f"{mean:.0f}" if counts else output.show_number(mean)
 
 
-def _note(result: Evaluation) -> str:
+def _note(result: Evaluation | EvaluationSummary) -> str:
     """How many queries were counted, empty, missing and unjudged, how they were treated, and unjudged documents."""
     empty = {"skip": "left out of its mean", "zero": "counted as 0", "one": "counted as 1"}[result.policy["empty"]]
     missing = "counted as 0" if result.policy["missing"] == "zero" else "ignored"
@@ -255,6 +284,8 @@ def _note(result: Evaluation) -> str:
         parts.append(f"candidates: {output.describe_candidates(result.candidates)}")
     if result.bounds:
         parts.append("complete: the run read as a complete ranking of the candidates")
+    if "shuffled" in result.policy:
+        parts.append(f"shuffled by query, because {result.policy['shuffled']}")
     if "references" in result.policy:
         parts.append(f"references: {result.policy['references']}")
     return "; ".join(parts)

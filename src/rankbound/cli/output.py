@@ -6,7 +6,8 @@ import io
 import json
 import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ __all__ = [
     "describe_coverage",
     "describe_policy",
     "json_text",
+    "parts_progress",
     "plain_params",
     "print_json",
     "print_note",
@@ -111,10 +113,13 @@ def print_warnings(sentences: Iterable[str]) -> None:
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
-    """Show a spinner on stderr while the block runs, if stderr is a terminal, and how many distributions are done."""
+def working(what: str) -> Iterator[Callable[[str], None] | None]:
+    """Show a spinner on stderr while the block runs, if stderr is a terminal, and how many distributions are done.
+
+    Yields a function that replaces the text next to the spinner, or None.
+    """
     if not sys.stderr.isatty():
-        yield
+        yield None
         return
     from rich.console import Console
 
@@ -127,7 +132,21 @@ def working(what: str) -> Iterator[None]:
                 status.update(f"{what} distribution {done:,} of {total:,}")
 
         with watched_distributions(show):
-            yield
+            yield status.update
+
+
+def parts_progress(show: Callable[[str], None] | None) -> Callable[[str, int, int], None] | None:
+    """A function that shows the fraction of rows that is done and the time that is left, or None."""
+    if show is None:
+        return None
+    began: dict[str, float] = {}
+
+    def report(what: str, done: int, total: int) -> None:
+        passed = time.monotonic() - began.setdefault(what, time.monotonic())
+        left = f", {passed * (total - done) / done:,.0f} s left" if passed > 0 and done else ""
+        show(f"{what} ... {100 * done / max(total, 1):.0f} % of {total:,} rows{left}")
+
+    return report
 
 
 def describe_policy(inference: Inference) -> dict[str, str]:

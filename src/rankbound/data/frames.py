@@ -11,6 +11,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rankbound.data.csv_text import base_name, is_csv, is_no_number, read_csv, refuse_entry
 from rankbound.errors import DataError
 from rankbound.io import read_bytes
@@ -264,10 +266,12 @@ def lists_from_frame(
     for column in columns:
         if column.null_count():
             raise DataError(f"column {column.name!r} must be filled in every row, got {column.null_count()} empty")
-    return Lists.from_qid(
-        columns["label"].to_numpy(),
-        columns["qid"].to_numpy(),
-        columns["score"].to_numpy() if "score" in columns.columns else None,
-        columns["docid"].to_numpy() if "docid" in columns.columns else None,
-        candidates=None if candidate is None else columns["candidate"].to_numpy(),
-    )
+    arrays = {name: columns[name].to_numpy() for name in ("label", "score", "docid", "candidate") if name in columns}
+    rest = arrays.get("score"), arrays.get("docid")
+    if columns["qid"].dtype.base_type().__name__ == "String":  # few of which are turned into objects of Python
+        runs = columns["qid"].rle().struct
+        queries = runs.field("value")
+        if queries.n_unique() == len(queries):
+            offsets = np.concatenate(([0], np.cumsum(runs.field("len").to_numpy(), dtype=np.int64)))
+            return Lists(arrays["label"], offsets, *rest, queries.to_numpy(), candidates=arrays.get("candidate"))
+    return Lists.from_qid(arrays["label"], columns["qid"].to_numpy(), *rest, candidates=arrays.get("candidate"))

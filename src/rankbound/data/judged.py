@@ -27,7 +27,16 @@ if TYPE_CHECKING:
 
     from rankbound.data.candidates import CandidateSource
 
-__all__ = ["CHUNK", "MISSING", "CandidatesError", "DuplicateError", "dict_chunks", "from_dicts", "from_frames"]
+__all__ = [
+    "CHUNK",
+    "MISSING",
+    "CandidatesError",
+    "DuplicateError",
+    "dict_chunks",
+    "from_dicts",
+    "from_frames",
+    "nothing_in_common",
+]
 
 MISSING = ("ignore", "zero")
 CHUNK = 100_000  # documents of dicts that are evaluated at once: enough for speed, few enough for the cache
@@ -99,7 +108,7 @@ def _queries_of_dicts(
     _check_policy(missing)
     shared = [q for q in qrels if q in run]
     if not shared:
-        raise _nothing_in_common(next(iter(qrels), None), next(iter(run), None))
+        raise nothing_in_common(next(iter(qrels), None), next(iter(run), None))
     coverage = Coverage(len(qrels) - len(shared), len(run) - len(shared), len(shared))
     return shared if missing == "ignore" else list(qrels), coverage
 
@@ -205,7 +214,7 @@ def from_frames(
     known = query_q if is_judged is None else query_q[is_judged]
     judged, ranked = (np.bincount(query, minlength=len(names)) > 0 for query in (known, query_r))
     if not disjoint and not (judged & ranked).any():
-        raise _nothing_in_common(*(frame["qid"][0] if len(frame) else None for frame in (qrels, run)))
+        raise nothing_in_common(*(frame["qid"][0] if len(frame) else None for frame in (qrels, run)))
     span = len(names) * len(documents)
 
     def not_twice(frame: str, query: NDArray[Any], doc: NDArray[Any], twice: NDArray[np.int64]) -> None:
@@ -459,7 +468,8 @@ def _check_policy(missing: str) -> None:
         raise ArgumentError(f"missing must be one of {', '.join(MISSING)}, got {missing!r}")
 
 
-def _nothing_in_common(judged: object, ranked: object) -> DataError:
+def nothing_in_common(judged: object, ranked: object) -> DataError:
+    """The error for judgments and a run without a shared query, with the first query of each."""
     return DataError(
         f"qrels and run have no query in common (the first of qrels is {judged!r}, the first of the run {ranked!r})"
     )

@@ -1,4 +1,4 @@
-"""Tables larger than memory: parquet files read a few million rows at a time, always complete queries.
+"""Tables larger than memory: parquet files read a million rows at a time, always complete queries.
 
 The rows of a query must be adjacent, as they are in every run that was written query by query. The memory is that of
 one chunk, and of the judgments where they are not part of the table, whatever the size of the file.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ROWS", "RunChunks", "scored_chunks"]
 
-ROWS = 4_000_000  # read at once
+ROWS = 1_000_000  # read at once
 
 
 def scored_chunks(

@@ -12,6 +12,7 @@ import numpy as np
 from rankbound.errors import CoverageWarning
 from rankbound.lists import Coverage, Lists
 from rankbound.measures import Measure, parse_measure
+from rankbound.parallel import ExactSum
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,7 +48,7 @@ def judged_coverage(
         coverage = replace(coverage, merged_documents=merged, merging_measures=merging)
     cutoff = min((measure.cutoff for measure in measures if measure.cutoff is not None), default=_CUTOFF)
     fractions = plain_values(parse_measure(f"Judged@{cutoff}"))
-    return replace(coverage, cutoff=cutoff, sum_at_cutoff=float(fractions.sum()))
+    return replace(coverage, cutoff=cutoff, sum_at_cutoff=ExactSum.of(fractions))
 
 
 def _merged_documents(lists: Lists) -> int:

@@ -11,8 +11,9 @@ import numpy as np
 
 from rankbound.difficulty.bounding import Bounds
 from rankbound.difficulty.p_values import PValues
+from rankbound.evaluation.summary import EvaluationSummary, coverage_warnings, summarize
 from rankbound.lists import Coverage
-from rankbound.measures import Measure, parse_measure
+from rankbound.measures import Measure
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["Evaluation", "Evaluations", "concatenated"]
 
 _SIDES = ("worst", "expected", "best")
-_LEAST = 0.00001  # trec_eval's floor under values of a geometric mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +55,11 @@ class Evaluation:
         """The measures' names."""
         return tuple(self.values)
 
+    @cached_property
+    def summary(self) -> EvaluationSummary:
+        """Means, intervals, quantiles and counts without the values of each query, which can be added to others."""
+        return summarize(self)
+
     @property
     def queries(self) -> int:
         """Queries that were evaluated, empty ones included."""
@@ -63,12 +68,12 @@ class Evaluation:
     @property
     def empty_queries(self) -> int:
         """Queries that are empty for at least one of the measures."""
-        return int(np.any([*self.empty.values()], axis=0).sum()) if self.empty else 0
+        return self.summary.empty_queries
 
     @property
     def no_choice_queries(self) -> int:
         """Queries whose candidates score the same in every order for at least one measure whose bounds are known."""
-        return int(np.any([*self.no_choice.values()], axis=0).sum()) if self.no_choice else 0
+        return self.summary.no_choice_queries
 
     @property
     def candidates(self) -> str:
@@ -88,11 +93,11 @@ class Evaluation:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences on what makes the values doubtful: a run without any judged document, labels taken as equal."""
-        return () if self.coverage.warning is None else (self.coverage.warning,)
+        return coverage_warnings(self.coverage)
 
     def counted_queries(self) -> dict[str, int]:
         """Queries that each mean is over."""
-        return {name: int(np.count_nonzero(~np.isnan(value))) for name, value in self.values.items()}
+        return self.summary.counted_queries()
 
     def mean(self) -> dict[str, float]:
         """Mean of each measure over the queries that count; NaN only where no query counts.
@@ -100,20 +105,11 @@ class Evaluation:
         Some measures are aggregated as trec_eval does: counts such as NumRet are summed, and
         ``AP(mean='geometric')`` is the geometric mean of max(AP, 0.00001).
         """
-        return {name: _aggregate(name, value[~np.isnan(value)]) for name, value in self.values.items()}
+        return self.summary.mean()
 
     def mean_bounds(self) -> dict[str, dict[str, float]]:
         """Worst, expected, best and the value as a complete ranking, in the mean over the queries that count."""
-        means = {}
-        for name, bounds in self.bounds.items():
-            counted = ~np.isnan(self.values[name])
-            columns = {side: getattr(bounds, side) for side in _SIDES}
-            if name in self.complete:
-                columns["complete"] = self.complete[name]
-            means[name] = {
-                side: float(array[counted].mean()) if counted.any() else float("nan") for side, array in columns.items()
-            }
-        return means
+        return self.summary.mean_bounds()
 
     def interval(
         self, confidence: float = 0.95, *, method: str = "bca", resamples: int = 10_000, seed: int = 0
@@ -130,18 +126,7 @@ class Evaluation:
         >>> round(low, 4), round(high, 4)  # 0.75 -+ 2.093 * 0.2565 / sqrt(20)
         (0.63, 0.87)
         """
-        from rankbound.analysis.inference import Inference, warn
-
-        policy = Inference(confidence=confidence, interval=method, resamples=resamples, seed=seed)
-        intervals, counts = {}, {}
-        for name, value in self.values.items():
-            if _aggregation(name) != "mean":  # sums and geometric means have no interval of a mean
-                continue
-            counted = value[~np.isnan(value)]
-            low, high = policy.intervals(counted[:, None])[:, 0] if len(counted) else (np.nan, np.nan)
-            intervals[name], counts[name] = (float(low), float(high)), len(counted)
-        warn(policy.notes(counts))
-        return intervals
+        return self.summary.interval(confidence, method=method, resamples=resamples, seed=seed)
 
     @cached_property
     def per_query(self) -> pl.DataFrame:
@@ -171,22 +156,7 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the values per query, ready for JSON; None in place of NaN."""
-        from rankbound.report.display.conversion import plain_values
-
-        summary: dict[str, Any] = {
-            "mean": self.mean(),
-            "queries": self.queries,
-            "empty_queries": self.empty_queries,
-            "no_choice_queries": self.no_choice_queries,
-            "counted_queries": self.counted_queries(),
-            "missing_queries": self.missing_queries,
-            "unjudged_queries": self.unjudged_queries,
-            "coverage": self.coverage.to_dict(),
-            "warnings": list(self.warnings),
-            **self.policy,
-        }
-        summary |= {"bounds": self.mean_bounds()} if self.bounds else {}
-        return plain_values(summary)  # type: ignore[no-any-return]
+        return self.summary.to_dict()
 
     def plot(self, measure: str | Measure | None = None) -> Plot:
         """Plot the values of the queries, for notebooks and files; needs the extra ``report``.
@@ -270,22 +240,6 @@ class Evaluations(dict[str, Evaluation]):
         from rankbound.report.display.tables import evaluations_table
 
         return evaluations_table(self)
-
-
-def _aggregation(name: str) -> str:
-    measure = parse_measure(name)
-    return measure.definition.aggregate(measure) if measure.bounding == "none" else "mean"
-
-
-def _aggregate(name: str, values: NDArray[np.float64]) -> float:
-    aggregation = _aggregation(name)
-    if aggregation == "sum":
-        return float(values.sum())
-    if len(values) == 0:
-        return float("nan")
-    if aggregation == "geometric":
-        return float(np.exp(np.log(np.maximum(values, _LEAST)).mean()))
-    return float(values.mean())
 
 
 def concatenated(results: Sequence[Evaluation]) -> Evaluation:

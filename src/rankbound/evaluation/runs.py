@@ -7,32 +7,26 @@ from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
 
-import numpy as np
-
-from rankbound.data import table_chunks
+from rankbound.data import table_chunks, table_parts
 from rankbound.data.candidates import CandidateSource, read_candidates
-from rankbound.data.held_out import held_out_judgments
+from rankbound.data.held_out import held_out_judgments, is_held_out
 from rankbound.data.judged import CandidatesError
 from rankbound.data.sources import chunks_of_lists, is_parquet, is_source, to_frame
-from rankbound.difficulty.bounding import Bounds
 from rankbound.difficulty.candidates import check_rule
-from rankbound.difficulty.p_values import PValues
-from rankbound.difficulty.run_values import RunValues
-from rankbound.difficulty.standardization import ReferenceScores
 from rankbound.errors import ArgumentError, DataError
-from rankbound.evaluation.coverage import judged_coverage, warn_of_coverage
+from rankbound.evaluation.coverage import warn_of_coverage
+from rankbound.evaluation.lists import EMPTY, evaluate_lists, requested_measures
+from rankbound.evaluation.partitioned import Progress, evaluate_parts, is_in_parts
 from rankbound.evaluation.references import references_of
 from rankbound.evaluation.result import Evaluation, Evaluations, concatenated
+from rankbound.evaluation.summary import EvaluationSummary
 from rankbound.lists import Coverage, Lists
-from rankbound.measures import Measure, parse_measures
+from rankbound.measures import parse_measures
 
 if TYPE_CHECKING:
     import polars as pl
-    from numpy.typing import NDArray
 
 __all__ = ["EMPTY", "evaluate", "evaluate_lists", "evaluate_runs"]
-
-EMPTY = ("skip", "zero", "one")
 
 
 @overload
@@ -57,7 +51,11 @@ def evaluate(  # type: ignore[misc]  # the overloads do not repeat the options
     against_random: bool = False,
     references: Any = None,
     min_rating: float | None = None,
-) -> Evaluation | Evaluations:
+    cluster: Any = None,
+    shuffle: bool = True,
+    per_query: str | PathLike[str] | None = None,
+    scratch: str | PathLike[str] | None = None,
+) -> Evaluation | EvaluationSummary | Evaluations:
     """Evaluate a run against judgments, or `Lists` that carry scores.
 
     Several runs, ``{name: run}``, give `Evaluations`, a dict with the result of each.
@@ -113,6 +111,21 @@ def evaluate(  # type: ignore[misc]  # the overloads do not repeat the options
     min_rating:
         The smallest rating of a relevant item, if the qrels are held-out interactions; by default every item that a
         user interacted with is relevant.
+    cluster:
+        Workers that evaluate parquet files part by part: ``"local:4"`` for four processes of this machine, the address
+        of a Dask scheduler (``"tcp://host:8786"``), or a client of Dask. The numbers are the same to the last bit.
+    shuffle:
+        Whether tables in parts may be written again, divided by query, if rows of a query are in parts that are not
+        adjacent; False raises DataError instead.
+    per_query:
+        The .parquet file for the values of each query of tables in parts.
+    scratch:
+        The folder for shuffled tables, which all workers of a cluster must see; by default that of temporary files.
+
+    Tables in parts are a pattern (``"run-*.parquet"``) or folder of parquet files, whose name ends in .parquet, or a
+    Dask DataFrame; with a ``cluster`` also single parquet files. They give an `EvaluationSummary`, which has means,
+    intervals, quantiles and counts, but holds no values of single queries, so that memory does not grow with the number
+    of queries.
 
     Warns
     -----
@@ -132,11 +145,12 @@ def evaluate(  # type: ignore[misc]  # the overloads do not repeat the options
         "candidates": candidates, "judged_outside": judged_outside, "against_random": against_random,
         "references": references,
     }  # fmt: skip
+    in_parts = {"cluster": cluster, "shuffle": shuffle, "per_query": per_query, "scratch": scratch}
     if min_rating is not None:
         qrels = held_out_judgments(qrels, min_rating)
     if _are_runs_by_name(run):
-        return evaluate_runs(qrels, run, _required(measures), **options)
-    result = _evaluate(qrels, run, measures, **options)
+        return evaluate_runs(qrels, run, _required(measures), **options, **in_parts)
+    result = _evaluate(qrels, run, measures, **options, **in_parts)
     warn_of_coverage(result.warnings)
     return result
 
@@ -156,9 +170,25 @@ def _evaluate(
     judged_outside: str = "error",
     against_random: bool = False,
     references: Any = None,
-) -> Evaluation:
+    cluster: Any = None,
+    shuffle: bool = True,
+    per_query: str | PathLike[str] | None = None,
+    scratch: str | PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Evaluation | EvaluationSummary:
     """`evaluate` without its warnings."""
     scored = isinstance(qrels, Lists)
+    in_parts = not scored and _are_in_parts(qrels, run, cluster, per_query)
+    needs_all = against_random or references is not None
+    if in_parts and needs_all:
+        raise ArgumentError("against_random and references need the values of all queries, not tables in parts")
+    if in_parts or (is_parquet(run) and not needs_all and _are_large_judgments(qrels)):
+        return evaluate_parts(
+            qrels, run, requested_measures(_required(measures)), candidates=read_candidates(candidates, judged_outside),
+            keep_values=not in_parts,
+            cluster=cluster, shuffle=shuffle, per_query=per_query, scratch=scratch, progress=progress, ties=ties,
+            empty=empty, missing=missing, judged_only=judged_only, depth=depth, bounds=bounds,
+        )  # fmt: skip
     if scored:
         if measures is None:
             measures = run
@@ -166,7 +196,7 @@ def _evaluate(
             raise ArgumentError("Lists carry their scores; evaluate(lists, measures=[...]) takes no run")
     elif run is None and not is_parquet(qrels):
         raise ArgumentError("evaluate needs qrels and a run, or Lists that carry scores")
-    requested = _requested(_required(measures))  # a wrong name is reported before large files are read
+    requested = requested_measures(_required(measures))  # a wrong name is reported before large files are read
     policy: dict[str, Any] = {"missing": missing, "judged_only": judged_only}
     judgments_of_references = None if scored or run is None else qrels
     reference_scores = references_of(judgments_of_references, references, requested, ties=ties, depth=depth, **policy)
@@ -212,7 +242,10 @@ def evaluate_runs(qrels: Any, runs: Mapping[str, Any], measures: Any, **options:
     several = len(runs) > 1 or references is not None
     source = read_candidates(options.pop("candidates", "judged"), options.pop("judged_outside", "error"))
     judgments = qrels
-    if several and not isinstance(qrels, Mapping):
+    in_parts = any(_are_in_parts(qrels, run, options.get("cluster"), options.get("per_query")) for run in runs.values())
+    if several and options.get("per_query") is not None:
+        raise ArgumentError("per_query is the file of one run, got several runs")
+    if several and not in_parts and not isinstance(qrels, Mapping):
         judgments, source = source.take_column(to_frame(qrels, "label", column=source.column))
     if references is not None:  # they are evaluated once for all runs
         policy = {key: options[key] for key in ("ties", "missing", "judged_only", "depth") if key in options}
@@ -220,7 +253,7 @@ def evaluate_runs(qrels: Any, runs: Mapping[str, Any], measures: Any, **options:
     results = Evaluations()
     for name, run in runs.items():
         try:
-            results[name] = _evaluate(judgments, run, requested, candidates=source, **options)
+            results[name] = _evaluate(judgments, run, requested, candidates=source, **options)  # type: ignore[assignment]
         except CandidatesError:
             raise
         except DataError as error:
@@ -228,6 +261,22 @@ def evaluate_runs(qrels: Any, runs: Mapping[str, Any], measures: Any, **options:
             raise error if str(error).startswith(files) else DataError(f"{name}: {error}") from error
     warn_of_coverage([f"{name}: {text}" for name, result in results.items() for text in result.warnings])
     return results
+
+
+def _are_in_parts(qrels: Any, run: Any, cluster: Any, per_query: Any) -> bool:
+    """Whether to evaluate part by part; ArgumentError if options for it come with data that are not in parts."""
+    if is_in_parts(qrels) or is_in_parts(run):
+        return True
+    if cluster is None and per_query is None:
+        return False
+    if not is_parquet(qrels) or not (run is None or is_parquet(run)):
+        raise ArgumentError("cluster and per_query are for parquet files and Dask DataFrames, both judgments and run")
+    return True
+
+
+def _are_large_judgments(qrels: Any) -> bool:
+    """Whether judgments are in a parquet file that should not be held in memory as a whole."""
+    return is_parquet(qrels) and table_parts.row_count(qrels) > table_parts.ROWS and not is_held_out(qrels)
 
 
 def _are_runs_by_name(run: Any) -> bool:
@@ -240,63 +289,7 @@ def _are_runs_by_name(run: Any) -> bool:
     return is_source(first)
 
 
-def evaluate_lists(
-    lists: Lists,
-    measures: Any,
-    *,
-    ties: str = "average",
-    empty: str = "skip",
-    depth: int | None = None,
-    bounds: bool = False,
-    candidates: str = "judged",
-    against_random: bool = False,
-    references: ReferenceScores | None = None,
-) -> Evaluation:
-    """Evaluate scored lists; see `evaluate`. ``measures`` can be the result of `parse_measures` as well."""
-    if empty not in EMPTY:
-        raise ArgumentError(f"empty must be one of {', '.join(EMPTY)}, got {empty!r}")
-    requested = _requested(measures)
-    if len(lists) == 0:
-        raise DataError("there are no queries to evaluate")
-    run = RunValues(lists, ties=ties, depth=depth, candidates=candidates, references=references)
-    result: dict[str, NDArray[np.float64]] = {}
-    is_empty, no_choice = {}, {}
-    bounds_by_name, complete = {}, {}
-    for name, measure in requested.items():
-        result[name] = run.value_or(measure, empty)
-        is_empty[name] = run.is_empty(measure)
-        if (measure.bounding != "none" and not measure.is_standardized) or bounds:
-            no_choice[name] = run.has_no_choice(measure)
-        if measure.bounding == "none" and bounds:
-            difficulty = run.difficulty(measure)
-            bounds_by_name[name] = Bounds(difficulty.worst, difficulty.expected, difficulty.best)
-            complete[name] = run.complete(measure)
-    policy = {"candidates": candidates if lists.candidates is None else "explicit", "ties": ties, "empty": empty}
-    return Evaluation(
-        lists.query_ids,
-        result,
-        is_empty,
-        bounds_by_name,
-        judged_coverage(lists, run.plain, requested.values()),
-        policy,
-        no_choice=no_choice,
-        complete=complete,
-        p_values=_p_values(run, requested) if against_random else {},
-    )
-
-
-def _p_values(run: RunValues, requested: Mapping[str, Measure]) -> dict[str, PValues]:
-    """p-values by each plain measure, under its requested name where it was requested without a bounding."""
-    names = {measure.plain: str(measure.plain) for measure in requested.values()}
-    names |= {measure: name for name, measure in requested.items() if measure.bounding == "none"}
-    return {name: run.p_values(measure) for measure, name in names.items()}
-
-
 def _required(measures: Any) -> Any:
     if measures is None:
         raise ArgumentError("evaluate needs measures, such as ['nDCG@10', 'AP']")
     return measures
-
-
-def _requested(measures: Any) -> Mapping[str, Measure]:
-    return measures if isinstance(measures, Mapping) else parse_measures(measures)

@@ -9,10 +9,7 @@ larger than `MOST_BYTES` are not sent, and workers must have them. When a worker
 from __future__ import annotations
 
 import atexit
-import contextlib
-import importlib.util
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -27,16 +24,15 @@ from rankbound.experiments.modules import own_measures, unknown_measures
 from rankbound.experiments.sources import Source, digest_of, moved_files
 from rankbound.experiments.trial import Outcome
 from rankbound.experiments.trial_spec import FORMAT, Trial
-from rankbound.experiments.worker import THREADS, Failure, attempt
+from rankbound.experiments.worker import Failure, attempt
+from rankbound.parallel import open_client
 
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["MOST_BYTES", "Parcel", "on_cluster", "open_client", "pack", "receive"]
+__all__ = ["MOST_BYTES", "Parcel", "on_cluster", "pack", "receive"]
 
 MOST_BYTES = 256 << 20
-MOST_WORKERS = 1_000  # processes of one machine
-_FAILURES_ALLOWED = 3  # workers that may die while they run a trial before it counts as failed
 
 
 def on_cluster(trials: list[Trial], address: str) -> Iterator[tuple[Trial, Outcome | Failure]]:
@@ -78,59 +74,6 @@ def _check_measures(client: Client, trials: list[Trial]) -> None:
     for worker, problem in client.run(unknown_measures, modules, names).items():
         if problem:
             raise ArgumentError(f"worker {worker}: {problem}")
-
-
-@contextlib.contextmanager
-def open_client(address: str) -> Iterator[tuple[Client, bool]]:
-    """A client of the scheduler at an address, and whether its workers are processes of this machine (``local:N``)."""
-    try:
-        import dask
-        from distributed import Client, LocalCluster
-    except ImportError as error:
-        raise ArgumentError(f"cluster needs {error.name}; install rankbound[cluster]") from error
-
-    settings = {"distributed.scheduler.allowed-failures": _FAILURES_ALLOWED, "distributed.comm.timeouts.connect": "10s"}
-    kind, _, rest = address.partition(":")
-    with dask.config.set(settings):
-        if kind == "local":
-            if not rest.isdecimal() or not 1 <= int(rest) <= MOST_WORKERS:
-                raise ArgumentError(f"cluster local:N needs a number of workers up to {MOST_WORKERS}, got {address!r}")
-            with (
-                LocalCluster(  # type: ignore[no-untyped-call]
-                    n_workers=int(rest), threads_per_worker=1, dashboard_address=None, env=THREADS, silence_logs=50
-                ) as cluster,
-                Client(cluster) as client,  # type: ignore[no-untyped-call]
-            ):
-                yield client, True
-            return
-        if kind not in ("tcp", "tls", "ucx"):
-            raise ArgumentError(
-                f"cluster must be local:N or the address of a scheduler, as tcp://host:8786, got {address!r}"
-            )
-        if not re.fullmatch(r"//[^/]+:\d+/?", rest):
-            raise ArgumentError(f"cluster needs host and port of a scheduler, as tcp://host:8786, got {address!r}")
-        _check_protocol(kind, address)
-        try:
-            client = Client(address)  # type: ignore[no-untyped-call]
-        except (OSError, ValueError) as error:
-            raise DataError(f"no Dask scheduler answers at {address}: {error}") from error
-        except (TypeError, RuntimeError, ImportError) as error:  # certificates or drivers that Dask cannot use
-            raise ArgumentError(f"cluster {kind}:// cannot be used here, got {address!r}: {error}") from error
-        with client:
-            yield client, False
-
-
-def _check_protocol(kind: str, address: str) -> None:
-    """Refuse a protocol that is not set up, before Dask starts threads that report it in tracebacks of their own."""
-    from distributed.security import Security
-
-    settings = Security().get_connection_args("client")  # type: ignore[no-untyped-call]
-    if kind == "tls" and settings.get("ssl_context") is None:
-        raise ArgumentError(
-            f"cluster tls:// needs certificates (distributed.comm.tls of Dask's configuration), got {address!r} only"
-        )
-    if kind == "ucx" and importlib.util.find_spec("distributed_ucxx") is None:
-        raise ArgumentError(f"cluster ucx:// needs the package distributed-ucxx, which is missing, got {address!r}")
 
 
 # ---- sending data ----------------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from rankbound.experiments.modules import own_measures, unknown_measures
 from rankbound.experiments.store import Store
 from rankbound.experiments.trial import Outcome
 from rankbound.experiments.trial_spec import Trial, TrialSlot
-from rankbound.experiments.worker import THREADS, Failure, attempt, become_worker, one_thread
-from rankbound.parallel import cores
+from rankbound.experiments.worker import Failure, attempt, become_worker, one_thread
+from rankbound.parallel import ONE_THREAD, cores
 
 __all__ = ["Tally", "estimated_seconds", "in_processes", "run_trials", "tally_of", "unfinished", "worker_count"]
 
@@ -170,7 +170,7 @@ def in_processes(
     function: Callable[[Task], Result | Failure],
     queue: Iterator[Task],
     jobs: int,
-    environment: Mapping[str, str] = THREADS,
+    environment: Mapping[str, str] = ONE_THREAD,
 ) -> Iterator[tuple[Task, Result | Failure]]:
     """Call a function for each task in worker processes, and yield tasks with results as they arrive.
 
@@ -197,7 +197,7 @@ def _check_measures(trials: list[Trial]) -> None:
         return
     from joblib.externals.loky import ProcessPoolExecutor  # type: ignore[import-untyped]
 
-    pool = ProcessPoolExecutor(1, initializer=become_worker, initargs=(os.getpid(),), env=THREADS)
+    pool = ProcessPoolExecutor(1, initializer=become_worker, initargs=(os.getpid(),), env=ONE_THREAD)
     try:
         problem = pool.submit(unknown_measures, trials[0].spec.modules, names).result()
     finally:

@@ -15,11 +15,7 @@ from rankbound.errors import RankboundError
 from rankbound.experiments.trial import Outcome, run_trial
 from rankbound.experiments.trial_spec import Trial
 
-__all__ = ["THREADS", "Failure", "attempt", "become_worker", "one_thread"]
-
-_BUDGETS = ("RANKBOUND", "NUMBA_NUM", "OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "POLARS_MAX")
-THREADS = {f"{budget}_THREADS": "1" for budget in _BUDGETS}
-"""Environment of a worker: always one thread, so that the numbers do not depend on the number of workers."""
+__all__ = ["Failure", "attempt", "become_worker", "one_thread"]
 
 
 @dataclass(frozen=True)

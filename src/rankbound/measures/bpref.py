@@ -52,8 +52,15 @@ class Bpref(Walked):
         In a block of ties with o other documents, below b others, the number of others above a relevant document is
         uniform on b..b + o.
         """
-        if ranked.tied is None or ranked.has_gaps or len(ranked.ties_across_depth[0]):
+        if ranked.tied is None:
             return super().values(measure, ranked)
+        across = np.isin(np.arange(len(ranked)), ranked.ties_across_depth[0])
+        rest = ranked.query_has_gaps | across
+        closed = self._values_of_ties(measure, ranked)
+        return np.where(rest, super().values(measure, ranked), closed) if rest.any() else closed
+
+    def _values_of_ties(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
+        assert ranked.tied is not None
         tied, relevant = ranked.tied, ranked.labels >= measure.rel
         query, rank = ranked.locate(np.arange(len(relevant)))
         running = np.concatenate(([0], np.cumsum(~relevant)))

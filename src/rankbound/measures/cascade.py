@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Cascade", "FirstHit"]
 
+_TICKS = 2.0**54
+_NEVER = 400.0
 _CERTAIN = 1 - 2.0**-53  # a stop probability of 1 would have a logarithm of minus infinity; the error is 1e-16
 
 
@@ -65,18 +67,17 @@ class Cascade(Discounted):
         tied = ranked.tied
         outside = stop.copy()
         outside[tied.items] = 0
-        reading_on = np.cumsum(np.log1p(-stop).astype(np.longdouble))
-        reading_on = np.concatenate((np.zeros(1, np.longdouble), reading_on))
-        reach = np.exp(reading_on[tied.start] - reading_on[ranked.offsets[tied.query]]).astype(np.float64)
+        reach = _Reading(stop).reach(tied.start, ranked.offsets[tied.query])
         order = np.argsort(-tied.size, kind="stable")
         width = int(tied.size.max())
         survival = np.ones((len(order), width))
         row = np.argsort(order)[tied.block_of_item]
         survival[row, tied.items - tied.start[tied.block_of_item]] = 1 - stop[tied.items]
+        survival.sort(axis=1)  # so that the order of tied items does not matter; unused columns have ones
         average = mean_products(survival, tied.size[order], width)
         rank = (tied.start - ranked.offsets[tied.query])[order, None] + np.arange(1, width + 1)
         visible = (np.arange(width) < tied.size[order, None]) & (rank <= cut[tied.query[order], None])
-        inside = np.sum((average[:, :-1] - average[:, 1:]) * self.discounts(measure, rank) * visible, axis=1)
+        inside = _row_sums((average[:, :-1] - average[:, 1:]) * self.discounts(measure, rank) * visible)
         value = self._stopping_values(measure, outside, ranked.offsets, cut, stop)
         return value + ranked.sum(tied.query[order], reach[order] * inside)
 
@@ -89,15 +90,13 @@ class Cascade(Discounted):
         passing: NDArray[np.float64] | None = None,
     ) -> NDArray[np.float64]:
         """sum of d(i) stop_i prod_{j<i} (1 - passing_j) per query; ``passing`` is ``stop`` by default."""
-        # extended precision, because one running sum serves all queries
-        log_pass = np.cumsum(np.log1p(-(stop if passing is None else passing)).astype(np.longdouble))
-        log_pass = np.concatenate((np.zeros(1, np.longdouble), log_pass))
+        reading = _Reading(stop if passing is None else passing)
         positions = np.flatnonzero(stop)
         query = np.searchsorted(offsets, positions, side="right") - 1
         rank = positions - offsets[query] + 1
         seen = rank <= cut[query]
         positions, query, rank = positions[seen], query[seen], rank[seen]
-        reach = np.exp(log_pass[positions] - log_pass[offsets[query]]).astype(np.float64)
+        reach = reading.reach(positions, offsets[query])
         table = self.discount.table(int(rank.max(initial=0)), self.discount_parameter(measure))
         terms = stop[positions] * reach * table[rank - 1]
         return np.bincount(query, terms, minlength=len(cut)).astype(np.float64, copy=False)
@@ -119,7 +118,7 @@ class Cascade(Discounted):
         seen = np.arange(upto) < cut[order, None]
         table = self.discount.table(upto, self.discount_parameter(measure))
         expected = np.empty(len(counts))
-        expected[order] = np.sum((average[:, :-1] - average[:, 1:]) * table * seen, axis=1)
+        expected[order] = _row_sums((average[:, :-1] - average[:, 1:]) * table * seen)
         return worst, expected, best
 
     def growth(self, case: Any, rank: Any, level: int, so_far: Any) -> Any:
@@ -132,6 +131,29 @@ class Cascade(Discounted):
     def is_concentrated(self, measure: Measure) -> bool:
         """Users seldom come far."""
         return True
+
+
+class _Reading:
+    """Probabilities to read on from one item to another, from one running sum that serves all queries.
+
+    The logarithms are summed as integers, in units of 2^-54, so that a probability does not depend on the queries that
+    come before. The integers wrap around, but not their differences, down to exp(-400), which is 0 here.
+    """
+
+    def __init__(self, stop: NDArray[np.float64]) -> None:
+        logs = np.log1p(-stop)
+        self._ticks = np.concatenate(([0], np.cumsum(np.rint(logs * _TICKS).astype(np.int64))))
+        self._sums = np.concatenate(([0.0], np.cumsum(logs)))
+
+    def reach(self, items: NDArray[np.int64], starts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The probability of a user at ``starts`` to pass all items before ``items``."""
+        logs = (self._ticks[items] - self._ticks[starts]) / _TICKS
+        return np.where(self._sums[items] - self._sums[starts] > -_NEVER, np.exp(np.minimum(logs, 0.0)), 0.0)
+
+
+def _row_sums(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sums from left to right, which zeros at the end do not change to the last bit, as NumPy's sums may."""
+    return np.cumsum(rows, axis=1)[:, -1] if rows.shape[1] else np.zeros(len(rows))
 
 
 class FirstHit(Cascade):

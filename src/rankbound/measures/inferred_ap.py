@@ -43,11 +43,12 @@ class InferredAP(Walked):
 
     def values(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
         """The mean over the orders of ties, in closed form where every document is judged: precision is linear."""
-        if ranked.has_gaps:
-            return super().values(measure, ranked)
         hits = ranked.hits(measure.rel)
         precision = hits.probability * _precision(hits.rank, hits.nth - 1)
-        return ratio(ranked.sum_of_hits(hits, precision, ranked.cut(None)), ranked.counts.relevant(measure.rel))
+        total = ranked.sum_of_hits(hits, precision, ranked.cut(None))
+        closed = ratio(total, ranked.counts.relevant(measure.rel))
+        gaps = ranked.query_has_gaps
+        return np.where(gaps, super().values(measure, ranked), closed) if gaps.any() else closed
 
     def values_in_order(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
         """The sum over the relevant documents that were returned."""

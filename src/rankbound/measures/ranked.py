@@ -217,8 +217,17 @@ class Ranked:
 
     @property
     def has_gaps(self) -> bool:
-        """Whether some documents are not judged or have a negative label, which few measures distinguish from 0."""
+        """Whether a query may have such documents; see `query_has_gaps`."""
         return self._lists.judged is not None or bool(self.raw_labels.min(initial=0) < 0)
+
+    @cached_property
+    def query_has_gaps(self) -> NDArray[np.bool_]:
+        """Queries with documents that are not judged or have a negative label, which few distinguish from 0."""
+        lists = self._lists
+        gaps = lists.labels < 0
+        if lists.judged is not None:
+            gaps = gaps | ~lists.judged
+        return np.bincount(lists.query_of_item[gaps], minlength=len(self)) > 0
 
     @cached_property
     def judgments(self) -> Ranked | None:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankbound.analysis.inference import LARGE, Inference
+from rankbound.analysis.inference import Inference
 from rankbound.analysis.scores import is_lower_better
+from rankbound.evaluation.summary import LARGE
 from rankbound.io import atomic_write
 from rankbound.report.numbers import in_interval, show_interval, show_number, show_p, show_policy
 from rankbound.report.safe_text import without_formulas

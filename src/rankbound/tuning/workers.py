@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from rankbound.experiments.worker import THREADS, Failure
-from rankbound.parallel import cores
+from rankbound.experiments.worker import Failure
+from rankbound.parallel import ONE_THREAD, cores, open_client
 from rankbound.tuning.log import TrialRecord
 from rankbound.tuning.trial import SearchData, Task, attempt_task, run_task
 
@@ -57,7 +57,7 @@ def finished_tasks(
 def _in_processes(queue: Queue, data: SearchData, jobs: int, folder: Path | None) -> Iterator[Finished]:
     from rankbound.experiments.runner import in_processes
 
-    environment = dict.fromkeys(THREADS, str(max(1, cores() // jobs)))
+    environment = dict.fromkeys(ONE_THREAD, str(max(1, cores() // jobs)))
     if folder is not None:
         for leftover in folder.glob(f"{_DATA}*"):  # of a process that was killed
             shutil.rmtree(leftover, ignore_errors=True)
@@ -72,8 +72,6 @@ def _in_processes(queue: Queue, data: SearchData, jobs: int, folder: Path | None
 
 
 def _on_cluster(queue: Queue, data: SearchData, address: str) -> Iterator[Finished]:
-    from rankbound.experiments.cluster import open_client
-
     with open_client(address) as (client, _):
         from distributed import as_completed
 

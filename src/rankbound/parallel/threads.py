@@ -9,7 +9,11 @@ import os
 
 from rankbound.errors import ArgumentError
 
-__all__ = ["cores", "physical_memory", "set_threads", "threads"]
+__all__ = ["ONE_THREAD", "cores", "physical_memory", "set_threads", "threads"]
+
+_BUDGETS = ("RANKBOUND", "NUMBA_NUM", "OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "POLARS_MAX")
+ONE_THREAD = {f"{budget}_THREADS": "1" for budget in _BUDGETS}
+"""Environment of a worker: always one thread, so that the numbers do not depend on the number of workers."""
 
 _budget: int | None = None
 

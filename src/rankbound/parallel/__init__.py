@@ -1,0 +1,19 @@
+"""What parallel work shares: the thread budget, Dask clusters, and sums that do not depend on how data are divided."""
+
+from rankbound.parallel.clusters import MOST_WORKERS, check_versions, open_client, results_of
+from rankbound.parallel.exact_sums import ExactSum, Moments
+from rankbound.parallel.threads import ONE_THREAD, cores, physical_memory, set_threads, threads
+
+__all__ = [
+    "MOST_WORKERS",
+    "ONE_THREAD",
+    "ExactSum",
+    "Moments",
+    "check_versions",
+    "cores",
+    "open_client",
+    "physical_memory",
+    "results_of",
+    "set_threads",
+    "threads",
+]

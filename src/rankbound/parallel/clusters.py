@@ -1,0 +1,150 @@
+"""Dask clusters: workers of this machine (``local:4``) or of any scheduler (``tcp://host:8786``)."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import platform
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rankbound.errors import ArgumentError, DataError
+from rankbound.parallel.threads import ONE_THREAD
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = ["MOST_WORKERS", "check_versions", "open_client", "results_of", "versions"]
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+MOST_WORKERS = 1_000  # processes of one machine
+CONNECT = "10s"  # to wait for a scheduler
+_FAILURES_ALLOWED = 3  # workers that may die while they run a task before it counts as failed
+
+
+@contextlib.contextmanager
+def open_client(address: str) -> Iterator[tuple[Client, bool]]:
+    """A client of the scheduler at an address, and whether its workers are processes of this machine (``local:N``)."""
+    try:
+        import dask
+        from distributed import Client, LocalCluster
+    except ImportError as error:
+        raise ArgumentError(f"cluster needs {error.name}; install rankbound[cluster]") from error
+
+    settings = {
+        "distributed.scheduler.allowed-failures": _FAILURES_ALLOWED,
+        "distributed.comm.timeouts.connect": CONNECT,
+    }
+    kind, _, rest = address.partition(":")
+    with dask.config.set(settings):
+        if kind == "local":
+            if not rest.isdecimal() or not 1 <= int(rest) <= MOST_WORKERS:
+                raise ArgumentError(f"cluster local:N needs a number of workers up to {MOST_WORKERS}, got {address!r}")
+            with (
+                LocalCluster(  # type: ignore[no-untyped-call]
+                    n_workers=int(rest), threads_per_worker=1, dashboard_address=None, env=ONE_THREAD, silence_logs=50
+                ) as cluster,
+                Client(cluster) as client,  # type: ignore[no-untyped-call]
+            ):
+                yield client, True
+            return
+        if kind not in ("tcp", "tls", "ucx"):
+            raise ArgumentError(
+                f"cluster must be local:N or the address of a scheduler, as tcp://host:8786, got {address!r}"
+            )
+        if not re.fullmatch(r"//[^/]+:\d+/?", rest):
+            raise ArgumentError(f"cluster needs host and port of a scheduler, as tcp://host:8786, got {address!r}")
+        _check_protocol(kind, address)
+        try:
+            client = Client(address)  # type: ignore[no-untyped-call]
+        except (OSError, ValueError) as error:
+            raise DataError(f"no Dask scheduler answers at {address}: {error}") from error
+        except (TypeError, RuntimeError, ImportError) as error:  # certificates or drivers that Dask cannot use
+            raise ArgumentError(f"cluster {kind}:// cannot be used here, got {address!r}: {error}") from error
+        with client:
+            yield client, False
+
+
+def _check_protocol(kind: str, address: str) -> None:
+    """Refuse a protocol that is not set up, before Dask starts threads that report it in tracebacks of their own."""
+    from distributed.security import Security
+
+    settings = Security().get_connection_args("client")  # type: ignore[no-untyped-call]
+    if kind == "tls" and settings.get("ssl_context") is None:
+        raise ArgumentError(
+            f"cluster tls:// needs certificates (distributed.comm.tls of Dask's configuration), got {address!r} only"
+        )
+    if kind == "ucx" and importlib.util.find_spec("distributed_ucxx") is None:
+        raise ArgumentError(f"cluster ucx:// needs the package distributed-ucxx, which is missing, got {address!r}")
+
+
+def versions() -> dict[str, str]:
+    """Versions that must agree between client and workers for the same numbers, and the same hashes of query ids."""
+    minor = ".".join(platform.python_version_tuple()[:2])
+    return {"python": minor} | {name: version(name) for name in ("rankbound", "numpy", "polars")}
+
+
+def check_versions(client: Client) -> None:
+    """Raise DataError if there is no worker, or if one has another version of a package than this process."""
+    found: Mapping[str, Any] = client.run(versions)
+    if not found:
+        raise DataError("the scheduler has no workers yet; start some with: dask worker ADDRESS --nthreads 1")
+    for worker, theirs in found.items():
+        compare_versions(versions(), theirs, f"worker {worker}")
+
+
+def compare_versions(ours: Mapping[str, str], theirs: Mapping[str, str], worker: str) -> None:
+    """Raise DataError for the first package whose version differs."""
+    for name, number in ours.items():
+        if theirs.get(name) != number:
+            raise DataError(
+                f"{worker} has {name} {theirs.get(name)}, the client has {number}: install the same versions everywhere"
+            )
+
+
+def results_of(
+    client: Client | None, function: Callable[[Item], Result], items: Sequence[Item], describe: Callable[[Item], str]
+) -> Iterator[tuple[int, Result]]:
+    """Call a function for each item, in this process or by the workers of a cluster; yield index and result of each.
+
+    Results of workers come in any order. When a worker dies, another one calls the function again. An exception of the
+    function is raised here; ``describe`` names the item whose workers died too often.
+    """
+    if client is None:
+        for index, item in enumerate(items):
+            yield index, function(item)
+        return
+    from distributed import as_completed
+    from distributed.scheduler import KilledWorker
+
+    ours = versions()
+    futures = {
+        client.submit(_call, ours, function, item, pure=False, priority=-index): index
+        for index, item in enumerate(items)
+    }
+    try:
+        for future in as_completed(list(futures)):  # type: ignore[no-untyped-call]
+            index = futures.pop(future)
+            error = future.exception()
+            if isinstance(error, KilledWorker):
+                raise DataError(
+                    f"{describe(items[index])}: workers died while they worked on it; they may have run out of memory"
+                ) from error
+            if error is not None:
+                raise error
+            yield index, future.result()
+            future.release()
+    finally:
+        client.cancel(list(futures))  # type: ignore[no-untyped-call]
+
+
+def _call(ours: Mapping[str, str], function: Callable[[Item], Result], item: Item) -> Result:
+    """Called by a worker, which may have joined after `check_versions`."""
+    from distributed import get_worker
+
+    compare_versions(ours, versions(), f"worker {get_worker().address}")
+    return function(item)

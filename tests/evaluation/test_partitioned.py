@@ -1,0 +1,338 @@
+"""Tables in parts: the same bits for every division, order of rows and number of workers; and what can go wrong."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import rankbound as rb
+from rankbound.data.candidates import read_candidates
+from rankbound.evaluation import EvaluationSummary, partitioned
+from rankbound.evaluation.partitioned import evaluate_parts
+from rankbound.evaluation.summary import LARGE, Sketch
+from rankbound.measures import parse_measures, registry
+from rankbound.parallel import clusters
+
+MEASURES = ("nDCG@10", "AP", "ERR@5", "Bpref", "EM(nDCG@10)", "UL2(AP)", "NumRet", "AP(mean='geometric')")
+
+
+def tables(queries: int = 40, seed: int = 0, text: bool = False) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Judgments and a run with ties, unjudged and unreturned documents, and queries that only one of them has."""
+    random = np.random.default_rng(seed)
+    judged, ranked = [], []
+    for query in range(queries):
+        name = f"q{query}" if text else query
+        n = int(random.integers(1, 9))
+        judged += [(name, f"d{d}", int(random.integers(0, 3))) for d in range(n)]
+        if query % 7 != 3:
+            ranked += [(name, f"d{d}", random.integers(0, 6) / 7) for d in random.permutation(n + 3)[: n + 1]]
+    ranked.append((f"q{queries}" if text else queries, "d0", 1.0))
+    return (
+        pl.DataFrame(judged, schema=["qid", "docid", "label"], orient="row"),
+        pl.DataFrame(ranked, schema=["qid", "docid", "score"], orient="row"),
+    )
+
+
+def write(table: pl.DataFrame, folder: Path, name: str, cuts: list[int]) -> str:
+    """Write the table as several files, and return the pattern that names them."""
+    folder.mkdir(exist_ok=True)
+    for number, (start, end) in enumerate(itertools.pairwise([0, *sorted(cuts), len(table)])):
+        table[start:end].write_parquet(folder / f"{name}-{number}.parquet")
+    return str(folder / f"{name}-*.parquet")
+
+
+def parts(qrels: Any, run: Any, measures: Any = MEASURES, **options: Any) -> EvaluationSummary:
+    result = evaluate_parts(qrels, run, parse_measures(list(measures)), candidates=read_candidates("judged"), **options)
+    assert isinstance(result, EvaluationSummary)
+    return result
+
+
+def bits(result: Any) -> dict[str, Any]:
+    """Every number of a result, compared without any tolerance."""
+    summary = result.to_dict()
+    return {
+        "all": {key: value for key, value in summary.items() if key != "shuffled"},
+        "intervals": result.interval(resamples=100),
+        "coverage": result.coverage,
+    }
+
+
+@pytest.mark.parametrize("missing", ["ignore", "zero"])
+@given(
+    st.integers(0, 3), st.booleans(), st.booleans(), st.booleans(), st.lists(st.integers(0, 120), max_size=3),
+    st.sampled_from([5, 17, 60, 1000]),
+)  # fmt: skip
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_bits_do_not_depend_on_parts_or_order(
+    tmp_path: Path, missing: str, seed: int, text: bool, mixed_qrels: bool, mixed_run: bool, cuts: list[int], rows: int
+) -> None:
+    qrels, run = tables(30, seed, text)
+    whole = rb.evaluate(qrels, run, list(MEASURES), missing=missing, bounds=True)
+    folder = tmp_path / f"{time.monotonic_ns()}"
+    qrels = qrels.sample(fraction=1, shuffle=True, seed=seed) if mixed_qrels else qrels
+    run = run.sample(fraction=1, shuffle=True, seed=seed) if mixed_run else run
+    paths = write(qrels, folder, "qrels", cuts), write(run, folder, "run", cuts)
+    result = parts(*paths, missing=missing, bounds=True, part_rows=rows, per_query=folder / "values.parquet")
+    assert bits(result) == bits(whole)
+    assert result.per_query.sort("qid").equals(whole.per_query.sort("qid"))
+
+
+@pytest.mark.parametrize("name", [definition.name for definition in registry._BUILT_IN])
+def test_values_of_a_query_do_not_depend_on_other_queries_or_on_the_order_of_rows(name: str) -> None:
+    random = np.random.default_rng(3)
+    sizes = random.choice([1, 2, 5, 9, 30], 14)
+    labels = [random.integers(0 if query % 3 else -1, 4, size) for query, size in enumerate(sizes)]
+    scores = [random.integers(0, size + 2, size) / 7 for size in sizes]
+    names = [name, f"{name}@4", f"EM({name})", f"EM({name}@4)", f"UL2({name})"]
+    measures = [measure for measure in names if _is_measure(measure)]
+
+    def values(chosen: list[int], order: Any = None) -> pl.DataFrame:
+        take = [np.arange(len(labels[query])) if order is None else order[query] for query in chosen]
+        lists = rb.Lists(
+            np.concatenate([labels[query][rows] for query, rows in zip(chosen, take, strict=True)]),
+            np.concatenate(([0], np.cumsum([sizes[query] for query in chosen]))),
+            np.concatenate([scores[query][rows] for query, rows in zip(chosen, take, strict=True)]),
+        )
+        return rb.evaluate(lists, measures=measures, bounds=True, empty="zero").per_query.drop("qid")
+
+    everything = list(range(len(sizes)))
+    whole = values(everything)
+    assert pl.concat([values([query]) for query in everything]).equals(whole)
+    assert values(everything, [random.permutation(size) for size in sizes]).equals(whole)
+
+
+def _is_measure(name: str) -> bool:
+    try:
+        rb.parse_measure(name)
+    except rb.MeasureError:
+        return False
+    return True
+
+
+def test_scored_tables(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    table = pl.DataFrame({
+        "qid": np.repeat(np.arange(50), 6), "label": random.integers(0, 3, 300), "score": random.random(300),
+        "pool": random.random(300) < 0.8,
+    })  # fmt: skip
+    whole = rb.evaluate(rb.Lists.from_frame(table), measures=list(MEASURES[:4]))
+    for name, mixed in (("sorted", False), ("mixed", True)):
+        rows = table.sample(fraction=1, shuffle=True, seed=1) if mixed else table
+        pattern = write(rows, tmp_path, name, [33, 200])
+        result = parts(pattern, None, MEASURES[:4], part_rows=40)
+        assert result.mean() == whole.mean()
+        assert result.interval() == whole.interval()
+        assert ("shuffled" in result.policy) == mixed
+    column = rb.evaluate(tmp_path / "sorted-*.parquet", measures="EM(AP)", candidates="column:pool")
+    lists = rb.Lists.from_frame(table, candidate="pool")
+    assert column.mean() == rb.evaluate(lists, measures="EM(AP)").mean()
+
+
+def test_candidates_depth_and_judged_only(tmp_path: Path) -> None:
+    qrels, run = tables(20)
+    paths = write(qrels, tmp_path, "qrels", [30]), write(run, tmp_path, "run", [20, 61])
+    chosen = qrels.select("qid", "docid")
+    for options in ({"candidates": chosen}, {"candidates": "returned"}, {"depth": 3}, {"judged_only": True}):
+        expected = rb.evaluate(qrels, run, ["EM(AP)", "P@5"], **options)
+        assert rb.evaluate(*paths, ["EM(AP)", "P@5"], **options).mean() == expected.mean()
+
+
+def test_ids_of_different_types_are_compared_as_text(tmp_path: Path) -> None:
+    qrels, run = tables(20)
+    expected = rb.evaluate(qrels, run, "AP")
+    paths = (
+        write(qrels, tmp_path, "qrels", [30]),
+        write(run.with_columns(pl.col("qid").cast(str)), tmp_path, "run", [9]),
+    )
+    assert bits(parts(*paths, ["AP"], part_rows=20)) == bits(expected)
+
+
+def test_large_judgments_in_one_file_give_an_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partitioned.table_parts, "ROWS", 30)
+    qrels, run = tables(20)
+    qrels.write_parquet(tmp_path / "qrels.parquet")
+    run.write_parquet(tmp_path / "run.parquet")
+    result = rb.evaluate(tmp_path / "qrels.parquet", tmp_path / "run.parquet", "AP")
+    assert isinstance(result, rb.Evaluation)
+    assert bits(result) == bits(rb.evaluate(qrels, run, "AP"))
+
+
+def test_quantiles() -> None:
+    random = np.random.default_rng(0)
+    values = random.normal(size=3 * LARGE)
+    pieces = np.split(values, [10, LARGE, 2 * LARGE + 7])
+    sketch = sum(map(Sketch.of, pieces), Sketch())
+    for level in (0.0, 0.1, 0.5, 0.99, 1.0):
+        exact = np.quantile(values, level, method="inverted_cdf")
+        assert sketch.quantile(level) == pytest.approx(exact, rel=2**-10)
+        assert Sketch.of(values[:100]).quantile(level) == np.quantile(values[:100], level, method="inverted_cdf")
+    assert sketch.values is None
+    assert sketch.count == len(values)
+
+
+# ---- workers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tables")
+    qrels, run = tables(60)
+    write(qrels, path, "qrels", [50, 111])
+    write(run, path, "run", [80])
+    write(run.sample(fraction=1, shuffle=True, seed=0), path, "mixed", [100])
+    return path
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    with clusters.open_client("local:2") as (client, _):
+        yield client
+
+
+@pytest.mark.parametrize("name", ["run", "mixed"])
+def test_workers_give_the_same_bits(folder: Path, client: Any, name: str) -> None:
+    paths = str(folder / "qrels-*.parquet"), str(folder / f"{name}-*.parquet")
+    alone = parts(*paths, bounds=True, part_rows=40)
+    values = folder / f"values-{name}.parquet"
+    many = parts(*paths, bounds=True, part_rows=25, cluster=client, scratch=folder / "scratch", per_query=values)
+    assert bits(many) == bits(alone)
+    assert many.per_query.sort("qid").equals(
+        rb.evaluate(*tables(60), list(MEASURES), bounds=True).per_query.sort("qid")
+    )
+    assert not list((folder / "scratch").glob("*")) or name == "run"
+    assert [path for path in folder.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_dask_frame_is_a_table_in_parts(folder: Path, client: Any) -> None:
+    dd = pytest.importorskip("dask.dataframe")
+    qrels, run = tables(60)
+    frames = [dd.from_pandas(table.to_pandas(), npartitions=3) for table in (qrels, run)]
+    result = rb.evaluate(*frames, ["AP"], cluster=client, scratch=folder / "scratch")
+    assert bits(result) == bits(rb.evaluate(qrels, run, ["AP"]))
+
+
+def test_a_killed_worker_changes_nothing(folder: Path, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = str(folder / "qrels-*.parquet"), str(folder / "run-*.parquet")
+    victim = next(iter(client.run(os.getpid).values()))
+    killed = threading.Event()
+
+    def kill(what: str, done: int, total: int) -> None:
+        if what == "evaluating" and not killed.is_set():
+            os.kill(victim, signal.SIGKILL)
+            killed.set()
+
+    result = parts(*paths, part_rows=3, cluster=client, progress=kill)
+    assert killed.is_set()
+    assert bits(result) == bits(parts(*paths))
+
+
+def test_a_corrupt_part_is_named(folder: Path, client: Any, tmp_path: Path) -> None:
+    _, run = tables(60)
+    pattern = write(run, tmp_path, "run", [80])
+    damaged = tmp_path / "run-1.parquet"
+    content = bytearray(damaged.read_bytes())
+    content[4:200] = bytes(196)  # the pages, not the footer
+    damaged.write_bytes(content)
+    for cluster in (None, client):
+        with pytest.raises(rb.DataError, match=r"run-1\.parquet"):
+            parts(str(folder / "qrels-*.parquet"), pattern, cluster=cluster, per_query=tmp_path / "values.parquet")
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["run-0.parquet", "run-1.parquet"]
+
+
+def test_versions_of_workers_must_agree(client: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = str(folder / "qrels-*.parquet"), str(folder / "run-*.parquet")
+    monkeypatch.setattr(clusters, "versions", lambda: clusters_versions | {"polars": "0.0.1"})
+    with pytest.raises(rb.DataError, match=r"worker tcp://\S+ has polars \S+, the client has 0\.0\.1"):
+        parts(*paths, cluster=client)
+
+
+clusters_versions = clusters.versions()
+
+
+def test_a_killed_client_leaves_no_file(folder: Path, tmp_path: Path) -> None:
+    program = (
+        "import os, sys, rankbound.evaluation.partitioned as p\n"
+        "from rankbound.data.candidates import read_candidates\n"
+        "from rankbound.measures import parse_measures\n"
+        "kill = lambda what, done, total: what == 'evaluating' and done > total / 2 and os.kill(os.getpid(), 9)\n"
+        "p.evaluate_parts(*sys.argv[1:3], parse_measures(['AP']), candidates=read_candidates('judged'), part_rows=20,\n"
+        "                 per_query=sys.argv[3], progress=kill)\n"
+    )
+    paths = [str(folder / f"{name}-*.parquet") for name in ("qrels", "run")]
+    done = subprocess.run([sys.executable, "-c", program, *paths, str(tmp_path / "values.parquet")], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert not (tmp_path / "values.parquet").exists()
+
+
+# ---- bad input -------------------------------------------------------------------------------------------------------
+
+
+def test_bad_input_is_named(folder: Path, tmp_path: Path) -> None:
+    _, run = tables(60)
+    judgments = str(folder / "qrels-*.parquet")
+    with pytest.raises(rb.DataError, match=r"query \d+ are split over \S+mixed-\d\.parquet .* allow shuffling"):
+        parts(judgments, str(folder / "mixed-*.parquet"), part_rows=50, shuffle=False)
+    run[:50].write_parquet(tmp_path / "a-0.parquet")
+    run[50:].with_columns(pl.col("qid").cast(str)).write_parquet(tmp_path / "a-1.parquet")
+    with pytest.raises(rb.DataError, match=r"a-1\.parquet: column 'qid' must have the same type in all files, got Str"):
+        parts(judgments, str(tmp_path / "a-*.parquet"))
+    run.drop("score").write_parquet(tmp_path / "b-0.parquet")
+    with pytest.raises(rb.DataError, match=r"b-0\.parquet: no column for score"):
+        parts(judgments, str(tmp_path / "b-*.parquet"))
+    run.with_columns(score=pl.when(pl.col("qid") == 9).then(float("nan")).otherwise("score")).write_parquet(
+        tmp_path / "c-0.parquet"
+    )
+    with pytest.raises(rb.DataError, match=r"c-0\.parquet: column 'score' must hold finite numbers, got nan in row"):
+        parts(judgments, str(tmp_path / "c-*.parquet"))
+    pl.concat([run, run[-5:]]).write_parquet(tmp_path / "d-0.parquet")
+    with pytest.raises(rb.DataError, match=r"d-0\.parquet, rows .*: run: document '\w+' occurs more than once"):
+        parts(judgments, str(tmp_path / "d-*.parquet"))
+    run.with_columns(pl.col("qid") + 1000).write_parquet(tmp_path / "e-0.parquet")
+    with pytest.raises(rb.DataError, match="qrels and run have no query in common"):
+        parts(judgments, str(tmp_path / "e-*.parquet"))
+    run[:0].write_parquet(tmp_path / "f-0.parquet")
+    with pytest.raises(rb.DataError, match="there are no queries to evaluate"):
+        parts(judgments, str(tmp_path / "f-*.parquet"))
+    with pytest.raises(rb.DataError, match=r"none-\*\.parquet: no such file"):
+        rb.evaluate(judgments, str(tmp_path / "none-*.parquet"), "AP")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"per_query": "values.csv"}, r"per_query must be the path of a \.parquet file, got 'values\.csv'"),
+        ({"cluster": 3}, "cluster must be local:N, the address of a scheduler, or a client of Dask, got int"),
+        ({"cluster": "local:0"}, "needs a number of workers"),
+        ({"against_random": True}, "against_random and references need the values of all queries"),
+    ],
+)
+def test_bad_arguments_are_named(folder: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(rb.ArgumentError, match=message):
+        rb.evaluate(str(folder / "qrels-*.parquet"), str(folder / "run-*.parquet"), "AP", **options)
+
+
+def test_options_of_parts_need_parquet_files() -> None:
+    with pytest.raises(rb.ArgumentError, match="cluster and per_query are for parquet files"):
+        rb.evaluate({"q": {"a": 1}}, {"q": {"a": 1}}, "AP", cluster="local:2")
+    with pytest.raises(rb.ArgumentError, match="tables in parts must be parquet files"):
+        rb.evaluate({"q": {"a": 1}}, "run-*.parquet", "AP")
+
+
+def test_an_unreachable_scheduler_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clusters, "CONNECT", "1s")
+    with pytest.raises(rb.DataError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
+        rb.evaluate(str(folder / "qrels-*.parquet"), str(folder / "run-*.parquet"), "AP", cluster="tcp://127.0.0.1:9")

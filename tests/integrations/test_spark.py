@@ -1,0 +1,73 @@
+"""Spark DataFrames in local mode: the bits of `rankbound.evaluate`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import rankbound as rb
+from rankbound.integrations import evaluate_spark
+
+pytest.importorskip("pyspark")
+pytestmark = [
+    pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java"),
+    pytest.mark.filterwarnings("ignore"),  # of pyspark and its dependencies
+]
+
+MEASURES = ["nDCG@10", "AP", "ERR", "EM(nDCG@10)"]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    """One session for all tests, because a JVM takes seconds to start."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").appName("rankbound")
+    settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "3", "spark.driver.host": "127.0.0.1"}
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    yield session
+    session.stop()
+
+
+def tables(queries: int = 30) -> tuple[pl.DataFrame, pl.DataFrame]:
+    random = np.random.default_rng(0)
+    qid, docid = np.repeat(np.arange(queries), 8), np.tile(np.arange(8), queries)
+    qrels = pl.DataFrame({"qid": qid, "docid": docid, "label": random.integers(0, 3, len(qid))})
+    run = pl.DataFrame({"qid": qid, "docid": docid + 2, "score": random.integers(0, 5, len(qid)) / 7})
+    return qrels.filter(pl.col("qid") != 3), run.filter(pl.col("qid") != 5)
+
+
+def test_bits_are_those_of_one_machine(spark: Any) -> None:
+    qrels, run = tables()
+    frames = [spark.createDataFrame(table.to_pandas()) for table in (qrels, run)]
+    whole = rb.evaluate(qrels, run, MEASURES, bounds=True, missing="zero")
+    for partitions in (None, 4):
+        result = evaluate_spark(*frames, MEASURES, bounds=True, missing="zero", partitions=partitions)
+        assert result.to_dict() == whole.to_dict()
+        assert result.interval(resamples=100) == whole.interval(resamples=100)
+        assert result.coverage == whole.coverage
+    scored = qrels.join(run, on=["qid", "docid"]).drop("docid")
+    expected = rb.evaluate(rb.Lists.from_frame(scored), measures=MEASURES)
+    assert evaluate_spark(spark.createDataFrame(scored.to_pandas()), measures=MEASURES).mean() == expected.mean()
+    with pytest.raises(rb.DataError, match="no column for score"):
+        evaluate_spark(*frames[:1], frames[0], MEASURES)
+    other = spark.createDataFrame(run.with_columns(pl.col("qid") + 1000).to_pandas())
+    with pytest.raises(rb.DataError, match="there are no queries to evaluate"):
+        evaluate_spark(frames[0], other, MEASURES)
+
+
+def test_arguments_are_checked() -> None:
+    with pytest.raises(rb.ArgumentError, match="candidates must be 'judged' or 'returned'"):
+        evaluate_spark(None, None, "AP", candidates="column:pool")
+    with pytest.raises(rb.ArgumentError, match="evaluate needs measures"):
+        evaluate_spark(None, None)
