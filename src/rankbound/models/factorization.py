@@ -15,6 +15,7 @@ from rankbound.data.interaction_sources import weighted_interactions
 from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation import evaluate_lists
 from rankbound.losses import RankingLoss, get_loss
+from rankbound.losses.noise import noise_over
 from rankbound.measures.measure import parse_measure
 from rankbound.models.base import FittedState, seed_of
 from rankbound.models.factorization_features import extended_table, feature_matrix, merged_tables, table_digests
@@ -25,6 +26,7 @@ from rankbound.models.factorization_training import InteractionTraining, Setting
 from rankbound.models.measuring import mean_measure, score_measure
 from rankbound.models.parameters import check_in_range
 from rankbound.models.recommender import Recommender, restored_array
+from rankbound.parallel import current_workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -434,18 +436,17 @@ class MatrixFactorization(Recommender):
         total, count = 0.0, 0
         for index in self._random(2, state.epoch).permutation(len(batches)).tolist():
             batch = batches[index]
-            scores = score_pairs(users.values, items.values, batch.row_users, batch.row_items)
             try:
-                result = loss.value_and_gradient(scores, batch.plan)
+                value, gradient = _value_and_gradient(loss, batch, users.values, items.values)
             except DataError as error:
                 raise _diverged(state.epoch) from error
             factor = 1.0 if self.reduction == "sum" else 1 / len(batch.users)
             state.steps += 1
             step(
-                batch, result.gradient, users, items, factor=factor,
+                batch, gradient, users, items, factor=factor,
                 rate=self.learning_rate, l2=self.l2, adam_step=state.steps if self.optimizer == "adam" else 0,
             )  # fmt: skip
-            total += float(result.values.sum())
+            total += value
             count += len(batch.users)
         entry = {"epoch": state.epoch, "loss": total if self.reduction == "sum" else total / count}
         if held_out is not None and (state.epoch % self.eval_every == 0 or state.epoch == self.epochs):
@@ -513,7 +514,8 @@ class MatrixFactorization(Recommender):
     def _bar(self) -> Progress:
         console = Console(stderr=True)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        hidden = not (self.verbose and console.is_terminal)
+        together = current_workers()
+        hidden = not (self.verbose and console.is_terminal and (together is None or together.is_first))
         return Progress(*columns, console=console, transient=True, disable=hidden)
 
     def _checked_parameters(self, eval_set: Any) -> RankingLoss:
@@ -584,6 +586,27 @@ class MatrixFactorization(Recommender):
         self.user_vectors_, self.item_vectors_ = users, items
         self.history_, self.kept_epoch_ = state.metadata["history"], state.metadata["kept_epoch"]
         self.selection_ = state.metadata["selection"]
+
+
+def _value_and_gradient(
+    loss: RankingLoss, batch: Batch, users: NDArray[np.float32], items: NDArray[np.float32]
+) -> tuple[float, NDArray[np.float32]]:
+    """Return the summed loss of a batch and its gradient in the scores of the rows.
+
+    Of several processes, each computes the rows of some users, and all of them get the values of all rows.
+    """
+    together, plan = current_workers(), batch.plan
+    if together is None:
+        result = loss.value_and_gradient(score_pairs(users, items, batch.row_users, batch.row_items), plan)
+        return float(result.values.sum()), result.gradient
+    part = together.part(plan.sizes)
+    own = plan.offsets[part.start : part.stop + 1]
+    rows = slice(int(own[0]), int(own[-1]))
+    scores = score_pairs(users, items, batch.row_users[rows], batch.row_items[rows])
+    with noise_over(together):
+        result = loss.value_and_gradient(scores, loss.plan(plan.labels[rows].copy(), own - own[0]))
+    values, gradients = together.gather(result.values), together.gather(result.gradient)
+    return float(np.concatenate(values).sum()), np.concatenate(gradients)
 
 
 def _scores_of(

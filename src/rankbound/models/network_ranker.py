@@ -15,7 +15,7 @@ from rankbound.models.base import FittedState, Queries, Ranker, seed_of
 from rankbound.models.measuring import mean_measure, score_measure
 from rankbound.models.networks import ListNetwork, Objective, make_objective, network_outputs, positive_integers
 from rankbound.models.weighted_features import center_and_spread
-from rankbound.parallel import physical_memory
+from rankbound.parallel import current_workers, physical_memory
 
 try:
     import torch
@@ -270,10 +270,22 @@ class _Evaluator:
         self._measures = list(dict.fromkeys(map(str, (ranker.measure, *ranker.watch))))
 
     def __call__(self) -> dict[str, float]:
-        scores = self._ranker._list_scores(self._held_out.features, self._held_out.lists.offsets)
+        scores = self._scores()
         scored = self._held_out.lists.with_scores(scores)
         means = evaluate_lists(scored, self._measures).mean()
         first = self._measures[0]
         if np.isnan(means[first]):
             mean_measure(self._held_out.lists, scores, score_measure(first))  # raises an error with the reason
         return means
+
+    def _scores(self) -> NDArray[np.float64]:
+        """The scores of all held-out queries; of several processes, each computes those of a part."""
+        features, lists = self._held_out.features, self._held_out.lists
+        together = current_workers()
+        if together is None:
+            return self._ranker._list_scores(features, lists.offsets)
+        part = together.part(lists.sizes)
+        own = lists.offsets[part.start : part.stop + 1]
+        if own[0] == own[-1]:
+            return np.concatenate(together.gather(np.zeros(0)))
+        return np.concatenate(together.gather(self._ranker._list_scores(features[own[0] : own[-1]], own - own[0])))
