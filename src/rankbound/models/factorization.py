@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from rankbound.data.interactions import Interactions
+    from rankbound.losses.plans import Plan
 
 __all__ = ["MatrixFactorization"]
 
@@ -231,6 +232,7 @@ class MatrixFactorization(Recommender):
         held_out = None if eval_set is None else Pairs.of(eval_set[0], eval_set[1], eval_set[2], name="eval_set ")
         pairs = pairs.kept(loss.plan(pairs.lists.labels.copy(), pairs.lists.offsets.copy()).active)
         batches = pairs.batches(loss, self.batch_size, self._random(0))
+        parts = _own_parts(loss, batches)
         checkpoints = None
         if self.checkpoint is not None:
             data = {"data": pairs.digest(), "eval_set": None if held_out is None else held_out.digest()}
@@ -238,7 +240,7 @@ class MatrixFactorization(Recommender):
             checkpoints = Checkpoints(self.checkpoint, settings | {"loss": repr(self._loss_of_codes)} | data)
         stored = None if checkpoints is None else checkpoints.load()
         state = State.restored(*stored) if stored else State.new(pairs, self.factors, self.init, self._random(1))
-        self._run_epochs(state, checkpoints, lambda: self._epoch(loss, batches, held_out, state))
+        self._run_epochs(state, checkpoints, lambda: self._epoch(loss, batches, parts, held_out, state))
         vectors = self._kept(state, (state.users.values, state.items.values), held_out is not None)
         self.user_vectors_, self.item_vectors_ = vectors
         self._check_finite(state.epoch)
@@ -430,14 +432,18 @@ class MatrixFactorization(Recommender):
 
     # ---- training from lists of codes --------------------------------------------------------------------------------
 
-    def _epoch(self, loss: RankingLoss, batches: list[Batch], held_out: Pairs | None, state: State) -> None:
+    def _epoch(
+        self, loss: RankingLoss, batches: list[Batch], parts: list[Part] | None, held_out: Pairs | None, state: State
+    ) -> None:
         state.epoch += 1
         users, items = state.users, state.items
         total, count = 0.0, 0
         for index in self._random(2, state.epoch).permutation(len(batches)).tolist():
             batch = batches[index]
             try:
-                value, gradient = _value_and_gradient(loss, batch, users.values, items.values)
+                value, gradient = _value_and_gradient(
+                    loss, batch, None if parts is None else parts[index], users.values, items.values
+                )
             except DataError as error:
                 raise _diverged(state.epoch) from error
             factor = 1.0 if self.reduction == "sum" else 1 / len(batch.users)
@@ -588,25 +594,40 @@ class MatrixFactorization(Recommender):
         self.selection_ = state.metadata["selection"]
 
 
+Part = tuple[slice, "Plan"]  # the rows of a batch that this process computes, and their plan
+
+
+def _own_parts(loss: RankingLoss, batches: list[Batch]) -> list[Part] | None:
+    """Return the part of each batch that this process computes; None for a single process."""
+    together = current_workers()
+    if together is None:
+        return None
+    parts = []
+    for batch in batches:
+        part = together.part(batch.plan.sizes)
+        own = batch.plan.offsets[part.start : part.stop + 1]
+        rows = slice(int(own[0]), int(own[-1]))
+        parts.append((rows, loss.plan(batch.plan.labels[rows].copy(), own - own[0])))
+    return parts
+
+
 def _value_and_gradient(
-    loss: RankingLoss, batch: Batch, users: NDArray[np.float32], items: NDArray[np.float32]
+    loss: RankingLoss, batch: Batch, part: Part | None, users: NDArray[np.float32], items: NDArray[np.float32]
 ) -> tuple[float, NDArray[np.float32]]:
     """Return the summed loss of a batch and its gradient in the scores of the rows.
 
-    Of several processes, each computes the rows of some users, and all of them get the values of all rows.
+    Of several processes, each computes the rows of its part, and all of them get the values of all rows.
     """
-    together, plan = current_workers(), batch.plan
-    if together is None:
-        result = loss.value_and_gradient(score_pairs(users, items, batch.row_users, batch.row_items), plan)
-        return float(result.values.sum()), result.gradient
-    part = together.part(plan.sizes)
-    own = plan.offsets[part.start : part.stop + 1]
-    rows = slice(int(own[0]), int(own[-1]))
-    scores = score_pairs(users, items, batch.row_users[rows], batch.row_items[rows])
+    rows, plan = part or (slice(None), batch.plan)
+    together = current_workers()
     with noise_over(together):
-        result = loss.value_and_gradient(scores, loss.plan(plan.labels[rows].copy(), own - own[0]))
-    values, gradients = together.gather(result.values), together.gather(result.gradient)
-    return float(np.concatenate(values).sum()), np.concatenate(gradients)
+        result = loss.value_and_gradient(
+            score_pairs(users, items, batch.row_users[rows], batch.row_items[rows]), plan
+        )  # fmt: skip
+    values, gradient = result.values, result.gradient
+    if together is not None:
+        values, gradient = (np.concatenate(together.gather(array)) for array in (values, gradient))
+    return float(values.sum()), gradient
 
 
 def _scores_of(

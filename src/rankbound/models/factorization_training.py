@@ -302,7 +302,7 @@ class InteractionTraining:
         if part.start < part.stop:
             own_history = None if history is None else history[part]
             loss, items, *own = self._gradients(values, batch[part], own_history, epoch)  # type: ignore[assignment]
-        present = np.zeros(self.shape[1], np.uint8)
+        present = np.zeros(self.shape[1], np.int32)
         present[items] = 1
         union = np.flatnonzero(together.sum(present))
         at = np.searchsorted(union, items)
