@@ -10,7 +10,10 @@ from all held-out queries, and the round that the same data on one machine would
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import platform
+import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankbound.arrays import floats, labels_of, weights_of
+from rankbound.arrays import labels_of, weights_of
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Lists
 from rankbound.packages import required_package
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["fit_on_dask"]
 
 _ATTEMPTS = 3  # trainings that may lose a worker
+_SECONDS_TO_NOTICE = 10
 _PACKAGES = ("rankbound", "lightgbm", "numpy")  # whose versions must be the same everywhere
 
 
@@ -65,8 +69,13 @@ def fit_on_dask(
         A client of Dask, or the address of a scheduler, or ``"local:N"`` for N processes of this machine. None: the
         current client.
 
-    Trees differ slightly from those of one machine, because each worker of LightGBM determines the bins of some features
-    from its own rows. If a worker dies, the training starts again with the workers that are left, at most twice.
+    With one worker, the trees are those of `LambdaMART.fit`. With more, they are others of about the same quality, which
+    also depend on the worker that each partition is on, for three reasons. LightGBM's workers estimate the number of
+    rows in a leaf from hessians, to which ``min_child_samples`` then applies. Each determines the bins of some features
+    from its own rows. Noisy losses, such as the default, draw noise for the queries of a worker. Features with few
+    values, ``min_child_samples=1`` and a loss without noise give the trees of one process up to rounding.
+
+    If a worker dies, the training starts again with the workers that are there then, at most twice.
     """
     from rankbound.models.trees import LambdaMART
 
@@ -81,13 +90,13 @@ def fit_on_dask(
     with _client(client) as opened:
         _check_versions(opened)
         for attempt in range(1, _ATTEMPTS + 1):
-            workers = set(opened.scheduler_info(n_workers=-1)["workers"])
+            workers = _addresses(opened)
             try:
                 return _fitted(ranker, frame, eval_set, columns, opened)
             except (ArgumentError, DataError):
                 raise
             except Exception as error:  # LightGBM, Dask and the sockets between them fail in many ways
-                lost = workers - set(opened.scheduler_info(n_workers=-1)["workers"])
+                lost = _lost_workers(opened, workers)
                 if not lost:
                     raise DataError(f"LightGBM failed on the cluster: {error}") from error
                 if attempt == _ATTEMPTS:
@@ -95,6 +104,7 @@ def fit_on_dask(
                         f"worker {min(lost)} was lost in training attempt {attempt}, others in those before; workers "
                         "may have run out of memory"
                     ) from error
+                _forget_connections(opened)
     raise AssertionError("unreachable")
 
 
@@ -140,6 +150,38 @@ def _client(client: Any) -> Iterator[Any]:
     yield client
 
 
+def _addresses(client: Any) -> set[str]:
+    return set(client.scheduler_info(n_workers=-1)["workers"])
+
+
+def _lost_workers(client: Any, before: set[str]) -> set[str]:
+    """Return the workers that are no longer there; their neighbors may report an error before the scheduler notices."""
+    end = time.monotonic() + _SECONDS_TO_NOTICE
+    while not (lost := before - _addresses(client)) and time.monotonic() < end:
+        time.sleep(0.2)
+    return lost
+
+
+def _forget_connections(client: Any) -> None:
+    """Make all workers forget the connections of a training that failed, which LightGBM would use again.
+
+    LightGBM keeps them in the thread of the training: every thread of a worker runs one of the tasks.
+    """
+    tasks = [
+        client.submit(_free_network, workers=[worker], allow_other_workers=True, pure=False)
+        for worker, threads in client.ncores().items()
+        for _ in range(threads)
+    ]
+    client.gather(tasks, errors="skip")
+
+
+def _free_network() -> None:
+    from lightgbm.basic import _LIB
+
+    _LIB.LGBM_NetworkFree()
+    time.sleep(0.5)  # no thread of this worker takes a second task
+
+
 def _versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
@@ -169,9 +211,9 @@ def _prepared(table: Any, number: int, columns: dict[str, Any]) -> dict[str, Any
     """Return the arrays of a partition, its rows sorted by query."""
     try:
         names = table[columns["query"]].to_numpy()
-        ids, first, codes = np.unique(names, return_index=True, return_inverse=True)
+        ids, codes = np.unique(names, return_inverse=True)
         order = np.argsort(codes, kind="stable")
-        labels = np.maximum(labels_of(table[columns["label"]].to_numpy()), 0)[order]
+        labels = np.maximum(labels_of(table[columns["label"]].to_numpy()), 0)[order].astype(np.float64)
         matrix = table[columns["features"]].to_numpy(dtype=np.float32)[order]
         if np.isinf(matrix).any():
             raise DataError("features must be finite or NaN (missing), got infinity")
@@ -269,12 +311,14 @@ def _fitted(ranker: Any, frame: Any, eval_set: Any, columns: dict[str, Any], cli
         metric="None",
         **({"lambdarank_truncation_level": ranker.truncation_level} if objective is None else {}),
     )
-    estimator.fit(
-        column("X", rows, np.float32, len(columns["features"])),
-        column("y", rows, np.float64),
-        group=column("sizes", counts, np.int64),
-        sample_weight=None if columns["weight"] is None else column("weight", rows, np.float64),
-    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Parameter n_jobs will be ignored")  # LightGBM's own default is meant
+        estimator.fit(
+            column("X", rows, np.float32, len(columns["features"])),
+            column("y", rows, np.float64),
+            group=column("sizes", counts, np.int64),
+            sample_weight=None if columns["weight"] is None else column("weight", rows, np.float64),
+        )
     text = trees_alone(estimator.booster_.model_to_string())
     best = None
     if eval_set is not None:
@@ -294,27 +338,28 @@ def _measured(ranker: Any, trees: str, frame: Any, columns: dict[str, Any], clie
     from dask import delayed
 
     parts, _ = _parts(frame, columns, None, client)
-    tasks = [delayed(_values_by_round)(part, trees, str(ranker.measure)) for part in parts]
-    values = np.concatenate(client.gather(client.compute(tasks)), axis=1)
-    defined = ~np.isnan(values[0])
-    if not defined.any():
-        raise DataError(f"{ranker.measure} is not defined for any query of eval_set")
-    return [float(row[defined].mean()) for row in values]
+    tasks = [delayed(_sums_by_round)(part, trees, str(ranker.measure)) for part in parts]
+    sums, counts = zip(*client.gather(client.compute(tasks)), strict=True)
+    if sum(counts) == 0:
+        raise DataError(f"{ranker.measure} is not defined for any query of eval_set, because none has a relevant item")
+    return [math.fsum(column) / sum(counts) for column in zip(*sums, strict=True)]
 
 
-def _values_by_round(part: dict[str, Any], trees: str, measure: str) -> Any:
-    """Return the measure of each query after each round, rounds x queries; NaN where it is not defined."""
+def _sums_by_round(part: dict[str, Any], trees: str, measure: str) -> tuple[list[float], int]:
+    """Return the sum of the measure over the queries after each round, and for how many queries it is defined."""
     import lightgbm
 
     from rankbound.evaluation import evaluate_lists
 
     booster = lightgbm.Booster(model_str=trees)
     lists = Lists(part["y"], np.concatenate(([0], np.cumsum(part["sizes"]))))
-    scores, values = np.zeros(len(part["y"])), []
+    scores, sums, count = np.zeros(len(part["y"])), [], 0
     for round_ in range(booster.num_trees()):
         scores = scores + booster.predict(part["X"], start_iteration=round_, num_iteration=1, num_threads=1)
-        values.append(floats("values", evaluate_lists(lists.with_scores(scores), [measure]).per_query[measure]))
-    return np.array(values)
+        values = evaluate_lists(lists.with_scores(scores), [measure]).per_query[measure].drop_nulls().drop_nans()
+        sums.append(math.fsum(values))
+        count = len(values)
+    return sums, count
 
 
 def _best_round(values: list[float], patience: int | None) -> int:
