@@ -112,9 +112,13 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Training data: a float32 row of features per item, labels, offsets, and a weight per query or None."""
+    """Training data: a float32 row of features per item, labels, offsets, and a weight per query or None.
 
-    features: NDArray[np.float32]
+    ``features`` is an array or, for features that may be larger than memory, an object that returns rows by index and
+    all of them, in order, by its method ``blocks``.
+    """
+
+    features: Any
     labels: NDArray[Any]
     offsets: NDArray[np.int64]
     weights: NDArray[np.float64] | None = None
@@ -122,7 +126,12 @@ class Examples:
     def digest(self) -> str:
         """Return a digest of the content, by which a checkpoint identifies its data."""
         digest = hashlib.blake2b(digest_size=16)
-        for array in (self.features, self.labels, self.offsets, self.weights):
+        if isinstance(self.features, np.ndarray):
+            digest.update(np.ascontiguousarray(self.features).data)
+        else:
+            for block in self.features.blocks():
+                digest.update(np.ascontiguousarray(block).data)
+        for array in (self.labels, self.offsets, self.weights):
             digest.update(b"none" if array is None else np.ascontiguousarray(array).data)
         return digest.hexdigest()
 

@@ -337,15 +337,14 @@ def parse_value(text: str) -> Any:
 def read_parts(source: str) -> Fold[Any]:
     """Read training data and, for a fold of a known data set, its validation and test data."""
     from rankbound.data.catalog import known_sets
-    from rankbound.data.letor import read_letor
-    from rankbound.data.loading import load_fold, load_set
+    from rankbound.data.loading import load_fold, load_set, read_letor_file
     from rankbound.data.splits import Fold
 
     name, _, number = source.partition("/")
     if source == "-" or Path(source).exists() or name not in known_sets():
         if source != "-" and not Path(source).exists():
             raise DataError(f"{source}: cannot be read: No such file, and no data set of that name")
-        return Fold(read_letor(source), None, None)
+        return Fold(read_letor_file(source), None, None)
     if known_sets()[name].kind != "letor":
         raise DataError(
             f"{name}: is a data set of kind {known_sets()[name].kind}, expected one of queries with features (letor)"
