@@ -1,7 +1,8 @@
 """Checkpoints of a training run: arrays in safetensors and metadata in JSON, in one folder per step.
 
 A step is written under a temporary name, flushed to disk and renamed, and only then is the previous step removed: a
-process that is killed at any moment leaves a complete step or none. Nothing is pickled.
+process that is killed at any moment leaves a complete step or none. Nothing is pickled. Where several processes train
+together, the first one writes, and all of them read the same folder.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rankbound.errors import DataError
 from rankbound.io import locked_folder, remove_leftovers
+from rankbound.parallel import current_workers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,15 +53,28 @@ class Checkpoints:
     def load(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
         """Arrays and metadata of the newest complete step, or None if there is no step.
 
-        Raises DataError if the step is damaged or belongs to another training run.
+        Raises DataError if the step is damaged or belongs to another training run, and if processes that train together
+        see different steps.
         """
+        newest, step = self._load()
+        if (together := current_workers()) is not None:
+            seen = np.concatenate(together.gather(np.array([newest]))).tolist()
+            if len(set(seen)) > 1:
+                raise DataError(
+                    f"{self.folder}: must be a folder that all workers share, but they see the epochs "
+                    f"{', '.join(map(str, seen))} (0: none)"
+                )
+        return step
+
+    def _load(self) -> tuple[int, tuple[dict[str, NDArray[Any]], dict[str, Any]] | None]:
+        """The number of the newest step, 0 if there is none, and the step."""
         from safetensors import SafetensorError
         from safetensors.numpy import load
 
         with locked_folder(self.folder, create=False):
             newest = max(self._steps(), default=None)
             if newest is None:
-                return None
+                return 0, None
             try:
                 text, content = (newest / _METADATA).read_bytes(), (newest / _ARRAYS).read_bytes()
             except OSError as error:
@@ -80,10 +97,17 @@ class Checkpoints:
                 f"{self.folder}: contains the checkpoint of another training run, which differs in "
                 f"{', '.join(changed)}; choose another folder or remove this one"
             )
-        return arrays, metadata
+        return int(newest.name.removeprefix("epoch-")), (arrays, metadata)
 
     def save(self, epoch: int, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> None:
         """Write a step and remove the previous one."""
+        together = current_workers()
+        if together is None or together.is_first:
+            self._save(epoch, arrays, metadata)
+        if together is not None:
+            together.sum(np.zeros(1))  # the others wait until it is written
+
+    def _save(self, epoch: int, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> None:
         from safetensors.numpy import save
 
         content = save(dict(arrays))

@@ -22,6 +22,7 @@ import torch
 from rankbound.arrays import is_between
 from rankbound.checkpoints import Checkpoints
 from rankbound.errors import ArgumentError, DataError
+from rankbound.parallel import current_workers, rows_of_batch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -111,9 +112,13 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Training data: a float32 row of features per item, labels, offsets, and a weight per query or None."""
+    """Training data: a float32 row of features per item, labels, offsets, and a weight per query or None.
 
-    features: NDArray[np.float32]
+    ``features`` is an array or, for features that may be larger than memory, an object that returns rows by index and
+    all of them, in order, by its method ``blocks``.
+    """
+
+    features: Any
     labels: NDArray[Any]
     offsets: NDArray[np.int64]
     weights: NDArray[np.float64] | None = None
@@ -121,7 +126,12 @@ class Examples:
     def digest(self) -> str:
         """Return a digest of the content, by which a checkpoint identifies its data."""
         digest = hashlib.blake2b(digest_size=16)
-        for array in (self.features, self.labels, self.offsets, self.weights):
+        if isinstance(self.features, np.ndarray):
+            digest.update(np.ascontiguousarray(self.features).data)
+        else:
+            for block in self.features.blocks():
+                digest.update(np.ascontiguousarray(block).data)
+        for array in (self.labels, self.offsets, self.weights):
             digest.update(b"none" if array is None else np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
@@ -149,6 +159,9 @@ def train(
     on_step: Callable[[int, float], bool] | None = None,
 ) -> Trained:
     """Train a torch module in place.
+
+    Inside `rankbound.parallel.workers`, every process computes the gradient of a part of the lists of each batch, and
+    DistributedDataParallel adds the gradients; ``loss`` must then be that of the lists of all processes.
 
     Parameters
     ----------
@@ -180,6 +193,11 @@ def train(
         With an ``evaluator``, called after each epoch with its number and first measure; True ends the training.
     """
     optimizer = _optimizer(network, settings)
+    together = current_workers()
+    if together is None:
+        replica = network
+    else:
+        replica = torch.nn.parallel.DistributedDataParallel(network, process_group=together.group)
     history: list[dict[str, float]] = []
     best: dict[str, Any] = {}
     checkpoints = None
@@ -197,13 +215,15 @@ def train(
         for epoch in range(len(history) + 1, settings.epochs + 1):
             if settings.patience is not None and evaluator is not None and epoch - 1 - kept >= settings.patience:
                 break
-            network.train()
+            replica.train()
             for group in optimizer.param_groups:
                 group["lr"] = settings.rate(epoch)
             total, lists = 0.0, 0
             for rows, offsets, weights in _batches(examples, settings, generator):
-                inputs = torch.from_numpy(examples.features[rows])
-                outputs = network(inputs, offsets) if getattr(network, "takes_lists", False) else network(inputs)
+                count = len(offsets) - 1
+                with _own_part(rows, offsets, weights) as (rows, offsets, weights):
+                    inputs = torch.from_numpy(examples.features[rows])
+                    outputs = replica(inputs, offsets) if getattr(network, "takes_lists", False) else replica(inputs)
                 if not torch.isfinite(outputs).all():
                     raise DataError(
                         f"training diverged in epoch {epoch}: scores are not finite; "
@@ -214,8 +234,8 @@ def train(
                 optimizer.zero_grad(set_to_none=True)
                 cost.backward()
                 optimizer.step()
-                total, lists = total + float(cost.detach()) * (len(offsets) - 1), lists + len(offsets) - 1
-            network.eval()
+                total, lists = total + float(cost.detach()) * count, lists + count
+            replica.eval()
             history.append({"epoch": epoch, "loss": total / lists} | (evaluator() if evaluator is not None else {}))
             kept = _best_epoch(history, settings)
             if kept == epoch:
@@ -244,6 +264,27 @@ def _batches(
         positions = np.arange(ends[-1]) + np.repeat(offsets[chosen] - (ends - sizes), sizes)
         weights = None if examples.weights is None else examples.weights[query[chosen]]
         yield row[positions], np.concatenate(([0], ends)), weights
+
+
+Batch = tuple["NDArray[np.int64]", "NDArray[np.int64]", "NDArray[np.float64] | None"]
+
+
+@contextmanager
+def _own_part(
+    rows: NDArray[np.int64], offsets: NDArray[np.int64], weights: NDArray[np.float64] | None
+) -> Iterator[Batch]:
+    """Yield the rows, offsets and weights of the lists of this process; its rows have their noise of the whole batch."""
+    together = current_workers()
+    if together is None:
+        yield rows, offsets, weights
+        return
+    part = together.part(np.diff(offsets))
+    own = offsets[part.start : part.stop + 1]
+    token = rows_of_batch.set((int(own[0]), len(rows)))
+    try:
+        yield rows[own[0] : own[-1]], own - own[0], None if weights is None else weights[part]
+    finally:
+        rows_of_batch.reset(token)
 
 
 def _split_lists(
@@ -336,7 +377,8 @@ def _torch_threads(count: int | None) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def _bar(epochs: int, verbose: bool) -> Iterator[Callable[[int, dict[str, float]], None]]:
-    if not verbose or not sys.stderr.isatty():
+    together = current_workers()
+    if not verbose or not sys.stderr.isatty() or (together is not None and not together.is_first):
         yield lambda _epoch, _row: None
         return
     from rich.console import Console

@@ -78,7 +78,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     try:
         _check_environment()
-        result = get_command(app).main(arguments or ["--help"], prog_name="rankbound", standalone_mode=False)
+        result = get_command(app).main(
+            arguments or ["--help"], prog_name="rankbound", standalone_mode=False, obj=tuple(arguments)
+        )
         sys.stdout.flush()  # raises BrokenPipeError here, not at exit, if nobody reads
     except RankboundError as error:
         return _refuse(str(error))

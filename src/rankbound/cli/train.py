@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,9 +10,11 @@ import typer
 
 from rankbound.cli import options, output
 from rankbound.cli.kernels import ready_kernels
+from rankbound.cli.several_workers import run_in_processes
 from rankbound.cli.train_recommender import COLUMNS, looks_like_interactions, train_recommender
 from rankbound.errors import ArgumentError, DataError
 from rankbound.models import RECOMMENDERS
+from rankbound.parallel import workers as together
 
 if TYPE_CHECKING:
     from rankbound.data.letor import LetorData
@@ -34,6 +37,7 @@ _KINDS: dict[str, tuple[Any, str]] = {  # of the options in a file; the others a
 
 
 def train(
+    context: typer.Context,
     data: Annotated[
         str | None,
         typer.Argument(
@@ -94,6 +98,10 @@ def train(
     min_rating: Annotated[
         float | None, typer.Option(metavar="X", help="Interactions with a lower rating are left out.")
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Processes of this machine that train a network or MatrixFactorization."),
+    ] = None,
     out: Annotated[str | None, typer.Option("-o", "--output", metavar="DIR", help="Folder for the model.")] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -104,6 +112,7 @@ def train(
       rankbound train mq2008/1 --model MLPRanker --loss nDCG --bounding expectation-max -o model
       rankbound train train.txt --valid vali.txt --model LambdaMART --param num_leaves=63 -o model
       rankbound train ratings.csv --model ImplicitALS --min-rating 4 --param factors=128 -o model
+      rankbound train train.txt --loss nDCG --workers 4 --checkpoint state -o model
     """
     command_line = {
         "data": data, "model": model, "loss": loss, "bounding": bounding, "valid": valid, "measures": measures,
@@ -118,9 +127,20 @@ def train(
     if target.exists() and not (target / "model.json").is_file():
         raise ArgumentError(f"{target}: exists and is not a model folder")
     _check_kind_of_data(chosen)
+    if workers is not None:
+        _check_workers(_ranker(chosen, params), chosen)
+        raise typer.Exit(run_in_processes(workers, _without_workers(context.find_root().obj)))
+    with together() as group:
+        if group.size > 1:
+            _check_workers(_ranker(chosen, params), chosen)
+        _train(chosen, params, target, is_first=group.is_first, as_json=as_json)
+
+
+def _train(chosen: dict[str, Any], params: dict[str, Any], target: Path, *, is_first: bool, as_json: bool) -> None:
+    """Read, fit, save and report; of several processes that train together, the first one saves and reports."""
     if chosen.get("model") in RECOMMENDERS:
         recommender: Any = _ranker(chosen, params)
-        train_recommender(recommender, chosen, target, as_json=as_json)
+        train_recommender(recommender, chosen, target, is_first=is_first, as_json=as_json)
         return
     with output.working("reading ..."):
         ranker = _ranker(chosen, params)
@@ -132,8 +152,34 @@ def train(
     if (trained_by := getattr(ranker, "loss", None)) is not None:
         ready_kernels(trained_by)
     _fit(ranker, parts)
-    ranker.save(target)
-    _report(ranker, parts, chosen, target, as_json)
+    if is_first:
+        ranker.save(target)
+        _report(ranker, parts, chosen, target, as_json)
+
+
+def _check_workers(ranker: Ranker, chosen: dict[str, Any]) -> None:
+    """Raise ArgumentError for a model that several processes cannot train together, and for standard input."""
+    kinds = {kind.__name__ for kind in type(ranker).__mro__}  # by name, because an import would load torch
+    if not kinds & {"NeuralRanker", "MatrixFactorization"}:
+        raise ArgumentError(
+            "several workers can train networks and MatrixFactorization (for trees on Dask see "
+            f"rankbound.integrations.fit_on_dask), got {type(ranker).__name__}"
+        )
+    if "-" in (chosen["data"], chosen.get("valid")):
+        raise ArgumentError("several workers need data that each of them can read, got standard input")
+
+
+def _without_workers(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments of the command line without --workers.
+
+    >>> _without_workers(["train", "a.txt", "--workers", "2", "-o", "model"])
+    ['train', 'a.txt', '-o', 'model']
+    """
+    return [
+        argument
+        for before, argument in zip(("", *arguments), arguments, strict=False)
+        if "--workers" not in (before, argument.partition("=")[0])
+    ]
 
 
 def _fit(ranker: Ranker, parts: Fold[Any]) -> None:
@@ -291,15 +337,14 @@ def parse_value(text: str) -> Any:
 def read_parts(source: str) -> Fold[Any]:
     """Read training data and, for a fold of a known data set, its validation and test data."""
     from rankbound.data.catalog import known_sets
-    from rankbound.data.letor import read_letor
-    from rankbound.data.loading import load_fold, load_set
+    from rankbound.data.loading import load_fold, load_set, read_letor_file
     from rankbound.data.splits import Fold
 
     name, _, number = source.partition("/")
     if source == "-" or Path(source).exists() or name not in known_sets():
         if source != "-" and not Path(source).exists():
             raise DataError(f"{source}: cannot be read: No such file, and no data set of that name")
-        return Fold(read_letor(source), None, None)
+        return Fold(read_letor_file(source), None, None)
     if known_sets()[name].kind != "letor":
         raise DataError(
             f"{name}: is a data set of kind {known_sets()[name].kind}, expected one of queries with features (letor)"

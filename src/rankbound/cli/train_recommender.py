@@ -30,8 +30,10 @@ def looks_like_interactions(source: str) -> bool:
     return known is not None and known.kind == "ratings"
 
 
-def train_recommender(model: Recommender, chosen: Mapping[str, Any], target: Path, *, as_json: bool) -> None:
-    """Read interactions, fit the model, save it and report."""
+def train_recommender(
+    model: Recommender, chosen: Mapping[str, Any], target: Path, *, as_json: bool, is_first: bool = True
+) -> None:
+    """Read interactions, fit the model, and save and report it in the first process."""
     with output.working("reading ..."):
         parts = _read(chosen["data"], chosen)
         held_out = parts.validation if chosen.get("valid") is None else _read(chosen["valid"], chosen).train
@@ -42,6 +44,8 @@ def train_recommender(model: Recommender, chosen: Mapping[str, Any], target: Pat
     else:
         with output.working("training ..."):
             model.fit(parts.train, eval_set=held_out)
+    if not is_first:
+        return
     model.save(target)
     measured = {"validation": held_out, "test": parts.test}
     _report(model, {role: part for role, part in measured.items() if part is not None}, chosen, target, as_json=as_json)

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rankbound.data.growing_table import GrowingTable
+from rankbound.data.growing_table import GrowingFile, GrowingTable
 from rankbound.data.letor_text import Block, BlockParser
 from rankbound.data.text_chunks import StrPath, line_chunks, read_text
 from rankbound.errors import DataError, FileFormatError
 from rankbound.lists import Lists
 
-__all__ = ["LABELS", "LetorData", "group_file", "read_groups", "read_letor"]
+__all__ = ["LABELS", "LetorData", "group_file", "read_groups", "read_letor", "read_mapped_letor"]
 
 LABELS = (-1.0, 31.0)  # -1 means "not judged" in LETOR; beyond 31 the gain 2^label - 1 is no longer meaningful
 
@@ -82,8 +82,24 @@ def read_letor(
     -----
     Rows of a query that are not adjacent are grouped together, and the result carries a note.
     """
+    return _read(path, groups, label_range, GrowingTable(np.float32))
+
+
+def read_mapped_letor(path: StrPath | Sequence[StrPath], folder: Path) -> LetorData:
+    """Read files like `read_letor`, with features in a temporary file on the disk of a folder, mapped into memory.
+
+    Only labels, queries and ids are in memory, so that the features may be larger than memory.
+    """
+    return _read(path, None, LABELS, GrowingFile(np.float32, folder))
+
+
+def _read(
+    path: StrPath | Sequence[StrPath],
+    groups: StrPath | None,
+    label_range: tuple[float, float],
+    features: GrowingTable | GrowingFile,
+) -> LetorData:
     paths = [path] if isinstance(path, (str, PathLike)) else list(path)
-    features = GrowingTable(np.float32)
     labels, qids, ids = [], [], []
     for file in paths:
         rows, has_qids = 0, True
@@ -102,9 +118,7 @@ def read_letor(
             first = int(qids[-1].max()) + 1 if qids else 0
             qids.append(first + _queries_of_groups(file, rows, groups))
     names = np.concatenate(ids)
-    return _assembled(
-        np.concatenate(labels), np.concatenate(qids), names if (names != "").any() else None, features.finish()
-    )
+    return _assembled(np.concatenate(labels), np.concatenate(qids), names if (names != "").any() else None, features)
 
 
 def group_file(path: StrPath) -> Path:
@@ -155,20 +169,20 @@ def _assembled(
     labels: NDArray[np.float64],
     qids: NDArray[np.int64],
     ids: NDArray[np.str_] | None,
-    features: NDArray[np.float32],
+    features: GrowingTable | GrowingFile,
 ) -> LetorData:
     starts = np.concatenate(([0], np.flatnonzero(np.diff(qids)) + 1))
     runs = qids[starts]
     names, first, code = np.unique(runs, return_index=True, return_inverse=True)
     if len(names) == len(runs):
-        return LetorData(Lists(labels, np.append(starts, len(qids)), None, ids, runs), features)
+        return LetorData(Lists(labels, np.append(starts, len(qids)), None, ids, runs), features.finish())
     rank = np.argsort(np.argsort(first))  # queries are ordered by their first row
     query_of_row = np.repeat(rank[code], np.diff(np.append(starts, len(qids))))
     order = np.argsort(query_of_row, kind="stable")
     offsets = np.concatenate(([0], np.cumsum(np.bincount(query_of_row))))
     note = f"the rows of {len(np.unique(code[_repeated(code)]))} queries were not adjacent and were grouped together"
     lists = Lists(labels[order], offsets, None, None if ids is None else ids[order], runs[np.sort(first)])
-    return LetorData(lists, features[order], (note,))
+    return LetorData(lists, features.finish(order), (note,))
 
 
 def _repeated(code: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -10,17 +10,19 @@ from rankbound.data.array_cache import read_cached
 from rankbound.data.catalog import DataFile, Entry, FoldFiles, find_entry, find_file
 from rankbound.data.faces import read_faces
 from rankbound.data.interactions import Interactions
-from rankbound.data.letor import LetorData, read_letor
+from rankbound.data.letor import LetorData, group_file, read_letor, read_mapped_letor
 from rankbound.data.ratings import read_ratings
 from rankbound.data.sampling import align_interactions
 from rankbound.data.set_files import obtain
 from rankbound.data.splits import Fold, letor_folds
 from rankbound.errors import ArgumentError, DataError
+from rankbound.io import cache_folder
 from rankbound.lists import Lists
 
-__all__ = ["load_fold", "load_set", "read_files"]
+__all__ = ["load_fold", "load_set", "read_files", "read_letor_file"]
 
 _LARGE = 8 << 20  # bytes on disk; the parsed arrays of larger files are cached
+_LARGE_FILE = 64 << 20  # the same for files of users, which are not read again and again
 
 
 def load_set(name: str) -> Any:
@@ -57,11 +59,39 @@ def read_files(entry: Entry, files: Sequence[Path]) -> Any:
         return read_faces(files[0])
     large = sum(file.stat().st_size for file in files) >= _LARGE
     if entry.kind == "letor":
-        return read_cached(files, lambda: read_letor(files), LetorData) if large else read_letor(files)
+        return _read_cached_letor(files) if large else read_letor(files)
     file, form = files[0], entry.form
     return (
         read_cached(files, lambda: read_ratings(file, form), Interactions, form) if large else read_ratings(file, form)
     )
+
+
+def read_letor_file(path: str) -> LetorData:
+    """Read a LETOR file of a user; the features of a large one are in the cache and mapped into memory.
+
+    They may then be larger than memory, and the file is parsed once. A file without qids is always read into memory,
+    because the file of group sizes next to it may change.
+    """
+    file = Path(path)
+    if path == "-" or not file.is_file() or file.stat().st_size < _LARGE_FILE or group_file(file).exists():
+        return read_letor(path)
+    return _read_cached_letor([file])
+
+
+def _read_cached_letor(files: Sequence[Path]) -> LetorData:
+    """Read files, once; afterwards their arrays are mapped into memory from the cache."""
+
+    def read() -> LetorData:
+        folder = cache_folder("converted")
+        try:
+            if folder is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+                return read_mapped_letor(files, folder)
+        except OSError:  # the cache cannot be written
+            pass
+        return read_letor(files)
+
+    return read_cached(files, read, LetorData)
 
 
 def _part(entry: Entry, path: str) -> Any:

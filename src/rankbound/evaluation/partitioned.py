@@ -34,6 +34,7 @@ from rankbound.parallel import check_versions, open_client, results_of
 
 if TYPE_CHECKING:
     import polars as pl
+
     from distributed import Client
 
 __all__ = ["Progress", "Settings", "evaluate_frames", "evaluate_parts", "is_in_parts"]

@@ -38,8 +38,9 @@ MOST_BYTES = 256 << 20
 def on_cluster(trials: list[Trial], address: str) -> Iterator[tuple[Trial, Outcome | Failure]]:
     """Results as they arrive."""
     with open_client(address) as (client, local):
-        from distributed import as_completed
         from distributed.scheduler import KilledWorker
+
+        from distributed import as_completed
 
         if not local:
             _send(client, trials)

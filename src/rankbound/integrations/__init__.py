@@ -3,6 +3,7 @@
 =====================================  ==============================================================================
 measures for early stopping            lightgbm_metric xgboost_metric catboost_metric CatBoostMetric
 values of every query in every round   LightGBMRecorder xgboost_recorder QueryHistory
+LambdaMART on a Dask cluster           fit_on_dask
 scikit-learn                           ranking_scorer RankingScorer QueryRanker
 Optuna                                 lightgbm_pruning xgboost_pruning ranker_pruning
 measures of ir_measures, PyTerrier     ir_measure

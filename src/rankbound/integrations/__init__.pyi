@@ -1,5 +1,6 @@
 from rankbound.integrations.catboost import CatBoostMetric as CatBoostMetric
 from rankbound.integrations.catboost import catboost_metric as catboost_metric
+from rankbound.integrations.dask import fit_on_dask as fit_on_dask
 from rankbound.integrations.history import QueryHistory as QueryHistory
 from rankbound.integrations.ir_measures import ir_measure as ir_measure
 from rankbound.integrations.lightgbm import LightGBMRecorder as LightGBMRecorder

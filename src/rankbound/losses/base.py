@@ -111,8 +111,11 @@ class RankingLoss(ABC):
         """Compute the loss of padded 2-D scores and labels (queries x longest list); only entries in the mask count."""
         return self(scores, labels, weights=weights, mask=mask_of("mask", mask, None) if mask is None else mask)
 
-    def as_module(self) -> LossModule:
+    def as_module(self, process_group: Any = None) -> LossModule:
         """Return the loss as a ``torch.nn.Module`` without parameters or buffers, for trainers that expect one.
+
+        With a process group of torch.distributed, it is the loss of the lists of all its processes together, for
+        DistributedDataParallel; see `rankbound.losses.modules.LossModule`.
 
         >>> import torch
         >>> from rankbound.losses import NDCGLoss
@@ -122,7 +125,7 @@ class RankingLoss(ABC):
         """
         from rankbound.losses.modules import LossModule
 
-        return LossModule(self)
+        return LossModule(self, process_group)
 
     def no_choice(self, labels: Any, offsets: Any) -> NDArray[np.bool_]:
         """Which queries have no choice: whatever the scores, their loss and gradient are 0, and no mean counts them.

@@ -18,22 +18,64 @@ False
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rankbound.errors import ArgumentError
+from rankbound.parallel import Workers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["check_seed", "generator_for", "gumbel_noise", "logistic_noise"]
+__all__ = ["check_seed", "generator_for", "gumbel_noise", "logistic_noise", "noise_over"]
 
 _SMALLEST = np.float32(2.0**-25)  # half the spacing of the float32 uniforms: keeps 0 out of the logarithms
+_over: ContextVar[Workers | None] = ContextVar("over", default=None)
 
 
-def generator_for(seed: int, scores: NDArray[Any], offsets: NDArray[Any]) -> np.random.Generator:
-    """Return the generator that belongs to a seed and to these scores, rounded to float32, and offsets."""
+def generator_for(seed: int, scores: NDArray[Any], offsets: NDArray[Any]) -> Any:
+    """Return the generator that belongs to a seed and to these scores, rounded to float32, and offsets.
+
+    Inside `noise_over`, it belongs to the lists of all processes together, and draws the part of this process.
+    """
+    processes = _over.get()
+    if processes is None:
+        return _generator(seed, scores, offsets)
+    parts = processes.gather(scores)
+    sizes = np.concatenate(processes.gather(np.diff(offsets)))
+    generator = _generator(seed, np.concatenate(parts), np.concatenate(([0], np.cumsum(sizes))))
+    first = sum(map(len, parts[: processes.rank]))
+    return _PartGenerator(generator, slice(first, first + len(scores)), sum(map(len, parts)))
+
+
+@contextmanager
+def noise_over(processes: Workers | None) -> Iterator[None]:
+    """Draw the noise of a batch whose lists are distributed over processes; all of them must compute the loss."""
+    token = _over.set(processes)
+    try:
+        yield
+    finally:
+        _over.reset(token)
+
+
+class _PartGenerator:
+    """Draws numbers for the items of all processes and returns those of this process."""
+
+    def __init__(self, generator: np.random.Generator, part: slice, total: int) -> None:
+        self._generator, self._part, self._total = generator, part, total
+
+    def standard_exponential(self, _shape: Any, dtype: Any) -> NDArray[Any]:
+        return self._generator.standard_exponential(self._total, dtype=dtype)[self._part]
+
+    def random(self, _shape: Any, dtype: Any) -> NDArray[Any]:
+        return self._generator.random(self._total, dtype=dtype)[self._part]
+
+
+def _generator(seed: int, scores: NDArray[Any], offsets: NDArray[Any]) -> np.random.Generator:
     with np.errstate(over="ignore"):
         rounded = scores.astype(np.float32) + np.float32(0)  # equal scores have equal bytes: turns -0.0 into 0.0
     digest = hashlib.blake2b(int(seed).to_bytes(16, "little", signed=True), digest_size=16)

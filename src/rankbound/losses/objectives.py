@@ -66,6 +66,7 @@ class _Objective:
     """
 
     loss: RankingLoss
+    scale: float | None = None  # that number, where the labels of a call are only a part of the training set
     typical_hessian: ClassVar[float]
     _scale: list[tuple[Plan, float]] = field(default_factory=list, init=False, repr=False, compare=False)
 
@@ -85,13 +86,21 @@ class _Objective:
 
     def _scale_of(self, plan: Plan) -> float:
         """Return the factor that gives items their typical hessian; it depends on the labels alone."""
+        if self.scale is not None:
+            return self.scale
         if not self._scale or self._scale[0][0] is not plan:
-            equal = np.zeros(len(plan.labels), np.float32)
-            _, hessian = self.loss.gradient_and_hessian(equal, plan)
-            counts = plan.per_item(plan.active)
-            mean = float(hessian[counts].mean(dtype=np.float64)) if counts.any() else 0.0
-            self._scale[:] = [(plan, self.typical_hessian / mean if mean > 0 else 1.0)]
+            self._scale[:] = [(plan, self.scale_for(*self.hessian_at_equal_scores(plan)))]
         return self._scale[0][1]
+
+    def hessian_at_equal_scores(self, plan: Plan) -> tuple[float, int]:
+        """Return the sum of the hessians of items in queries that count, at equal scores, and their number."""
+        _, hessian = self.loss.gradient_and_hessian(np.zeros(len(plan.labels), np.float32), plan)
+        counts = plan.per_item(plan.active)
+        return float(hessian[counts].sum(dtype=np.float64)), int(counts.sum())
+
+    def scale_for(self, total: float, count: int) -> float:
+        """Return the factor that gives hessians of this sum and number their typical mean."""
+        return self.typical_hessian * count / total if total > 0 else 1.0
 
 
 class LightGBMObjective(_Objective):

@@ -16,8 +16,10 @@ except ImportError as error:
 from rankbound.arrays import for_kernel, weights_of
 from rankbound.errors import ArgumentError, DataError
 from rankbound.losses.device_settings import is_vectorized
+from rankbound.losses.noise import noise_over
 from rankbound.losses.tensor_inputs import check_devices, flat_batch, flattened, is_nested, known_batch
 from rankbound.losses.vector_path import NO_SECOND_DERIVATIVE, VectorizedFunction
+from rankbound.parallel import Workers
 
 if TYPE_CHECKING:
     from rankbound.losses.base import RankingLoss
@@ -40,8 +42,10 @@ def call() -> Callable[..., Any]:
     return _uncompiled[0]
 
 
-def _call(loss: RankingLoss, scores: Any, labels: Any, offsets: Any, weights: Any, mask: Any) -> Any:
-    """Compute a loss of tensors, see `RankingLoss.__call__`."""
+def _call(
+    loss: RankingLoss, scores: Any, labels: Any, offsets: Any, weights: Any, mask: Any, group: Any = None
+) -> Any:  # fmt: skip
+    """Compute a loss of tensors, see `RankingLoss.__call__`; with a process group, see `LossModule`."""
     scores = checked_scores(scores)
     check_devices(scores, labels=labels, offsets=offsets, mask=mask, weights=weights)
     by_kernel = scores.device.type == "cpu" and not is_vectorized()
@@ -52,6 +56,8 @@ def _call(loss: RankingLoss, scores: Any, labels: Any, offsets: Any, weights: An
         plan = loss.plan(labels, offsets, tuple(scores.shape))
     else:
         scores, plan = known_batch(loss, scores, labels, offsets, mask)
+    if group is not None:
+        return _over_processes(scores, loss, plan, weights, by_kernel, group)
     divisor = plan.informative_queries if loss.reduction == "mean" else 1
     if by_kernel and weights is None and loss.reduction != "none":
         return ReducedKernelFunction.apply(scores, loss, plan, divisor)
@@ -59,6 +65,35 @@ def _call(loss: RankingLoss, scores: Any, labels: Any, offsets: Any, weights: An
     if weights is not None:
         losses = losses * weight_tensor(weights, losses)
     return losses if loss.reduction == "none" else losses.sum() / divisor
+
+
+def _over_processes(scores: Any, loss: RankingLoss, plan: Plan, weights: Any, by_kernel: bool, group: Any) -> Any:
+    """Compute the loss of the lists of all processes of a group, whose gradients a trainer will average."""
+    processes = Workers(torch.distributed.get_rank(group), torch.distributed.get_world_size(group), group)
+    with noise_over(processes):
+        losses = (KernelFunction if by_kernel else VectorizedFunction).apply(scores, loss, plan)
+    if weights is not None:
+        losses = losses * weight_tensor(weights, losses)
+    informative = int(plan.active.sum()) if loss.reduction == "mean" else 0
+    return SumOverProcesses.apply(losses.sum(dtype=torch.float64), informative, processes).to(scores.dtype)
+
+
+class SumOverProcesses(torch.autograd.Function):  # type: ignore[misc]
+    """The sum of a number over all processes, divided by the sum of their informative queries, if there are any."""
+
+    @staticmethod
+    def forward(ctx: Any, total: Any, informative: int, processes: Workers) -> Any:
+        """Add numbers and counts of all processes."""
+        sums = torch.stack((total.detach(), total.new_tensor(float(informative))))
+        torch.distributed.all_reduce(sums, group=processes.group)
+        divisor = sums[1].clamp(min=1)
+        ctx.factor = processes.size / divisor
+        return sums[0] / divisor
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Any) -> Any:
+        """Scale the derivative by the number of processes, because their gradients are averaged afterwards."""
+        return upstream * ctx.factor, None, None
 
 
 class KernelFunction(torch.autograd.Function):  # type: ignore[misc]  # torch ships no types we follow

@@ -11,7 +11,7 @@ import numpy as np
 from rankbound.arrays import array_of
 from rankbound.errors import ArgumentError, DataError
 from rankbound.models.network_ranker import NeuralRanker
-from rankbound.models.networks import dense_layers, new_layer, positive_integers
+from rankbound.models.networks import dense_layers, draw_rows, new_layer, positive_integers
 
 try:
     import torch
@@ -149,5 +149,5 @@ class _Flip(nn.Module):  # type: ignore[misc]  # torch ships no types we follow
         """Return the images, in training some of them mirrored."""
         if not self.training:
             return images
-        mirrored = torch.rand(len(images), 1, 1, 1, generator=self.generator) < 0.5
+        mirrored = draw_rows(torch.rand, (len(images), 1, 1, 1), self.generator) < 0.5
         return torch.where(mirrored, images.flip(-1), images)

@@ -15,6 +15,7 @@ from rankbound.data.interaction_sources import weighted_interactions
 from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation import evaluate_lists
 from rankbound.losses import RankingLoss, get_loss
+from rankbound.losses.noise import noise_over
 from rankbound.measures.measure import parse_measure
 from rankbound.models.base import FittedState, seed_of
 from rankbound.models.factorization_features import extended_table, feature_matrix, merged_tables, table_digests
@@ -25,6 +26,7 @@ from rankbound.models.factorization_training import InteractionTraining, Setting
 from rankbound.models.measuring import mean_measure, score_measure
 from rankbound.models.parameters import check_in_range
 from rankbound.models.recommender import Recommender, restored_array
+from rankbound.parallel import current_workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from rankbound.data.interactions import Interactions
+    from rankbound.losses.plans import Plan
 
 __all__ = ["MatrixFactorization"]
 
@@ -229,6 +232,7 @@ class MatrixFactorization(Recommender):
         held_out = None if eval_set is None else Pairs.of(eval_set[0], eval_set[1], eval_set[2], name="eval_set ")
         pairs = pairs.kept(loss.plan(pairs.lists.labels.copy(), pairs.lists.offsets.copy()).active)
         batches = pairs.batches(loss, self.batch_size, self._random(0))
+        parts = _own_parts(loss, batches)
         checkpoints = None
         if self.checkpoint is not None:
             data = {"data": pairs.digest(), "eval_set": None if held_out is None else held_out.digest()}
@@ -236,7 +240,7 @@ class MatrixFactorization(Recommender):
             checkpoints = Checkpoints(self.checkpoint, settings | {"loss": repr(self._loss_of_codes)} | data)
         stored = None if checkpoints is None else checkpoints.load()
         state = State.restored(*stored) if stored else State.new(pairs, self.factors, self.init, self._random(1))
-        self._run_epochs(state, checkpoints, lambda: self._epoch(loss, batches, held_out, state))
+        self._run_epochs(state, checkpoints, lambda: self._epoch(loss, batches, parts, held_out, state))
         vectors = self._kept(state, (state.users.values, state.items.values), held_out is not None)
         self.user_vectors_, self.item_vectors_ = vectors
         self._check_finite(state.epoch)
@@ -428,24 +432,27 @@ class MatrixFactorization(Recommender):
 
     # ---- training from lists of codes --------------------------------------------------------------------------------
 
-    def _epoch(self, loss: RankingLoss, batches: list[Batch], held_out: Pairs | None, state: State) -> None:
+    def _epoch(
+        self, loss: RankingLoss, batches: list[Batch], parts: list[Part] | None, held_out: Pairs | None, state: State
+    ) -> None:
         state.epoch += 1
         users, items = state.users, state.items
         total, count = 0.0, 0
         for index in self._random(2, state.epoch).permutation(len(batches)).tolist():
             batch = batches[index]
-            scores = score_pairs(users.values, items.values, batch.row_users, batch.row_items)
             try:
-                result = loss.value_and_gradient(scores, batch.plan)
+                value, gradient = _value_and_gradient(
+                    loss, batch, None if parts is None else parts[index], users.values, items.values
+                )
             except DataError as error:
                 raise _diverged(state.epoch) from error
             factor = 1.0 if self.reduction == "sum" else 1 / len(batch.users)
             state.steps += 1
             step(
-                batch, result.gradient, users, items, factor=factor,
+                batch, gradient, users, items, factor=factor,
                 rate=self.learning_rate, l2=self.l2, adam_step=state.steps if self.optimizer == "adam" else 0,
             )  # fmt: skip
-            total += float(result.values.sum())
+            total += value
             count += len(batch.users)
         entry = {"epoch": state.epoch, "loss": total if self.reduction == "sum" else total / count}
         if held_out is not None and (state.epoch % self.eval_every == 0 or state.epoch == self.epochs):
@@ -513,7 +520,8 @@ class MatrixFactorization(Recommender):
     def _bar(self) -> Progress:
         console = Console(stderr=True)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        hidden = not (self.verbose and console.is_terminal)
+        together = current_workers()
+        hidden = not (self.verbose and console.is_terminal and (together is None or together.is_first))
         return Progress(*columns, console=console, transient=True, disable=hidden)
 
     def _checked_parameters(self, eval_set: Any) -> RankingLoss:
@@ -584,6 +592,42 @@ class MatrixFactorization(Recommender):
         self.user_vectors_, self.item_vectors_ = users, items
         self.history_, self.kept_epoch_ = state.metadata["history"], state.metadata["kept_epoch"]
         self.selection_ = state.metadata["selection"]
+
+
+Part = tuple[slice, "Plan"]  # the rows of a batch that this process computes, and their plan
+
+
+def _own_parts(loss: RankingLoss, batches: list[Batch]) -> list[Part] | None:
+    """Return the part of each batch that this process computes; None for a single process."""
+    together = current_workers()
+    if together is None:
+        return None
+    parts = []
+    for batch in batches:
+        part = together.part(batch.plan.sizes)
+        own = batch.plan.offsets[part.start : part.stop + 1]
+        rows = slice(int(own[0]), int(own[-1]))
+        parts.append((rows, loss.plan(batch.plan.labels[rows].copy(), own - own[0])))
+    return parts
+
+
+def _value_and_gradient(
+    loss: RankingLoss, batch: Batch, part: Part | None, users: NDArray[np.float32], items: NDArray[np.float32]
+) -> tuple[float, NDArray[np.float32]]:
+    """Return the summed loss of a batch and its gradient in the scores of the rows.
+
+    Of several processes, each computes the rows of its part, and all of them get the values of all rows.
+    """
+    rows, plan = part or (slice(None), batch.plan)
+    together = current_workers()
+    with noise_over(together):
+        result = loss.value_and_gradient(
+            score_pairs(users, items, batch.row_users[rows], batch.row_items[rows]), plan
+        )  # fmt: skip
+    values, gradient = result.values, result.gradient
+    if together is not None:
+        values, gradient = (np.concatenate(together.gather(array)) for array in (values, gradient))
+    return float(values.sum()), gradient
 
 
 def _scores_of(

@@ -6,7 +6,8 @@ A user's vector is
     p_u = v_u + Σ_j h_j / sqrt(n_u) + Σ_f x_uf w_f        an own vector, vectors of the items in the history, features
 
 with the parts that the settings choose, and an item's vector likewise q_i = v_i + Σ_f x_if w_f. All parameters are rows
-of tables. A step changes the rows that its batch of users touches. Every random number is a function of seed, epoch and
+of tables. A step changes the rows that its batch of users touches. Of several processes (`rankbound.parallel.workers`),
+each computes the gradients of some users of the batch, and all of them add the sums to their copy of the tables. Every random number is a function of seed, epoch and
 user or batch, and every sum has one order, so that results do not depend on the number of threads.
 """
 
@@ -26,6 +27,7 @@ from rankbound.errors import DataError
 from rankbound.models.factorization_kernel import Vectors, score_pairs, update_rows
 from rankbound.models.factorization_losses import Objective
 from rankbound.models.factorization_negatives import draw_candidates, keep_best_negatives
+from rankbound.parallel import Workers, current_workers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -264,6 +266,20 @@ class InteractionTraining:
     def _step(self, state: TableState, batch: NDArray[np.int32], first: int) -> float:
         values = {name: table.values for name, table in state.tables.items()}
         history = self._history(batch, (state.epoch, first))
+        together = current_workers()
+        if together is None:
+            loss, items, *gradients = self._gradients(values, batch, history, state.epoch)
+        else:
+            loss, items, *gradients = self._gradients_together(together, values, batch, history, state.epoch)
+        if not math.isfinite(loss):
+            raise FloatingPointError
+        self._update(state, batch, history, items, *gradients)
+        return loss
+
+    def _gradients(
+        self, values: Any, batch: Any, history: Matrix | None, epoch: int
+    ) -> tuple[float, Any, Any, Any, Any]:
+        """Loss, items of the batch, and gradients of the vectors of its users, of these items and of their biases."""
         users, norms = self._normalized(self._user_sums(values, batch, history))
         if self.settings.similarity == "cosine":
             users /= np.float32(self.settings.temperature)
@@ -271,14 +287,38 @@ class InteractionTraining:
             items = np.arange(self.shape[1])
             loss, *gradients = self._whole(values, batch, users)
         else:
-            loss, items, *gradients = self._sampled(values, batch, users, state.epoch)
-        if not math.isfinite(loss):
-            raise FloatingPointError
+            loss, items, *gradients = self._sampled(values, batch, users, epoch)
         if norms is not None:  # users were divided by norm and temperature
             temperature = np.float32(self.settings.temperature)
             gradients[0] = _through_norm(gradients[0] / temperature, users * temperature, norms)
-        self._update(state, batch, history, items, *gradients)
-        return loss
+        return loss, items, gradients[0], gradients[1], gradients[2]
+
+    def _gradients_together(
+        self, together: Workers, values: Any, batch: Any, history: Matrix | None, epoch: int
+    ) -> tuple[float, Any, Any, Any, Any]:
+        """The same, where each process computes the part of some users of the batch; all get the sums."""
+        part = together.part(self.starts[batch + 1] - self.starts[batch] + self._negatives_per_user(batch))
+        factors = self.settings.factors
+        loss, items = 0.0, np.zeros(0, np.int64)
+        own: tuple[Any, Any, Any] = (np.zeros((0, factors)), np.zeros((0, factors)), np.zeros(0))
+        if part.start < part.stop:
+            own_history = None if history is None else history[part]
+            loss, items, *own = self._gradients(values, batch[part], own_history, epoch)  # type: ignore[assignment]
+        present = np.zeros(self.shape[1], np.int32)
+        present[items] = 1
+        union = np.flatnonzero(together.sum(present))
+        at = np.searchsorted(union, items)
+        user_gradient = np.zeros((len(batch), factors), np.float32)
+        item_gradient, bias_gradient = np.zeros((len(union), factors), np.float32), np.zeros(len(union), np.float32)
+        user_gradient[part], item_gradient[at], bias_gradient[at] = own
+        return (
+            float(together.sum(np.array([loss]))[0]), union,
+            together.sum(user_gradient), together.sum(item_gradient), together.sum(bias_gradient),
+        )  # fmt: skip
+
+    def _negatives_per_user(self, batch: Any) -> Any:
+        """The number of negatives in the list of each user of a batch."""
+        return self.shape[1] if self.settings.negatives is None else self.counts[batch]
 
     def _whole(self, values: Any, batch: Any, users: Any) -> tuple[float, Any, Any, Any]:
         """Loss and gradients of users, items and biases with the whole catalog, for a block of users at a time."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,8 +16,8 @@ from rankbound.evaluation import evaluate_lists
 from rankbound.models.base import FittedState, Queries, Ranker, seed_of
 from rankbound.models.measuring import mean_measure, score_measure
 from rankbound.models.networks import ListNetwork, Objective, make_objective, network_outputs, positive_integers
-from rankbound.models.weighted_features import center_and_spread
-from rankbound.parallel import physical_memory
+from rankbound.models.weighted_features import BLOCK_VALUES, center_and_spread, row_blocks
+from rankbound.parallel import current_workers, physical_memory
 
 try:
     import torch
@@ -125,8 +127,9 @@ class NeuralRanker(Ranker):
         generator = torch.Generator().manual_seed(settings.seed)
         self._check_size()
         self.network_ = self._network(generator)
+        large = queries.features.size > BLOCK_VALUES
         examples = Examples(
-            self._inputs(queries.features, np.float32),
+            _InputsByRow(self, queries.features) if large else self._inputs(queries.features, np.float32),
             queries.labels,
             queries.lists.offsets,
             None if queries.weights is None else queries.query_weights,
@@ -182,9 +185,11 @@ class NeuralRanker(Ranker):
         """Determine how features become inputs of the network."""
         self.mean_, self.scale_ = self._center_and_spread(features)
 
-    def _center_and_spread(self, features: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _center_and_spread(
+        self, features: NDArray[Any], transform: Callable[[NDArray[Any]], NDArray[Any]] = np.asarray
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         if self.standardize:
-            return center_and_spread(features)
+            return center_and_spread(features, transform=transform)
         return np.zeros(features.shape[1]), np.ones(features.shape[1])
 
     def _inputs(self, features: NDArray[Any], dtype: Any) -> NDArray[Any]:
@@ -197,6 +202,20 @@ class NeuralRanker(Ranker):
         return self._list_scores(features, np.array([0, len(features)]))
 
     def _list_scores(self, features: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the scores of lists, of whole lists in blocks if there are many: the inputs are a copy."""
+        if features.size <= BLOCK_VALUES:
+            return self._block_scores(features, offsets)
+        if not self._in_context:
+            blocks = [(rows, np.array([0, rows.stop - rows.start])) for rows in row_blocks(features)]
+        else:
+            ends = np.searchsorted(offsets, [rows.stop for rows in row_blocks(features)], side="right") - 1
+            cuts = np.unique(np.concatenate(([0], ends, [len(offsets) - 1])))
+            blocks = [
+                (slice(int(offsets[a]), int(offsets[b])), offsets[a : b + 1] - offsets[a]) for a, b in pairwise(cuts)
+            ]
+        return np.concatenate([self._block_scores(features[rows], own) for rows, own in blocks])
+
+    def _block_scores(self, features: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
         inputs = self._inputs(features, np.float64 if self._dtype is torch.float64 else np.float32)
         return self.objective_.scores(network_outputs(self.network_, inputs, self._dtype, offsets))
 
@@ -262,6 +281,21 @@ class NeuralRanker(Ranker):
         self.network_.eval()
 
 
+class _InputsByRow:
+    """The inputs of the network, computed from the features when rows are requested: a copy of all may be too large."""
+
+    def __init__(self, ranker: NeuralRanker, features: NDArray[Any]) -> None:
+        self._ranker, self._features = ranker, features
+
+    def __getitem__(self, rows: Any) -> NDArray[np.float32]:
+        return self._ranker._inputs(self._features[rows], np.float32)
+
+    def blocks(self) -> Iterator[NDArray[np.float32]]:
+        """All rows, in blocks."""
+        for rows in row_blocks(self._features):
+            yield self[rows]
+
+
 class _Evaluator:
     """Measures of the held-out queries under the current weights of the network."""
 
@@ -270,10 +304,22 @@ class _Evaluator:
         self._measures = list(dict.fromkeys(map(str, (ranker.measure, *ranker.watch))))
 
     def __call__(self) -> dict[str, float]:
-        scores = self._ranker._list_scores(self._held_out.features, self._held_out.lists.offsets)
+        scores = self._scores()
         scored = self._held_out.lists.with_scores(scores)
         means = evaluate_lists(scored, self._measures).mean()
         first = self._measures[0]
         if np.isnan(means[first]):
             mean_measure(self._held_out.lists, scores, score_measure(first))  # raises an error with the reason
         return means
+
+    def _scores(self) -> NDArray[np.float64]:
+        """The scores of all held-out queries; of several processes, each computes those of a part."""
+        features, lists = self._held_out.features, self._held_out.lists
+        together = current_workers()
+        if together is None:
+            return self._ranker._list_scores(features, lists.offsets)
+        part = together.part(lists.sizes)
+        own = lists.offsets[part.start : part.stop + 1]
+        if own[0] == own[-1]:
+            return np.concatenate(together.gather(np.zeros(0)))
+        return np.concatenate(together.gather(self._ranker._list_scores(features[own[0] : own[-1]], own - own[0])))

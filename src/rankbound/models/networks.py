@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from scipy.special import expit
 from rankbound.arrays import is_between
 from rankbound.errors import ArgumentError
 from rankbound.models.levels import expected_label, label_levels
+from rankbound.parallel import current_workers, rows_of_batch
 
 try:
     import torch
@@ -36,6 +37,7 @@ __all__ = [
     "Objective",
     "SelfAttention",
     "dense_layers",
+    "draw_rows",
     "make_objective",
     "network_outputs",
     "new_layer",
@@ -72,6 +74,18 @@ def new_layer_norm(units: int, generator: torch.Generator | None) -> Any:
     return nn.LayerNorm(units, device="meta" if generator is None else "cpu")
 
 
+def draw_rows(draw: Callable[..., Any], shape: Sequence[int], generator: torch.Generator | None) -> Any:
+    """Draw random numbers of a shape whose first dimension are the rows of a batch.
+
+    Where several processes share a batch, they draw the numbers of all its rows and use those of their own.
+    """
+    batch = rows_of_batch.get()
+    if batch is None:
+        return draw(shape, generator=generator)
+    first, rows = batch
+    return draw((rows, *shape[1:]), generator=generator)[first : first + shape[0]]
+
+
 class Dropout(nn.Module):  # type: ignore[misc]  # torch ships no types we follow
     """Sets a random fraction of the inputs to 0 in training, drawn from the generator of the training."""
 
@@ -85,7 +99,7 @@ class Dropout(nn.Module):  # type: ignore[misc]  # torch ships no types we follo
         """Return the inputs, in training some of them set to 0 and the others scaled so that the mean is unchanged."""
         if not self.training:
             return inputs
-        kept = torch.rand(inputs.shape, generator=self.generator) >= self.fraction
+        kept = draw_rows(torch.rand, inputs.shape, self.generator) >= self.fraction
         return inputs * kept / (1 - self.fraction)
 
 
@@ -102,7 +116,7 @@ class InputNoise(nn.Module):  # type: ignore[misc]
         """Return the inputs, in training with noise."""
         if not self.training:
             return inputs
-        return inputs + self.deviation * torch.randn(inputs.shape, generator=self.generator)
+        return inputs + self.deviation * draw_rows(torch.randn, inputs.shape, self.generator)
 
 
 def dense_layers(
@@ -169,7 +183,7 @@ class PaddedLists:
 
     def rectangle(self, rows: Any) -> Any:
         """Return rows (rows x columns) as lists x longest list x columns."""
-        return rows.index_select(0, self.index.ravel()).reshape(*self.index.shape, -1)
+        return rows.index_select(0, self.index.ravel()).reshape(*self.index.shape, rows.shape[1])
 
     def flat(self, rectangle: Any) -> Any:
         """Return the rows of a rectangle in their order."""
@@ -291,7 +305,7 @@ class Objective:
     the expected label, see `rankbound.models.levels`.
     """
 
-    losses: tuple[RankingLoss, ...]
+    losses: tuple[Any, ...]  # RankingLoss or, while several processes train, LossModule
     levels: NDArray[np.float64] | None = None
     spread: float = 1.0
     center: float = 0.0
@@ -305,13 +319,18 @@ class Objective:
         """Return the loss to minimize."""
         if self.spread != 1.0:
             labels = labels / self.spread
-        columns = outputs.reshape(len(labels), -1).unbind(dim=1)
-        values = [loss(column, labels, offsets, weights) for loss, column in zip(self.losses, columns, strict=True)]
+        columns = outputs.reshape(len(labels), len(self.losses)).unbind(dim=1)
+        values = [
+            loss(column, labels, offsets, weights=weights) for loss, column in zip(self.losses, columns, strict=True)
+        ]
         return values[0] if len(values) == 1 else torch.stack(values).sum()
 
     def fresh(self) -> Objective:
-        """Return a copy whose losses have no cached plans."""
-        return replace(self, losses=tuple(replace(loss) for loss in self.losses))
+        """Return a copy for a training: its losses have no cached plans, and are those of all processes together."""
+        losses = tuple(replace(loss) for loss in self.losses)
+        if (together := current_workers()) is not None:
+            return replace(self, losses=tuple(loss.as_module(together.group) for loss in losses))
+        return replace(self, losses=losses)
 
     def scores(self, outputs: NDArray[Any]) -> NDArray[np.float64]:
         """Return the scores that follow from outputs (rows x outputs)."""

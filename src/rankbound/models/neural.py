@@ -110,7 +110,7 @@ class MLPRanker(NeuralRanker):
             self.log_features_ = heavy_tailed(features)
         else:
             self.log_features_ = np.full(features.shape[1], self.input_transform == "log1p")
-        super()._fit_inputs(self._transformed(features))
+        self.mean_, self.scale_ = self._center_and_spread(features, self._transformed)
 
     def _transformed(self, features: NDArray[Any]) -> NDArray[Any]:
         if not self.log_features_.any():

@@ -22,6 +22,7 @@ from rankbound.models.levels import expected_label, label_levels
 from rankbound.models.measuring import mean_measure
 from rankbound.models.parameters import check_in_range
 from rankbound.models.tree_text import check_trees, trees_alone
+from rankbound.models.weighted_features import row_blocks
 from rankbound.parallel import threads
 
 try:
@@ -109,7 +110,9 @@ class _TreeRanker(Ranker):
         groups = queries.lists.sizes if by_query else None
         categories = self._categories(queries.features)
         features = queries.features
-        if not (np.abs(features) > _ZERO).any():  # LightGBM refuses such data, although constant features are accepted
+        if not any(
+            (np.abs(features[rows]) > _ZERO).any() for rows in row_blocks(features)
+        ):  # LightGBM refuses such data, although constant features are accepted
             features = np.ones_like(features)
         train = lightgbm.Dataset(features, targets, weight=weights, group=groups, categorical_feature=categories)
         history: dict[str, Any] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,16 @@ if TYPE_CHECKING:
 
     from rankbound.lists import Lists
 
-__all__ = ["WeightedFeatures", "center_and_spread", "heavy_tailed", "signed_log1p", "vary_within_queries"]
+__all__ = [
+    "BLOCK_VALUES",
+    "WeightedFeatures",
+    "center_and_spread",
+    "heavy_tailed",
+    "row_blocks",
+    "signed_log1p",
+    "vary_within_queries",
+]
+BLOCK_VALUES = 1 << 23  # of features that are converted at a time: 64 MB in float64
 
 _HEAVY_TAIL = 6.0  # the kurtosis of the Laplace distribution; normal 3, exponential 9
 _CLEAR_DECREASE = 0.5
@@ -37,21 +47,53 @@ class WeightedFeatures(Ranker):
 
 
 def center_and_spread(
-    features: NDArray[Any], weights: NDArray[np.float64] | None = None
+    features: NDArray[Any],
+    weights: NDArray[np.float64] | None = None,
+    transform: Callable[[NDArray[Any]], NDArray[Any]] = np.asarray,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the mean and standard deviation of each feature over weighted rows; 1 as deviation of constant features.
+
+    ``transform`` is applied to rows of the features before.
 
     >>> mean, deviation = center_and_spread(np.array([[0.0, 5.0], [4.0, 5.0]]))
     >>> mean.tolist(), deviation.tolist()
     ([2.0, 5.0], [2.0, 1.0])
     """
     with np.errstate(over="ignore", invalid="ignore"):  # of extremely large values; the fit is then refused
-        wide = features.astype(np.float64, copy=False)
-        mean = np.average(wide, axis=0, weights=weights)
-        deviation = np.sqrt(np.average((wide - mean) ** 2, axis=0, weights=weights))
+        mean = _average(transform, features, weights)
+        deviation = np.sqrt(_average(lambda block: (transform(block) - mean) ** 2, features, weights))
     # the deviation of equal numbers can be rounded to slightly more than 0
-    varies = deviation > 1e-9 * np.abs(features).max(axis=0).astype(np.float64)
+    largest = np.max([np.abs(transform(features[rows])).max(axis=0) for rows in row_blocks(features)], axis=0)
+    varies = deviation > 1e-9 * largest.astype(np.float64)
     return mean, np.where(varies, deviation, 1.0)
+
+
+def row_blocks(features: NDArray[Any]) -> Iterator[slice]:
+    """Yield blocks of rows whose copy is small, because features may be larger than memory (mapped from a file).
+
+    >>> [block.stop - block.start for block in row_blocks(np.zeros((5, 2)))]
+    [5]
+    """
+    step = max(1, BLOCK_VALUES // max(features.shape[1], 1))
+    for first in range(0, max(len(features), 1), step):
+        yield slice(first, min(first + step, len(features)))
+
+
+def _average(
+    function: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    features: NDArray[Any],
+    weights: NDArray[np.float64] | None,
+) -> NDArray[np.float64]:
+    """Return the weighted mean of a function of the features over the rows."""
+    means, totals = [], []
+    for rows in row_blocks(features):
+        weight = None if weights is None else weights[rows]
+        total = float(rows.stop - rows.start) if weight is None else float(weight.sum())
+        if total > 0 or len(means) == 0:
+            block = function(features[rows].astype(np.float64, copy=False))
+            means.append(np.average(block, axis=0, weights=weight if total > 0 else None))
+            totals.append(total)
+    return means[0] if len(means) == 1 else np.average(means, axis=0, weights=totals)
 
 
 def signed_log1p(values: NDArray[Any]) -> NDArray[np.float64]:
@@ -78,23 +120,28 @@ def heavy_tailed(features: NDArray[Any]) -> NDArray[np.bool_]:
     [False, True, True, False, False]
     """
     result = np.zeros(features.shape[1], dtype=np.bool_)
-    for column in range(len(result)):  # one at a time, because a copy of all features may be large
-        values = features[:, column].astype(np.float64)
+    if features.size > BLOCK_VALUES:  # reading single columns of a file would read all of it for each of them
+        before = _kurtosis(features)
+        return np.asarray((before > _HEAVY_TAIL) & (_kurtosis(features, signed_log1p) <= _CLEAR_DECREASE * before))
+    for column in range(len(result)):  # one at a time, because it takes less memory
+        values = features[:, column : column + 1].astype(np.float64)
         before = _kurtosis(values)
-        if before > _HEAVY_TAIL:
-            result[column] = _kurtosis(signed_log1p(values)) <= _CLEAR_DECREASE * before
+        if before[0] > _HEAVY_TAIL:
+            result[column] = _kurtosis(values, signed_log1p)[0] <= _CLEAR_DECREASE * before[0]
     return result
 
 
-def _kurtosis(values: NDArray[np.float64]) -> float:
-    """Return the fourth standardized moment; 0 for equal values.
+def _kurtosis(
+    features: NDArray[Any], transform: Callable[[NDArray[Any]], NDArray[np.float64]] = np.asarray
+) -> NDArray[np.float64]:
+    """Return the fourth standardized moment of each transformed feature; 0 for equal values.
 
-    >>> _kurtosis(np.array([-1.0, 1.0])), _kurtosis(np.array([3.0, 3.0]))
-    (1.0, 0.0)
+    >>> _kurtosis(np.array([[-1.0, 3.0], [1.0, 3.0]])).tolist()
+    [1.0, 0.0]
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        mean, deviation = center_and_spread(values[:, None])
-        return float(np.mean(((values - mean[0]) / deviation[0]) ** 4))
+        mean, deviation = center_and_spread(features, transform=transform)
+        return _average(lambda block: ((transform(block) - mean) / deviation) ** 4, features, None)
 
 
 def vary_within_queries(features: NDArray[Any], lists: Lists) -> NDArray[np.bool_]:

@@ -1,7 +1,8 @@
-"""What parallel work shares: the thread budget, Dask clusters, and sums that do not depend on how data are divided."""
+"""What parallel work shares: threads, processes, Dask clusters, and sums that do not depend on how data are divided."""
 
 from rankbound.parallel.clusters import MOST_WORKERS, check_versions, open_client, results_of
 from rankbound.parallel.exact_sums import ExactSum, Moments
+from rankbound.parallel.processes import Workers, current_workers, rows_of_batch, workers
 from rankbound.parallel.threads import ONE_THREAD, cores, physical_memory, set_threads, threads
 
 __all__ = [
@@ -9,11 +10,15 @@ __all__ = [
     "ONE_THREAD",
     "ExactSum",
     "Moments",
+    "Workers",
     "check_versions",
     "cores",
+    "current_workers",
     "open_client",
     "physical_memory",
     "results_of",
+    "rows_of_batch",
     "set_threads",
     "threads",
+    "workers",
 ]

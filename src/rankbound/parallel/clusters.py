@@ -7,7 +7,7 @@ import importlib.util
 import platform
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rankbound.errors import ArgumentError, DataError
@@ -31,6 +31,7 @@ def open_client(address: str) -> Iterator[tuple[Client, bool]]:
     """A client of the scheduler at an address, and whether its workers are processes of this machine (``local:N``)."""
     try:
         import dask
+
         from distributed import Client, LocalCluster
     except ImportError as error:
         raise ArgumentError(f"cluster needs {error.name}; install rankbound[cluster]") from error
@@ -82,19 +83,29 @@ def _check_protocol(kind: str, address: str) -> None:
         raise ArgumentError(f"cluster ucx:// needs the package distributed-ucxx, which is missing, got {address!r}")
 
 
-def versions() -> dict[str, str]:
+_PACKAGES = ("rankbound", "numpy", "polars")
+
+
+def versions(packages: Sequence[str] = _PACKAGES) -> dict[str, str]:
     """Versions that must agree between client and workers for the same numbers, and the same hashes of query ids."""
     minor = ".".join(platform.python_version_tuple()[:2])
-    return {"python": minor} | {name: version(name) for name in ("rankbound", "numpy", "polars")}
+    return {"python": minor} | {name: _version(name) for name in packages}
 
 
-def check_versions(client: Client) -> None:
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "missing"
+
+
+def check_versions(client: Client, packages: Sequence[str] = _PACKAGES) -> None:
     """Raise DataError if there is no worker, or if one has another version of a package than this process."""
-    found: Mapping[str, Any] = client.run(versions)
+    found: Mapping[str, Any] = client.run(versions, packages)
     if not found:
         raise DataError("the scheduler has no workers yet; start some with: dask worker ADDRESS --nthreads 1")
-    for worker, theirs in found.items():
-        compare_versions(versions(), theirs, f"worker {worker}")
+    for worker, theirs in sorted(found.items()):
+        compare_versions(versions(packages), theirs, f"worker {worker}")
 
 
 def compare_versions(ours: Mapping[str, str], theirs: Mapping[str, str], worker: str) -> None:
@@ -118,8 +129,9 @@ def results_of(
         for index, item in enumerate(items):
             yield index, function(item)
         return
-    from distributed import as_completed
     from distributed.scheduler import KilledWorker
+
+    from distributed import as_completed
 
     ours = versions()
     futures = {
