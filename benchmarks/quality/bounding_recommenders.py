@@ -1,0 +1,192 @@
+"""Does bounding help recommenders? Losses x boundings x negatives on five data sets, with resumable fits.
+
+    python -m benchmarks.quality.bounding_recommenders run --store DIR [WORDS...]     fit what is missing
+    python -m benchmarks.quality.bounding_recommenders report --store DIR            write docs/results/bounding-*
+
+Every fit is a record of the store, written atomically: a run that was interrupted continues with the first fit that is
+missing, and WORDS restrict a run to the fits whose names have all of them. The data sets are reduced so that one fit
+takes a second or two of one core (see `SETS`). Of each user's interactions 20 % are for testing and 16 % for
+validation; models learn from the rest. Each method has two settings. Setting and epoch are selected by nDCG@10 on the
+validation part: the epoch under full ranking, the setting under the protocol of the test, which is full ranking, or
+lists with 5 sampled items per relevant one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.quality.training.store import Job, Record, Store, versions
+from rankbound import models
+from rankbound.data import Interactions, k_core, load_set, relevant_only, sample_lists, user_folds
+from rankbound.evaluation import evaluate_lists
+from rankbound.models.full_ranking import evaluate_full_ranking
+
+MEASURE, PROTOCOLS, TEST_RATIO, SEED = "nDCG@10", ("full", "sampled"), 5, 0
+LOSSES, BOUNDINGS = ("nDCG", "AP", "RR", "nRBP"), ("none", "min-max", "expectation", "expectation-max")
+NEGATIVES: tuple[str | int, ...] = ("all", 5)
+TEMPERATURES = (0.1, 0.25)
+PEERS = ("EASE", "ImplicitALS", "BPR")
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """A data set: ratings from 4 if it has ratings, their k-core, and at most so many of its users, at random."""
+
+    core: int
+    users: int = 1000
+
+
+SETS = {
+    "ml-100k": Reduced(5),
+    "ml-1m": Reduced(5),
+    "citeulike-a": Reduced(13),
+    "epinions-tang": Reduced(15),
+    "amazon-sports": Reduced(8),
+}
+
+
+# ---- methods ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Method:
+    """A model with two settings; the fields below name the cell of the study, if it is in one."""
+
+    name: str
+    make: Callable[..., Any]
+    settings: tuple[dict[str, Any], ...]
+    loss: str = ""
+    bounding: str = ""
+    negatives: str | int = ""
+
+
+def _factorization(**fixed: Any) -> Callable[..., Any]:
+    common: dict[str, Any] = {"measure": MEASURE, "factors": 64, "batch_size": 128, "random_state": SEED}
+    common |= {"epochs": 40, "eval_every": 2, "patience": 4}
+    return lambda **settings: models.MatrixFactorization(**common | fixed | settings)
+
+
+def _cell(loss: str, bounding: str, negatives: str | int) -> Method:
+    name = f"{loss}, {bounding}, {'all' if negatives == 'all' else f'1 to {negatives}'}"
+    settings = tuple({"temperature": temperature} for temperature in TEMPERATURES)
+    make = _factorization(loss=loss, bounding=bounding, negatives=negatives)
+    return Method(name, make, settings, loss, bounding, negatives)
+
+
+METHODS = {
+    method.name: method
+    for method in (
+        Method("EASE", models.EASE, tuple({"l2": l2} for l2 in (200.0, 600.0))),
+        Method(
+            "ImplicitALS",
+            models.ImplicitALS,
+            tuple({"unobserved_weight": weight, "l2": 0.01} for weight in (0.1, 0.3)),
+        ),
+        Method(
+            "BPR",
+            _factorization(loss="RankNet", similarity="dot", negatives=5),
+            tuple({"l2": l2} for l2 in (0.1, 1.0)),
+        ),
+        *(_cell(loss, "none", negatives) for negatives in NEGATIVES for loss in ("softmax", "RankNet")),
+        *(_cell(loss, bounding, negatives) for loss in LOSSES for negatives in NEGATIVES for bounding in BOUNDINGS),
+    )
+}
+
+
+# ---- fits ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The parts for fitting and validation, both together, the test part, and sampled lists of the held-out parts."""
+
+    fitting: Interactions
+    validation: Interactions
+    train: Interactions
+    test: Interactions
+    validation_lists: Any
+    test_lists: Any
+
+
+@cache
+def parts(name: str) -> Parts:
+    """Return the parts of a reduced data set."""
+    table = load_set(name)
+    if table.ratings is not None:
+        table = relevant_only(table, 4)
+    reduced = SETS[name]
+    table = k_core(table, reduced.core, reduced.core)
+    chosen = np.random.default_rng(SEED).permutation(len(table.user_names))[: reduced.users]
+    table = table.rows(np.isin(table.users, chosen)).compact()
+    fold = user_folds(table, 5, seed=SEED)
+    train, test = table.rows(fold != 0), table.rows(fold == 0)
+    inner = user_folds(train, 5, seed=SEED + 1)
+    fitting, validation = train.rows(inner != 0), train.rows(inner == 0)
+    lists = [
+        sample_lists(known, held_out, test_ratio=TEST_RATIO, seed=SEED)[1]
+        for known, held_out in ((fitting, validation), (train, test))
+    ]
+    return Parts(fitting, validation, train, test, *lists)
+
+
+def jobs(words: list[str]) -> Iterator[tuple[Job, Method, dict[str, Any]]]:
+    """Yield all fits, methods first, so that an incomplete store has the same methods for all sets."""
+    for method in METHODS.values():
+        for dataset in SETS:
+            for number, settings in enumerate(method.settings):
+                if all(word in f"{dataset} {method.name}" for word in words):
+                    yield Job(dataset, "full", f"{method.name}, setting {number}", 0, SEED), method, settings
+
+
+def fit(job: Job, method: Method, settings: dict[str, Any]) -> dict[str, Record]:
+    """Fit a model and return a record for each protocol."""
+    data = parts(job.dataset)
+    began, cpu = time.perf_counter(), time.process_time()
+    model = method.make(**settings).fit(data.fitting, eval_set=data.validation)
+    about = {"settings": settings, "epoch": getattr(model, "kept_epoch_", None), "versions": versions()}
+    about |= {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - cpu}
+    scores = model._score_block(np.arange(len(data.train.user_names), dtype=np.int32))
+    full = [
+        evaluate_full_ranking(scores.__getitem__, known, held_out, [MEASURE])
+        for known, held_out in ((data.fitting, data.validation), (data.train, data.test))
+    ]
+    sampled = [_of_lists(lists, scores) for lists in (data.validation_lists, data.test_lists)]
+    return {
+        protocol: Record(
+            np.asarray(test.query_ids).astype(np.str_), test.values[MEASURE],
+            about | {"validation": float(np.nanmean(validation.values[MEASURE]))},
+        )
+        for protocol, (validation, test) in zip(PROTOCOLS, (full, sampled), strict=True)
+    }  # fmt: skip
+
+
+def _of_lists(user_lists: Any, scores: NDArray[Any]) -> Any:
+    row_users = np.repeat(user_lists.users, user_lists.lists.sizes)
+    return evaluate_lists(user_lists.lists.with_scores(scores[row_users, user_lists.items]), [MEASURE])
+
+
+def run(store: Store, words: list[str]) -> None:
+    """Fit what the store does not have."""
+    planned = list(jobs(words))
+    missing = [entry for entry in planned if not store.has(_of_protocol(entry[0], PROTOCOLS[-1]))]
+    print(f"{len(planned)} fits, {len(missing)} of them are missing", file=sys.stderr)
+    for number, (job, method, settings) in enumerate(missing, 1):
+        records = fit(job, method, settings)
+        for protocol, record in records.items():  # the last one marks the fit as done
+            store.write(_of_protocol(job, protocol), record)
+        values = ", ".join(f"{protocol} {np.nanmean(record.values):.4f}" for protocol, record in records.items())
+        print(f"{number}/{len(missing)} {job.dataset} {job.method}: {values}", file=sys.stderr, flush=True)
+
+
+def _of_protocol(job: Job, protocol: str) -> Job:
+    return Job(job.dataset, protocol, job.method, job.fold, job.seed)
