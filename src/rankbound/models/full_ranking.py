@@ -71,7 +71,8 @@ def evaluate_full_ranking(
         Test interactions that are training interactions as well are ignored.
     measures:
         Names such as ``"nDCG@10"`` and ``"EM(nDCG@10)"``. With a cutoff of at most 100 only the first items of each
-        user are sorted, and for most others the items before the relevant ones are counted. ``DB`` and other boundings that are not affine take much longer for large catalogs.
+        user are sorted, and for most other measures the items before the relevant ones are counted. ``DB`` and other
+        boundings that are not affine take much longer for large catalogs.
     users:
         Codes of the users to evaluate; by default all users with a test interaction.
     bounds:
