@@ -1,0 +1,97 @@
+"""The study of bounding for recommenders: fits are resumed, settings selected on validation data, differences paired."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.quality import bounding_recommenders as study
+from benchmarks.quality import bounding_report
+from benchmarks.quality.training.store import Job, Record, Store
+from rankbound.data.synthetic import synthetic_interactions
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two small data sets, and few methods with few epochs."""
+    monkeypatch.setattr(study, "load_set", lambda name: synthetic_interactions(users=60, items=80, seed=len(name)))
+    sets = {name: study.Reduced(3, users=40) for name in ("one", "three")}
+    chosen = ("EASE", "nDCG, none, 1 to 5", "nDCG, expectation-max, 1 to 5")
+    methods = {name: method for name, method in study.METHODS.items() if name in chosen}
+    made = study._factorization
+    for module in (study, bounding_report):
+        monkeypatch.setattr(module, "SETS", sets)
+        monkeypatch.setattr(module, "METHODS", methods)
+    assert len(methods) == len(chosen)
+    assert made(epochs=1)().epochs == 1
+    study.parts.cache_clear()
+    yield
+    study.parts.cache_clear()
+
+
+def test_cells_are_methods_with_the_loss_of_their_name() -> None:
+    assert len({method.name for method in study.METHODS.values()}) == len(study.METHODS)
+    assert {len(method.settings) for method in study.METHODS.values()} == {2}
+    for method in study.METHODS.values():
+        if method.loss:
+            model = method.make(**method.settings[0])
+            assert (model.loss, model.bounding, model.negatives) == (method.loss, method.bounding, method.negatives)
+
+
+def test_a_run_fits_what_is_missing_and_the_report_compares_users(
+    small: None, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "store"
+    arguments = ["--store", str(folder), "--output", str(tmp_path)]
+    assert study.main(["run", "one", "EASE", *arguments]) == 0
+    assert "2 fits, 2 of them are missing" in capsys.readouterr().err
+    assert study.main(["run", *arguments]) == 0
+    assert "12 fits, 10 of them are missing" in capsys.readouterr().err
+    monkeypatch.setattr(study, "fit", lambda *_: pytest.fail("all fits are in the store"))
+    assert study.main(["run", *arguments]) == 0
+    assert study.main(["report", *arguments]) == 0
+    page = (tmp_path / "bounding-recommenders.md").read_text()
+    assert "expectation-max under full ranking" in page
+    assert "Not computed yet" not in page
+    with (tmp_path / "bounding-recommenders-differences.csv").open() as stream:
+        rows = [row for row in csv.DictReader(stream) if row["comparison"] == "expectation-max, nDCG, 1 to 5"]
+    store = Store(folder)
+
+    def best(dataset: str, protocol: str, method: str) -> Record:
+        records = [store.read(Job(dataset, protocol, f"{method}, setting {n}", 0, study.SEED)) for n in (0, 1)]
+        return max(records, key=lambda record: record.about["validation"])
+
+    for protocol in study.PROTOCOLS:
+        means = []
+        for dataset in ("one", "three"):
+            bounded, plain = (best(dataset, protocol, f"nDCG, {b}, 1 to 5") for b in ("expectation-max", "none"))
+            assert bounded.queries.tolist() == plain.queries.tolist()
+            means.append(np.mean(bounded.values - plain.values))
+        found = {row["sets"]: float(row["difference"]) for row in rows if row["protocol"] == protocol}
+        expected = {"one": means[0], "three": means[1], "one three": np.mean(means)}
+        assert found == {sets: pytest.approx(value, abs=5e-5) for sets, value in expected.items()}
+
+
+def test_intervals_of_differences_are_those_of_the_paired_bootstrap(tmp_path: Path, small: None) -> None:
+    store, random = Store(tmp_path), np.random.default_rng(1)
+    users = np.array([f"u{number}" for number in range(200)])
+    plain = random.random(200)
+    for method, values in (("nDCG, none, 1 to 5", plain), ("nDCG, expectation-max, 1 to 5", plain + 0.1)):
+        for number in range(2):
+            for protocol in study.PROTOCOLS:
+                about = {"validation": 0.5, "settings": {}, "epoch": 1, "cpu_seconds": 60.0}
+                job = Job("one", protocol, f"{method}, setting {number}", 0, study.SEED)
+                store.write(job, Record(users, values, about))
+    results = bounding_report.Results(store)
+    pairs = [("one", "nDCG, expectation-max, 1 to 5", "nDCG, none, 1 to 5")]
+    difference = results.difference("full", pairs, "x", "none")
+    assert difference is not None
+    # a constant difference has an interval of no width, whatever the spread of the values
+    assert (difference.difference, difference.low, difference.high) == tuple([pytest.approx(0.1, abs=1e-9)] * 3)
+    assert difference.verdict == "better"
+    assert results.fits == 4
+    assert results.seconds == 4 * 60.0
+    assert results.difference("full", [("three", "EASE", "EASE")], "x", "none") is None
