@@ -1,4 +1,4 @@
-"""The study of bounding for recommenders: fits are resumed, settings selected on validation data, differences paired."""
+"""The study of bounding for recommenders: fits are resumed, settings selected on validation data, users paired."""
 
 from __future__ import annotations
 

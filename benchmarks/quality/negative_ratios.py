@@ -1,11 +1,11 @@
 """Sample 1 to 1000 negatives per positive on every data set of interactions, and train an epoch on them.
 
-    python -m benchmarks.negative_ratios                        all sets that are on this machine
-    python -m benchmarks.negative_ratios epinions-tang 1000     some sets, some ratios
+    python -m benchmarks.quality.negative_ratios                        all sets that are on this machine
+    python -m benchmarks.quality.negative_ratios epinions-tang 1000     some sets, some ratios
 
 Each row runs in a process of its own, so that the peak memory is that of the row. Lists are those of
-`rankbound.data.sample_lists`; the epoch is one of `MatrixFactorization` on interactions, whose negatives are drawn batch
-by batch. Ratings are not filtered; a fifth of each user's interactions is for testing.
+`rankbound.data.sample_lists`; the epoch is one of `MatrixFactorization` on interactions, whose negatives are drawn
+batch by batch. Ratings are not filtered; a fifth of each user's interactions is for testing.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def main(words: list[str]) -> int:
     failed = 0
     for name in sets:
         for ratio in ratios:
-            command = [sys.executable, "-m", "benchmarks.negative_ratios", "--one", name, str(ratio)]
+            command = [sys.executable, "-m", "benchmarks.quality.negative_ratios", "--one", name, str(ratio)]
             run = subprocess.run(command, capture_output=True, text=True, check=False)
             if run.returncode:
                 failed += 1
