@@ -118,7 +118,8 @@ def set_folders(entry: Entry) -> list[Path]:
 def find_file(entry: Entry, file: DataFile) -> Path | None:
     """Return the path of a file or folder of a set, compressed or not; None if it is not on this machine."""
     candidates = (folder / (file.path + suffix) for folder in set_folders(entry) for suffix in _SUFFIXES)
-    return next((path for path in candidates if path.exists()), None)
+    can_be_folder = entry.kind == "runs"
+    return next((path for path in candidates if path.is_file() or (can_be_folder and path.is_dir())), None)
 
 
 def _entry(name: str, table: dict[str, Any]) -> Entry:
