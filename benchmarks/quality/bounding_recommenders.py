@@ -6,7 +6,8 @@
 Every fit is a record of the store, written atomically: a run that was interrupted continues with the first fit that is
 missing, and WORDS restrict a run to the fits whose names have all of them. The data sets are reduced so that one fit
 takes a second or two of one core (see `SETS`). Of each user's interactions 20 % are for testing and 16 % for
-validation; models learn from the rest. Each method has two settings. Setting and epoch are selected by nDCG@10 on the
+validation; models learn from the rest. There are three random splits, each with its own seed of the models. Each method
+has two settings. Setting and epoch are selected by nDCG@10 on the
 validation part: the epoch under full ranking, the setting under the protocol of the test, which is full ranking, or
 lists with 5 sampled items per relevant one.
 """
@@ -31,7 +32,7 @@ from rankbound.data import Interactions, k_core, load_set, relevant_only, sample
 from rankbound.evaluation import evaluate_lists
 from rankbound.models.full_ranking import evaluate_full_ranking
 
-MEASURE, PROTOCOLS, TEST_RATIO, SEED = "nDCG@10", ("full", "sampled"), 5, 0
+MEASURE, PROTOCOLS, TEST_RATIO, SPLITS = "nDCG@10", ("full", "sampled"), 5, (0, 1, 2)
 LOSSES, BOUNDINGS = ("nDCG", "AP", "nRBP", "RR"), ("none", "min-max", "expectation", "expectation-max")
 NEGATIVES: tuple[str | int, ...] = (5, "all")
 # Boundings whose weights of users differ by more than a tenth on some set; see the table of weights in the report. The
@@ -84,7 +85,7 @@ class Method:
 
 
 def _factorization(**fixed: Any) -> Callable[..., Any]:
-    common: dict[str, Any] = {"measure": MEASURE, "factors": 64, "batch_size": 128, "random_state": SEED}
+    common: dict[str, Any] = {"measure": MEASURE, "factors": 64, "batch_size": 128}
     common |= {"epochs": 40, "eval_every": 2, "patience": 4}
     return lambda **settings: models.MatrixFactorization(**common | fixed | settings)
 
@@ -137,21 +138,21 @@ class Parts:
 
 
 @cache
-def parts(name: str) -> Parts:
-    """Return the parts of a reduced data set."""
+def parts(name: str, split: int = 0) -> Parts:
+    """Return the parts of a reduced data set; all splits have the same users."""
     table = load_set(name)
     if table.ratings is not None:
         table = relevant_only(table, 4)
     reduced = SETS[name]
     table = k_core(table, reduced.core, reduced.core)
-    chosen = np.random.default_rng(SEED).permutation(len(table.user_names))[: reduced.users]
+    chosen = np.random.default_rng(0).permutation(len(table.user_names))[: reduced.users]
     table = table.rows(np.isin(table.users, chosen)).compact()
-    fold = user_folds(table, 5, seed=SEED)
+    fold = user_folds(table, 5, seed=2 * split)
     train, test = table.rows(fold != 0), table.rows(fold == 0)
-    inner = user_folds(train, 5, seed=SEED + 1)
+    inner = user_folds(train, 5, seed=2 * split + 1)
     fitting, validation = train.rows(inner != 0), train.rows(inner == 0)
     lists = [
-        sample_lists(known, held_out, test_ratio=TEST_RATIO, seed=SEED)[1]
+        sample_lists(known, held_out, test_ratio=TEST_RATIO, seed=split)[1]
         for known, held_out in ((fitting, validation), (train, test))
     ]
     return Parts(fitting, validation, train, test, *lists)
@@ -159,18 +160,27 @@ def parts(name: str) -> Parts:
 
 def jobs(words: list[str]) -> Iterator[tuple[Job, Method, dict[str, Any]]]:
     """Yield all fits, methods first, so that an incomplete store has the same methods for all sets."""
-    for method in METHODS.values():
-        for dataset in SETS:
-            for number, settings in enumerate(method.settings):
-                if all(word in f"{dataset} {method.name}" for word in words):
-                    yield Job(dataset, "full", f"{method.name}, setting {number}", 0, SEED), method, settings
+    for split in SPLITS:
+        for method in METHODS.values():
+            for dataset in SETS:
+                for number, settings in enumerate(method.settings):
+                    if all(word in f"{dataset} {method.name}" for word in words):
+                        yield job_of(dataset, "full", method, number, split), method, settings
+
+
+def job_of(dataset: str, protocol: str, method: Method, setting: int, split: int) -> Job:
+    """Return the key of a record: the seed is the number of the split."""
+    return Job(dataset, protocol, f"{method.name}, setting {setting}", split, split)
 
 
 def fit(job: Job, method: Method, settings: dict[str, Any]) -> dict[str, Record]:
     """Fit a model and return a record for each protocol."""
-    data = parts(job.dataset)
+    data = parts(job.dataset, job.fold)
     began, cpu = time.perf_counter(), time.process_time()
-    model = method.make(**settings).fit(data.fitting, eval_set=data.validation)
+    model = method.make(**settings)
+    if "random_state" in model.get_params():
+        model.set_params(random_state=job.seed)
+    model.fit(data.fitting, eval_set=data.validation)
     about = {"settings": settings, "epoch": getattr(model, "kept_epoch_", None), "versions": versions()}
     about |= {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - cpu}
     scores = model._score_block(np.arange(len(data.train.user_names), dtype=np.int32))
@@ -203,7 +213,8 @@ def run(store: Store, words: list[str]) -> None:
         for protocol, record in records.items():  # the last one marks the fit as done
             store.write(_of_protocol(job, protocol), record)
         values = ", ".join(f"{protocol} {np.nanmean(record.values):.4f}" for protocol, record in records.items())
-        print(f"{number}/{len(missing)} {job.dataset} {job.method}: {values}", file=sys.stderr, flush=True)
+        done = f"{number}/{len(missing)} {job.dataset}, split {job.fold}, {job.method}"
+        print(f"{done}: {values}", file=sys.stderr, flush=True)
 
 
 def _of_protocol(job: Job, protocol: str) -> Job:
