@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.quality import factorization, models
+from benchmarks.quality import factorization, models, negative_ratios
+from rankbound.data import user_folds
+from rankbound.data.synthetic import synthetic_interactions
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
@@ -41,3 +43,15 @@ def test_a_line_says_whether_the_bar_is_met():
     line = factorization.line("x", "nDCG", "validation", "", values, 0.55, 0.45, 1.0, "", 0.0)
     assert (line.ours, line.difference, line.met, line.bar) == (0.5, pytest.approx(-0.05), True, ">= 0.45")
     assert not factorization.line("x", "nDCG", "validation", "", values, 0.55, 0.52, 1.0, "", 0.0).met
+
+
+def test_ratios_of_negatives_are_capped_with_a_note(monkeypatch):
+    table = synthetic_interactions(users=20, items=30, seed=1)
+    monkeypatch.setattr(negative_ratios, "load_set", lambda _: table)
+    few, many = (negative_ratios.measure("x", ratio) for ratio in (1, 1000))
+    train = len(table) - np.count_nonzero(user_folds(table, 5, seed=0) == 0)
+    assert few["rows"] == 2 * train
+    assert few["notes"] == []
+    assert many["rows"] < len(table.user_names) * len(table.item_names)
+    assert "too few other items for 1000 negatives per positive" in many["notes"][0]
+    assert many["peak_mb"] >= many["sampling_mb"] > 0

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rankbound.data.describe import describe
 from rankbound.data.faces import Faces, read_faces
 from rankbound.errors import ArgumentError, DataError, FileFormatError
 
@@ -48,6 +49,20 @@ def test_archive_equals_folder_and_keeps_the_given_split(tmp_path: Path) -> None
     assert one.images[0].mean() < one.images[1].mean()
 
 
+def test_colors_are_kept_on_request(tmp_path: Path) -> None:
+    red_and_blue = np.zeros((2, 12, 12, 3), np.uint8)
+    red_and_blue[0, ..., 0], red_and_blue[1, ..., 2] = 200, 90
+    for number, pixels in enumerate(red_and_blue):
+        image_library.fromarray(pixels).save(tmp_path / f"0000{number}A10.png")
+    faces = read_faces(tmp_path, size=12, color=True)
+    np.testing.assert_array_equal(faces.images, red_and_blue)
+    assert repr(faces) == "Faces(images=2, size=12x12, color)"
+    np.savez(tmp_path / "faces.npz", images=red_and_blue, age=np.array([10, 10]))
+    np.testing.assert_array_equal(read_faces(tmp_path / "faces.npz").images, red_and_blue)
+    assert describe(faces)["channels"] == 3
+    assert describe(faces)["features"] == 12 * 12 * 3
+
+
 def test_the_square_in_the_middle_is_taken(tmp_path: Path) -> None:
     wide = np.zeros((20, 60, 3), np.uint8)
     wide[:, 20:40] = 255
@@ -81,7 +96,7 @@ def test_bad_arrays_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="expected the arrays images and age, got images"):
         read_faces(path)
     np.savez(path, images=np.zeros((2, 4), np.uint8), age=np.zeros(2))
-    with pytest.raises(DataError, match="images must be a three-dimensional uint8 array, got uint8"):
+    with pytest.raises(DataError, match=r"images must be a uint8 array of count x height x width, .*got uint8"):
         read_faces(path)
     np.savez(path, images=np.zeros((2, 4, 4), np.uint8), age=np.zeros(2), train_split=np.array(["yes", "no"]))
     with pytest.raises(DataError, match="train_split numeric"):

@@ -100,19 +100,15 @@ def test_users_are_tested_on_the_whole_catalog(plan, folder):
     table = read_ratings(folder / "ratings.csv")
     fold = user_folds(table, 3, 0)
     train, test = table.rows(fold != 0), table.rows(fold == 0)
-    lists, _ = sample_lists(train, test, seed=0)
-    learn, choose = sample_lists(table.rows(fold == 2), table.rows(fold == 1), seed=0)
+    held_out = table.rows(fold == 2), table.rows(fold == 1)
+    lists, learn = sample_lists(train, test, seed=0)[0], sample_lists(*held_out, seed=0)[0]
 
-    def columns(part):
-        return np.repeat(part.users, part.lists.sizes), part.items, part.lists.labels
+    def fitted(part, epochs):
+        model = MatrixFactorization(epochs=epochs, factors=4, learning_rate=0.01, verbose=False)
+        return model.fit(np.repeat(part.users, part.lists.sizes), part.items, part.lists.labels)
 
-    common = {"factors": 4, "learning_rate": 0.01, "measure": "nDCG@10", "verbose": False}
-    first = MatrixFactorization(epochs=4, eval_every=1, **common).fit(*columns(learn), eval_set=columns(choose))
-    again = MatrixFactorization(epochs=first.kept_epoch_, **common).fit(*columns(lists))
-
-    def values(model, train, test):
-        trained, scores = set(columns(model)[1].tolist()), {}
-        ranker = {id(lists): again, id(learn): first}[id(model)]
+    def values(ranker, part, train, test):
+        trained, scores = set(part.items.tolist()), {}
         for user in np.unique(test.users).tolist():
             seen, relevant = (set(part.items[part.users == user].tolist()) for part in (train, test))
             candidates = [item for item in range(len(table.item_names)) if item not in seen]
@@ -123,16 +119,20 @@ def test_users_are_tested_on_the_whole_catalog(plan, folder):
             scores[user] = evaluate_lists(ranking, ["nDCG@10", "EM(AP)"]).mean()
         return scores
 
-    expected = values(lists, train, test)
+    # the epoch is selected by full ranking as well, not on lists with sampled negatives
+    by_epoch = [
+        np.mean([scores["nDCG@10"] for scores in values(fitted(learn, epochs), learn, *held_out).values()])
+        for epochs in range(1, 5)
+    ]
+    assert outcome.metadata["kept_epoch"] == 1 + int(np.argmax(by_epoch))
+    assert outcome.metadata["eval_score"] == pytest.approx(max(by_epoch), abs=1e-6)
+    expected = values(fitted(lists, outcome.metadata["kept_epoch"]), lists, train, test)
     assert outcome.scores["qid"].to_list() == [str(table.user_names[user]) for user in expected]
     for name in ("nDCG@10", "EM(AP)"):
         by_hand = [scores[name] for scores in expected.values()]
         np.testing.assert_allclose(outcome.scores[name].to_numpy(), by_hand, atol=1e-6)
     assert outcome.scores["items"].to_list() == (len(table.item_names) - train.per_user[list(expected)]).tolist()
     assert outcome.scores["relevant"].to_list() == test.per_user[list(expected)].tolist()
-    held_out = values(learn, table.rows(fold == 2), table.rows(fold == 1))
-    by_hand = np.mean([scores["nDCG@10"] for scores in held_out.values()])
-    assert outcome.metadata["eval_score"] == pytest.approx(by_hand, abs=1e-6)
 
 
 @pytest.mark.parametrize("test", ["sampled", "full"])

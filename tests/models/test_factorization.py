@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from math import log2
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,42 @@ def test_patience_stops_when_nothing_gets_better() -> None:
     train, test = data()
     model = few(epochs=200, eval_every=2, patience=6, learning_rate=0.3).fit(*train, eval_set=test)
     assert len(model.history_) == model.kept_epoch_ + 6 < 200
+
+
+def test_the_epoch_can_be_selected_by_full_ranking(tmp_path: Path) -> None:
+    table = synthetic_interactions(users=40, items=60, seed=4)
+    fold = user_folds(table, 4, seed=1)
+    train, held_out = table.rows(fold != 0), table.rows(fold == 0)
+    lists = sample_lists(train, held_out, seed=0)[0]
+    rows = np.repeat(lists.users, lists.lists.sizes), lists.items, lists.lists.labels
+    settings = {"epochs": 6, "eval_every": 1, "measure": "nDCG@10", "learning_rate": 0.05}
+    model = few(**settings, watch=("AP",)).fit(*rows, eval_set=(train, held_out))
+
+    def by_hand(epochs: int) -> float:
+        vectors = few(**settings | {"epochs": epochs}).fit(*rows)
+        values = []
+        for user in np.unique(held_out.users).tolist():
+            seen, relevant = (set(part.items[part.users == user].tolist()) for part in (train, held_out))
+            scores = vectors.predict(user, np.arange(len(table.item_names)))
+            scores[~np.isin(np.arange(len(scores)), lists.items)] = -1e9
+            ranked = sorted(set(range(len(scores))) - seen, key=lambda item: -scores[item])[:10]
+            ideal = sum(1 / log2(rank + 2) for rank in range(min(10, len(relevant))))
+            gain = sum(1 / log2(rank + 2) for rank, item in enumerate(ranked) if item in relevant)
+            values.append(gain / ideal)
+        return float(np.mean(values))
+
+    expected = [by_hand(epochs) for epochs in range(1, 7)]
+    assert_allclose([entry["nDCG@10"] for entry in model.history_], expected, atol=1e-6)
+    assert model.kept_epoch_ == 1 + int(np.argmax(expected))
+    assert all("AP" in entry for entry in model.history_)
+    folder = str(tmp_path / "state")
+    few(**settings, watch=("AP",), checkpoint=folder, checkpoint_every=3).fit(*rows, eval_set=(train, held_out))
+    with pytest.raises(DataError, match="differs in eval_set"):
+        few(**settings, watch=("AP",), checkpoint=folder).fit(*rows, eval_set=(held_out, train))
+    with pytest.raises(ArgumentError, match="the codes must be those of eval_set, with 40 users and 58 items"):
+        few().fit([40, 40], [0, 1], [0, 1], eval_set=(train, held_out))
+    with pytest.raises(ArgumentError, match=r"eval_set must be \(users, items, labels\), or two Interactions"):
+        few().fit(*rows, eval_set=(train,))
 
 
 # ---- checkpoints and files -------------------------------------------------------------------------------------------

@@ -19,9 +19,10 @@ from rankbound.lists import Lists
 from rankbound.measures import parse_measure
 from rankbound.measures.registry import definitions
 from rankbound.models.base import FittedState
-from rankbound.models.first_ranks import needs_first_ranks_only
+from rankbound.models.first_ranks import needs_first_ranks_only, needs_relevant_ranks_only
 from rankbound.models.full_ranking import evaluate_full_ranking, evaluate_recommender
 from rankbound.models.recommender import Recommender
+from rankbound.models.top_kernel import relevant_ranks
 
 
 def _table(pairs, users, items):
@@ -101,6 +102,8 @@ def _catalog():
         if definition.built_in:
             cutoff = "@3" if definition.cutoff != "none" and definition.at is None else ""
             yield f"{definition.name}{cutoff}"
+            if cutoff and definition.cutoff != "required":
+                yield definition.name
 
 
 @settings(deadline=None, max_examples=15)
@@ -119,13 +122,14 @@ def test_every_measure_equals_the_evaluation_of_whole_lists(users, items, levels
     )
     names = [
         *_catalog(),
-        *(f"{wrapper}({name})" for wrapper in ("MM", "EM", "UL2") for name in ("nDCG@3", "AP@3", "RR")),
+        *(f"{wrapper}({name})" for wrapper in ("MM", "EM", "UL2") for name in ("nDCG@3", "AP@3", "RR", "nDCG")),
     ]
     whole, result = (
         evaluate_lists(lists, names, bounds=True),
         evaluate_full_ranking(scores.__getitem__, train, test, names, bounds=True),
     )
     assert any(needs_first_ranks_only(parse_measure(name)) for name in names)
+    assert any(needs_relevant_ranks_only(parse_measure(name)) for name in ("nDCG", "AP", "EM(nDCG)", "PairAcc"))
     assert result.measures == whole.measures
     assert result.query_ids.tolist() == whole.query_ids.tolist()
     for name in names:
@@ -137,6 +141,21 @@ def test_every_measure_equals_the_evaluation_of_whole_lists(users, items, levels
         for side in ("worst", "expected", "best"):
             ours = getattr(result.bounds[name], side)
             np.testing.assert_allclose(ours, getattr(bounds, side), atol=1e-9, err_msg=f"{side} of {name}")
+
+
+def test_ranks_of_relevant_items_equal_counting():
+    rng = np.random.default_rng(10)
+    labels = rng.choice(np.array([-1, 0, 1], np.int8), (20, 300), p=[0.2, 0.6, 0.2])
+    for levels in (5, 100, 10**6):
+        scores = rng.integers(0, levels, (20, 300)).astype(np.float64)
+        rows, items = np.nonzero(labels == 1)
+        order = np.lexsort((scores[rows, items], rows))
+        rows, relevant = rows[order], scores[rows, items][order]
+        above, equal = relevant_ranks(scores, labels, relevant, np.searchsorted(rows, np.arange(21)))
+        for at, row in enumerate(rows):
+            others = scores[row][labels[row] == 0]
+            assert above[at] == np.count_nonzero(others > relevant[at])
+            assert equal[at] == np.count_nonzero(others == relevant[at])
 
 
 def test_blocks_of_users_change_nothing(monkeypatch):
@@ -161,7 +180,7 @@ def test_blocks_of_users_change_nothing(monkeypatch):
 def test_without_the_kernel_the_values_are_the_same(monkeypatch):
     train, test = _split(9, 30, seed=7)
     scores = np.random.default_rng(8).normal(size=(9, 30))
-    names = ["nDCG@5", "AP@5", "EM(P@3)"]
+    names = ["nDCG@5", "AP@5", "EM(P@3)", "AP", "EM(nDCG)", "U"]
     fast = evaluate_full_ranking(scores.__getitem__, train, test, names)
     monkeypatch.setattr(full_ranking, "first_items_kernel", lambda: None)
     slow = evaluate_full_ranking(scores.__getitem__, train, test, names)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import sys
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -295,6 +298,42 @@ def test_als_solves_each_side_exactly_given_enough_steps(exponent: float, weight
     np.testing.assert_allclose(more.user_vectors_, users, rtol=1e-3, atol=1e-4)
     items = exact_vectors(liked.T, more.user_vectors_.astype(float), matrix.T, 0.2, 0.05, exponent)
     np.testing.assert_allclose(more.item_vectors_, items, rtol=1e-3, atol=1e-4)
+
+
+KILLED = """
+import sys, numpy as np
+from rankbound.models import ImplicitALS
+pairs = np.load(sys.argv[1])
+ImplicitALS(factors=4, epochs=100000, checkpoint=sys.argv[2]).fit((pairs[0], pairs[1]))
+"""
+
+
+def test_als_that_is_killed_resumes_with_the_same_vectors(tmp_path: Path) -> None:
+    pairs, folder = np.stack((table().users, table().items)), tmp_path / "state"
+    np.save(tmp_path / "pairs.npy", pairs)
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path / "pairs.npy"), str(folder)])
+    try:
+        deadline = time.monotonic() + 60
+        while not any(folder.glob("epoch-*")) and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.02)
+    finally:
+        process.kill()
+        process.wait()
+    reached = int(max(folder.glob("epoch-*")).name.removeprefix("epoch-"))
+    data = (pairs[0], pairs[1])
+    whole = ImplicitALS(factors=4, epochs=reached + 2).fit(data)
+    resumed = ImplicitALS(factors=4, epochs=reached + 2, checkpoint=folder).fit(data)
+    np.testing.assert_array_equal(resumed.user_vectors_, whole.user_vectors_)
+    np.testing.assert_array_equal(resumed.item_vectors_, whole.item_vectors_)
+    with pytest.raises(DataError, match=f"has {reached + 2} epochs already, more than epochs=1"):
+        ImplicitALS(factors=4, epochs=1, checkpoint=folder).fit(data)
+    with pytest.raises(DataError, match="another training run, which differs in l2"):
+        ImplicitALS(factors=4, l2=1.0, checkpoint=folder).fit(data)
+    with pytest.raises(DataError, match="another training run, which differs in data"):
+        ImplicitALS(factors=4, checkpoint=folder).fit((pairs[0][1:], pairs[1][1:]))
+    with pytest.raises(ArgumentError, match="checkpoint_every must be at least 1, got 0"):
+        ImplicitALS(checkpoint_every=0).fit(data)
 
 
 def als_objective(model: ImplicitALS, liked: Any) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rankbound.data.catalog import find_entry, known_sets
+from rankbound.data.catalog import Entry, find_entry, known_sets
 from rankbound.data.describe import describe, read_any
 from rankbound.difficulty import bounds_of
 from rankbound.measures import LabelCounts, parse_measure
@@ -23,7 +23,7 @@ def describe_data(source: str | PathLike[str]) -> dict[str, Any]:
 
     The difficulty is that of nDCG: a histogram of the expected value of a random ranking over the queries on which
     rankings can differ, and the number and fraction of the other queries, which have no choice. For interactions, which
-    have no lists, one negative item per interaction is assumed.
+    have no lists, one negative item per interaction is assumed. ``notes`` say what a data set of the catalog lacks.
     """
     name = str(source)
     is_known = name in known_sets()
@@ -36,7 +36,20 @@ def describe_data(source: str | PathLike[str]) -> dict[str, Any]:
     else:
         data = read_any(name)
     difficulty = _difficulty(data)
-    return describe(data) | ({} if difficulty is None else {"difficulty": difficulty})
+    summary = describe(data) | ({} if difficulty is None else {"difficulty": difficulty})
+    if is_known:
+        summary["notes"] += _missing(find_entry(name), summary)
+    return summary
+
+
+def _missing(entry: Entry, summary: dict[str, Any]) -> list[str]:
+    """Return what the copy on this machine lacks of a complete one, and what is known to be missing."""
+    notes = [
+        f"the copy on this machine has {summary[what]:,} of {count:,} {what} ({summary[what] / count:.0%})"
+        for what, count in entry.counts.items()
+        if summary.get(what, count) != count
+    ]
+    return [*notes, *([entry.missing] if entry.missing else [])]
 
 
 def _difficulty(data: Any) -> dict[str, Any] | None:

@@ -87,6 +87,8 @@ def get_set(
         return
     output.print_table(f"{name}: {entry.title}", ["file"], [[str(file)] for file in files])
     output.print_note(f"License: {entry.license}\nCite: {entry.citation}")
+    if entry.missing:
+        output.print_note(f"Note: {entry.missing}")
 
 
 @app.command("describe")
@@ -152,7 +154,7 @@ def verify_sets(
         output.print_json({"files": files})
     else:
         rows = [[name, s.name, s.state, s.sha256 or "–"] for name, s in flat]
-        note = "sha256 of the decompressed content. unknown: there is no checksum to compare with."
+        note = "sha256 of the decompressed content. unknown: no checksum is known; partial: a known incomplete copy."
         output.print_table("checksums", ["set", "file", "state", "sha256"], rows, text_columns=4, note=note)
     bad = [f"{s.path}: wrong checksum, expected {s.expected}, got {s.sha256}" for _, s in flat if s.state == "wrong"]
     bad += [f"{entry.name}: is not here" for entry in chosen if present_files(entry) is None]
@@ -338,6 +340,7 @@ def _summary(entry: Entry) -> dict[str, Any]:
         "megabytes": entry.megabytes,
         "folds": list(entry.fold_numbers),
         "counts": dict(entry.counts),
+        "missing": entry.missing,
         "files": [{"path": file.path, "sha256": file.sha256} for file in entry.files],
     }
 

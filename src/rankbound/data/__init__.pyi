@@ -8,6 +8,7 @@ from rankbound.data.interaction_sources import as_interactions as as_interaction
 from rankbound.data.interactions import Interactions as Interactions
 from rankbound.data.ir_datasets import IrDataset as IrDataset
 from rankbound.data.ir_datasets import read_ir_dataset as read_ir_dataset
+from rankbound.data.judged_runs import JudgedRuns as JudgedRuns
 from rankbound.data.letor import LetorData as LetorData
 from rankbound.data.letor import read_letor as read_letor
 from rankbound.data.loading import load_fold as load_fold

@@ -25,10 +25,11 @@ _SUFFIXES = ("", ".gz", ".zst")
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file of a set: its path in the set's folder, and the sha256 of its decompressed content if it is known."""
+    """A file or folder of a set: its path in the set's folder, and the sha256 of its content if it is known."""
 
     path: str
     sha256: str | None = None
+    partial: str | None = None  # sha256 of a known copy that is not complete
     data: bool = True  # False for companion files, which are not read as data
 
 
@@ -70,6 +71,9 @@ class Entry:
     megabytes: int | None = None
     folds: str | FoldFiles | None = None
     counts: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    missing: str = ""
+    image_size: int = 48
+    color: bool = False
 
     @property
     def fold_numbers(self) -> tuple[int, ...]:
@@ -112,9 +116,10 @@ def set_folders(entry: Entry) -> list[Path]:
 
 
 def find_file(entry: Entry, file: DataFile) -> Path | None:
-    """Return the path of a file of a set, compressed or not; None if it is not on this machine."""
+    """Return the path of a file or folder of a set, compressed or not; None if it is not on this machine."""
     candidates = (folder / (file.path + suffix) for folder in set_folders(entry) for suffix in _SUFFIXES)
-    return next((path for path in candidates if path.is_file()), None)
+    can_be_folder = entry.kind == "runs"
+    return next((path for path in candidates if path.is_file() or (can_be_folder and path.is_dir())), None)
 
 
 def _entry(name: str, table: dict[str, Any]) -> Entry:

@@ -12,9 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from rankbound.data.beir import BeirData, read_beir
 from rankbound.data.faces import Faces, read_faces
 from rankbound.data.interactions import Interactions
+from rankbound.data.judged_runs import JudgedRuns
 from rankbound.data.letor import LetorData, read_letor
 from rankbound.data.ratings import read_ratings
 from rankbound.data.text_chunks import StrPath, line_chunks
+from rankbound.data.trec import read_qrels
 from rankbound.errors import DataError
 from rankbound.lists import Lists
 
@@ -63,17 +65,30 @@ def describe(data: Any) -> dict[str, Any]:
             "list_sizes": _spread(data.per_user),
         }
     elif isinstance(data, Faces):
-        height, width = data.images.shape[1:]
+        height, width, *channels = data.images.shape[1:]
         summary = {
             "kind": "faces",
             "images": len(data),
             "height": height,
             "width": width,
-            "features": height * width,
+            "channels": channels[0] if channels else 1,
+            "features": int(np.prod(data.images.shape[1:])),
             "labels": _counted(data.ages),
         }
     elif isinstance(data, BeirData):
         summary = _of_lists("beir", data.lists) | {"documents": len(data.corpus)}
+    elif isinstance(data, JudgedRuns):
+        judged = read_qrels(data.qrels)
+        sizes = judged["qid"].value_counts()["count"].to_numpy().astype(np.int64)
+        summary = {
+            "kind": "runs",
+            "judgments": len(judged),
+            "queries": len(sizes),
+            "runs": len(data),
+            "features": 0,
+            "labels": _counted(judged["label"].to_numpy()),
+            "list_sizes": _spread(sizes),
+        }
     elif isinstance(data, Lists):
         summary = _of_lists("trec", data)
     else:

@@ -27,7 +27,9 @@ _LARGEST = 64 << 20  # bytes of a file, pixels of an image
 
 @dataclass(frozen=True, eq=False)
 class Faces:
-    """Gray images (count x height x width, uint8), the age of each person, and an id of each image.
+    """Images, the age of each person, and an id of each image.
+
+    The images are uint8: count x height x width (gray), or count x height x width x 3 (red, green, blue).
 
     ``train`` is the data set's own split, if it has one.
     """
@@ -47,15 +49,16 @@ class Faces:
         return len(self.images)
 
     def __repr__(self) -> str:
-        return f"Faces(images={len(self)}, size={self.images.shape[1]}x{self.images.shape[2]})"
+        color = ", color" if self.images.ndim == 4 else ""
+        return f"Faces(images={len(self)}, size={self.images.shape[1]}x{self.images.shape[2]}{color})"
 
 
-def read_faces(path: StrPath, size: int = 48, train_list: StrPath | None = None) -> Faces:
+def read_faces(path: StrPath, size: int = 48, train_list: StrPath | None = None, color: bool = False) -> Faces:
     """Read an npz file of arrays, or JPEGs in a folder or tar archive.
 
     JPEGs are named as in All-Age-Faces (00010A02.jpg: person 10, 2 years old) or in UTKFace (26_1_0_2017.jpg: 26 years
-    old). Their central square is scaled to ``size`` x ``size`` gray pixels. ``train_list`` is a text file whose lines
-    begin with the names of the images for training.
+    old). Their central square is scaled to ``size`` x ``size`` pixels, gray unless ``color``; the images of an npz file
+    stay as they are. ``train_list`` is a text file whose lines begin with the names of the images for training.
     """
     if size < 1:
         raise ArgumentError(f"size must be a positive integer, got {size}")
@@ -65,7 +68,7 @@ def read_faces(path: StrPath, size: int = 48, train_list: StrPath | None = None)
     if not named:
         raise DataError(f"{path}: contains no JPEG or PNG")
     parsed = [_parsed(path, name) for name, _ in named]
-    pixels = np.stack([_gray(path, name, content, size) for name, content in named])
+    pixels = np.stack([_pixels(path, name, content, size, color) for name, content in named])
     are_numbers = all(isinstance(person, int) for person, _ in parsed)
     ids = np.array([person for person, _ in parsed], dtype=np.int64 if are_numbers else np.str_)
     train = None
@@ -82,8 +85,9 @@ def _read_npz(path: StrPath) -> Faces:
     if not {"images", "age"} <= arrays.keys():
         raise DataError(f"{path}: expected the arrays images and age, got {', '.join(arrays)}")
     images, ages = arrays["images"], arrays["age"]
-    if images.ndim != 3 or images.dtype != np.uint8:
-        raise DataError(f"{path}: images must be a three-dimensional uint8 array, got {images.dtype} {images.shape}")
+    if images.ndim not in (3, 4) or images.shape[3:] not in ((), (3,)) or images.dtype != np.uint8:
+        rule = "images must be a uint8 array of count x height x width, or of count x height x width x 3"
+        raise DataError(f"{path}: {rule}, got {images.dtype} {images.shape}")
     if ages.ndim != 1 or ages.dtype.kind not in "iuf" or not ((ages >= 0) & (ages < 1000)).all():
         raise DataError(f"{path}: age must be 1-D with numbers from 0 to 999, got {ages.dtype} {ages.shape}")
     ids, train = arrays.get("person_id", np.arange(len(images))), arrays.get("train_split")
@@ -123,7 +127,7 @@ def _parsed(path: StrPath, name: str) -> tuple[int | str, int]:
     raise FileFormatError(path, None, rule, f"got {name!r}")
 
 
-def _gray(path: StrPath, name: str, content: bytes, size: int) -> NDArray[np.uint8]:
+def _pixels(path: StrPath, name: str, content: bytes, size: int, color: bool) -> NDArray[np.uint8]:
     try:
         from PIL import Image
     except ImportError as error:
@@ -134,7 +138,9 @@ def _gray(path: StrPath, name: str, content: bytes, size: int) -> NDArray[np.uin
                 raise ValueError(f"{image.width} x {image.height} pixels are too many")
             side = min(image.size)
             left, top = (image.width - side) // 2, (image.height - side) // 2
-            square = image.convert("L").crop((left, top, left + side, top + side))
-            return np.asarray(square.resize((size, size), Image.Resampling.LANCZOS))
+            square = image.convert("RGB" if color else "L").crop((left, top, left + side, top + side))
+            if side != size:
+                square = square.resize((size, size), Image.Resampling.LANCZOS)
+            return np.asarray(square)
     except Exception as error:  # damaged files make Pillow raise errors of a dozen types
         raise DataError(f"{path}: {name} is not an image that can be read: {error}") from error

@@ -10,6 +10,7 @@ from rankbound.data.array_cache import read_cached
 from rankbound.data.catalog import DataFile, Entry, FoldFiles, find_entry, find_file
 from rankbound.data.faces import read_faces
 from rankbound.data.interactions import Interactions
+from rankbound.data.judged_runs import JudgedRuns
 from rankbound.data.letor import LetorData, group_file, read_letor, read_mapped_letor
 from rankbound.data.ratings import read_ratings
 from rankbound.data.sampling import align_interactions
@@ -28,7 +29,8 @@ _LARGE_FILE = 64 << 20  # the same for files of users, which are not read again 
 def load_set(name: str) -> Any:
     """Load a complete data set of the catalog; download it if it is not on this machine.
 
-    LETOR sets are returned as `LetorData`, ratings as `Interactions`, faces as `Faces`, TREC files as `Lists`.
+    LETOR sets are returned as `LetorData`, ratings as `Interactions`, faces as `Faces`, judgments with one run as
+    `Lists`, and judgments with many runs as `JudgedRuns`.
     """
     entry = find_entry(name)
     return read_files(entry, obtain(entry))
@@ -55,8 +57,11 @@ def read_files(entry: Entry, files: Sequence[Path]) -> Any:
     """Read files with the reader of a set."""
     if entry.kind == "trec":
         return Lists.from_trec(files[0], files[1])
+    if entry.kind == "runs":
+        return JudgedRuns.in_folder(*files)
     if entry.kind == "faces":
-        return read_faces(files[0])
+        train_list = find_file(entry, DataFile("train.txt"))
+        return read_faces(files[0], entry.image_size, None if files[0].suffix == ".npz" else train_list, entry.color)
     large = sum(file.stat().st_size for file in files) >= _LARGE
     if entry.kind == "letor":
         return _read_cached_letor(files) if large else read_letor(files)

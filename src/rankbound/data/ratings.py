@@ -32,8 +32,8 @@ FORMATS: Mapping[str, str] = MappingProxyType(
     }
 )
 USUAL_NAMES: Mapping[str, tuple[str, ...]] = {  # of columns, in lower case
-    "user": ("user", "userid", "user_id", "uid", "reviewerid"),
-    "item": ("item", "movieid", "itemid", "item_id", "movie_id", "asin", "iid"),
+    "user": ("user", "userid", "user_id", "uid", "reviewerid", "truster"),
+    "item": ("item", "movieid", "itemid", "item_id", "movie_id", "asin", "iid", "trustee"),
     "rating": ("rating", "overall", "stars", "score"),
     "timestamp": ("timestamp", "time", "unixreviewtime"),
 }

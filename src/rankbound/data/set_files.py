@@ -15,12 +15,15 @@ from rankbound.data.download import Progress, fetch
 from rankbound.errors import DataError
 from rankbound.io import atomic_write, cache_folder, locked_folder, open_bytes, remove_leftovers
 
-__all__ = ["FileState", "check", "content_sha256", "obtain", "present_files"]
+__all__ = ["FileState", "check", "content_sha256", "obtain", "plain_name", "present_files"]
 
 
 @dataclass(frozen=True)
 class FileState:
-    """The state of one file of a set: ok, wrong, unknown (no checksum to compare with) or missing."""
+    """The state of one file of a set: ok, partial, wrong, unknown (no checksum to compare with) or missing.
+
+    A partial file is a known copy that is not complete.
+    """
 
     name: str
     path: Path | None
@@ -90,6 +93,8 @@ def check(entry: Entry) -> list[FileState]:
         digest = content_sha256(path) if path else None
         if digest is None:
             state = "missing"
+        elif digest == file.partial:
+            state = "partial"
         elif expected is None:
             state = "unknown"
         else:
@@ -99,12 +104,25 @@ def check(entry: Entry) -> list[FileState]:
 
 
 def content_sha256(path: Path) -> str:
-    """Return the sha256 of a file's decompressed content."""
+    """Return the sha256 of a file's decompressed content; of a folder, that of its files' names and checksums."""
     digest = hashlib.sha256()
+    if path.is_dir():
+        for file in sorted(path.iterdir()):
+            digest.update(f"{content_sha256(file)}  {plain_name(file)}\n".encode())
+        return digest.hexdigest()
     with open_bytes(path) as stream:
         while block := stream.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
+
+
+def plain_name(file: Path) -> str:
+    """Return the name of a file without the suffix of its compression.
+
+    >>> plain_name(Path("runs/bm25.gz")), plain_name(Path("10x10.prf"))
+    ('bm25', '10x10.prf')
+    """
+    return file.name.removesuffix(".gz").removesuffix(".zst")
 
 
 def _check_downloaded(entry: Entry, folder: Path, cache: Path) -> None:

@@ -38,6 +38,7 @@ class UserOptions(StrictModel):
     refit: bool
     test_fraction: float
     test: Literal["sampled", "full"] = "sampled"
+    select: Literal["sampled", "full"] = "sampled"  # how the validation choices are ranked to select an epoch
 
 
 class ImageOptions(StrictModel):

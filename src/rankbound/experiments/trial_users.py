@@ -14,6 +14,7 @@ from rankbound.evaluation import evaluate_lists
 from rankbound.experiments.sources import Source, Users, users_fold
 from rankbound.experiments.trial import Fitted, Outcome, history_frame, ranker_of, recorded_by, score_frame
 from rankbound.experiments.trial_spec import TrialSpec
+from rankbound.models.factorization_state import HeldOut
 from rankbound.models.full_ranking import evaluate_full_ranking
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 _SEED_STEP = 7919  # every fold and every seed of the study draws its own negatives
-_LOWEST = np.finfo(np.float32).min
 
 Scores = Callable[[NDArray[Any]], NDArray[np.float32]]  # codes of users -> scores of all items
 
@@ -31,9 +31,10 @@ def run(spec: TrialSpec, source: Source) -> Outcome:
     """Train a recommender on the choices of users and measure it on their test items.
 
     `MatrixFactorization` learns from lists with sampled negative items. With selection "validation" its epoch is
-    selected on such lists of held-out training choices; with ``refit`` the model is then trained for that many epochs
-    on all training choices. With "test" the epoch is selected on the test lists, and with "last" the last epoch is
-    used. Other recommenders have no epochs and learn from the choices alone.
+    selected on such lists of held-out training choices, or by full ranking of them if it is tested so; with ``refit``
+    the model is then trained for that many epochs on all training choices. With "test" the epoch is selected on the
+    test data, and with "last" the last epoch is used. Other recommenders have no epochs and learn from the choices
+    alone.
 
     With ``test = "full"`` the candidates of a user are all items but those of training, in the scores of the trial and
     in the ``eval_score`` by which grid points are selected.
@@ -55,11 +56,13 @@ def _run_on_lists(spec: TrialSpec, data: Users) -> Outcome:
     train, test = _lists(data.train, data.test, spec)
     if spec.selection == "validation":
         learn, choose = _lists(data.learn, data.choose, spec)
-        chosen = model = ranker_of(spec).fit(*_columns(learn), eval_set=_columns(choose))
+        held_out: Any = (data.learn, data.choose) if spec.users.select == "full" else _columns(choose)
+        chosen = model = ranker_of(spec).fit(*_columns(learn), eval_set=held_out)
         if spec.users.refit:
             model = ranker_of(spec, epochs=chosen.kept_epoch_, patience=None).fit(*_columns(train))
     elif spec.selection == "test":
-        chosen = model = ranker_of(spec, selection="test").fit(*_columns(train), eval_set=_columns(test))
+        held_out = (data.train, data.test) if spec.users.select == "full" else _columns(test)
+        chosen = model = ranker_of(spec, selection="test").fit(*_columns(train), eval_set=held_out)
     else:
         chosen = model = ranker_of(spec, selection="last", patience=None).fit(*_columns(train))
     metadata: dict[str, Any] = {"kept_epoch": int(chosen.kept_epoch_), "users": len(train.users)}
@@ -67,14 +70,12 @@ def _run_on_lists(spec: TrialSpec, data: Users) -> Outcome:
         metadata["notes"] = notes
     if spec.selection != "last":
         metadata["eval_score"] = float(chosen.eval_score_)
-        if spec.users.test == "full":
-            parts = (data.learn, data.choose) if spec.selection == "validation" else (data.train, data.test)
-            metadata["eval_score"] = _mean(_products(chosen, parts[0]), *parts, spec)
     lists = {"train": train, "test": test}
     recorded = recorded_by(Fitted(spec, model, lists, lambda **changes: ranker_of(spec, **changes)))
     history = history_frame(chosen.history_, spec.selection, recorded)
     if spec.users.test == "full":
-        return Outcome(_scores(_products(model, data.train), data.train, data.test, spec), history, metadata)
+        products = HeldOut(data.train, data.test).products(model.user_vectors_, model.item_vectors_)
+        return Outcome(_scores(products, data.train, data.test, spec), history, metadata)
     values = _values(model.predict(*_columns(test)[:2]), test, spec.measures)
     return Outcome(score_frame(test.lists, values), history, metadata)
 
@@ -93,25 +94,6 @@ def _columns(data: UserLists) -> tuple[Any, Any, Any]:
 
 def _values(scores: NDArray[Any], data: UserLists, measures: Sequence[str]) -> dict[str, NDArray[np.float64]]:
     return dict(evaluate_lists(data.lists.with_scores(scores), measures).values)
-
-
-def _products(model: Any, train: Interactions) -> Scores:
-    """The products of vectors; items without a vector, which were not in the training lists, come last."""
-    users, items = (
-        np.concatenate((vectors, np.zeros((count - len(vectors), vectors.shape[1]), np.float32)))
-        for vectors, count in (
-            (model.user_vectors_, len(train.user_names)),
-            (model.item_vectors_, len(train.item_names)),
-        )
-    )
-    unknown = ~items.any(axis=1)
-
-    def scores(codes: NDArray[Any]) -> NDArray[np.float32]:
-        products: NDArray[np.float32] = users[codes] @ items.T
-        products[:, unknown] = _LOWEST
-        return products
-
-    return scores
 
 
 def _scores(scores: Scores, train: Interactions, test: Interactions, spec: TrialSpec) -> pl.DataFrame:

@@ -181,6 +181,18 @@ class Ranked:
         depths = np.full(rows, min(depth, n))
         return cls(Lists(orders.ravel(), np.arange(rows + 1) * n, scores, depths=depths), "input")
 
+    @classmethod
+    def of_labels(
+        cls, labels: NDArray[Any], offsets: NDArray[np.int64], counts: LabelCounts, tied: TiedBlocks | None = None
+    ) -> Ranked:
+        """Labels of complete lists that are in ranked order already, and their tied blocks."""
+        ranked = cls.__new__(cls)
+        ranked.offsets, ranked.sizes, ranked.tied = offsets, np.diff(offsets), tied
+        ranked.depths = ranked.sizes
+        ranked._take(None, labels)
+        ranked.__dict__["counts"] = counts
+        return ranked
+
     def rows(self, query: NDArray[np.int64], items: NDArray[np.int64], lengths: NDArray[np.int64]) -> Ranked:
         """Orders of these queries' items: row r ranks ``lengths[r]`` items of query[r], at these flat positions.
 

@@ -21,7 +21,7 @@ from rankbound.models.base import FittedState, seed_of
 from rankbound.models.factorization_features import extended_table, feature_matrix, merged_tables, table_digests
 from rankbound.models.factorization_kernel import Batch, score_pairs, step
 from rankbound.models.factorization_losses import interaction_loss
-from rankbound.models.factorization_state import Pairs, State, codes_of
+from rankbound.models.factorization_state import HeldOut, Pairs, State, codes_of
 from rankbound.models.factorization_training import InteractionTraining, Settings, TableState
 from rankbound.models.measuring import mean_measure, score_measure
 from rankbound.models.parameters import check_in_range
@@ -203,7 +203,8 @@ class MatrixFactorization(Recommender):
             each pair at most once, and its relevance; below 0 counts as 0.
         eval_set:
             Held-out interactions, which are evaluated by full ranking: all items but the training items of the user are
-            ranked. For lists of codes, ``(users, items, labels)``.
+            ranked. For lists of codes, ``(users, items, labels)``, or two `Interactions` with these codes, those of
+            training and held-out ones, to evaluate the held-out ones by full ranking.
         sample_weight:
             For interactions, one weight per row. The softmax weights the positive items of a user by them; the loss of
             a user is weighted by their mean.
@@ -226,10 +227,8 @@ class MatrixFactorization(Recommender):
             self.__dict__.pop(name, None)
         self.__dict__.pop("n_queries_", None)  # a fit that fails leaves no half-fitted model
         loss = self._checked_parameters(eval_set)
-        if eval_set is not None and (not isinstance(eval_set, (tuple, list)) or len(eval_set) != 3):
-            raise ArgumentError("eval_set must be (users, items, labels)")
         pairs = Pairs.of(users, items, labels)
-        held_out = None if eval_set is None else Pairs.of(eval_set[0], eval_set[1], eval_set[2], name="eval_set ")
+        held_out = None if eval_set is None else _held_out(eval_set, pairs)
         pairs = pairs.kept(loss.plan(pairs.lists.labels.copy(), pairs.lists.offsets.copy()).active)
         batches = pairs.batches(loss, self.batch_size, self._random(0))
         parts = _own_parts(loss, batches)
@@ -433,7 +432,12 @@ class MatrixFactorization(Recommender):
     # ---- training from lists of codes --------------------------------------------------------------------------------
 
     def _epoch(
-        self, loss: RankingLoss, batches: list[Batch], parts: list[Part] | None, held_out: Pairs | None, state: State
+        self,
+        loss: RankingLoss,
+        batches: list[Batch],
+        parts: list[Part] | None,
+        held_out: Pairs | HeldOut | None,
+        state: State,
     ) -> None:
         state.epoch += 1
         users, items = state.users, state.items
@@ -460,7 +464,11 @@ class MatrixFactorization(Recommender):
             state.note(entry[str(self.measure)])
         state.history.append(entry)
 
-    def _measured(self, held_out: Pairs, users: Any, items: Any, epoch: int) -> dict[str, float]:
+    def _measured(self, held_out: Pairs | HeldOut, users: Any, items: Any, epoch: int) -> dict[str, float]:
+        if isinstance(held_out, HeldOut):
+            if not (np.isfinite(users).all() and np.isfinite(items).all()):
+                raise _diverged(epoch)
+            return held_out.measured(users, items, [self.measure, *self.watch])
         scores = _scores_of(users, items, held_out.users, held_out.items)
         if not np.isfinite(scores).all():
             raise _diverged(epoch)
@@ -651,6 +659,22 @@ def _restored_parameters(state: FittedState, users: int, items: int) -> dict[str
         height = rows[name] if name in rows else shape[0]
         parameters[name] = restored_array(state, f"parameters.{name}", (height, shape[1]))
     return parameters
+
+
+def _held_out(eval_set: Any, pairs: Pairs) -> Pairs | HeldOut:
+    """Return the held-out data of lists of codes: such lists, or interactions to be evaluated by full ranking."""
+    tables = HeldOut.of(eval_set)
+    if tables is not None:
+        shape = len(tables.train.user_names), len(tables.train.item_names)
+        if pairs.users.max() >= shape[0] or pairs.items.max() >= shape[1]:
+            got = f"got users up to {pairs.users.max()} and items up to {pairs.items.max()}"
+            raise ArgumentError(
+                f"the codes must be those of eval_set, with {shape[0]} users and {shape[1]} items, {got}"
+            )
+        return tables
+    if not isinstance(eval_set, (tuple, list)) or len(eval_set) != 3:
+        raise ArgumentError("eval_set must be (users, items, labels), or two Interactions: training and held-out ones")
+    return Pairs.of(eval_set[0], eval_set[1], eval_set[2], name="eval_set ")
 
 
 def _named(user_features: Any, item_features: Any) -> tuple[tuple[str, Any], ...]:

@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from rankbound.arrays import integers, labels_of, numbers
+from rankbound.data.interactions import Interactions
 from rankbound.errors import DataError
 from rankbound.lists import Lists
 from rankbound.models.factorization_kernel import Batch, Vectors
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import ArrayLike, NDArray
 
     from rankbound.losses import RankingLoss
 
-__all__ = ["Pairs", "State", "codes_of"]
+__all__ = ["HeldOut", "Pairs", "State", "codes_of"]
 
 _MAX_CODES = 1_000_000  # a larger number, far above the number of rows, is an id and not a code
 _PARTS = ("values", "first", "second")
@@ -114,6 +117,57 @@ class Pairs:
         rows = np.arange(offsets[-1]) + np.repeat(firsts - offsets[:-1], sizes)
         lists = Lists(self.lists.labels[rows], offsets, None, None, self.lists.query_ids[chosen])
         return Pairs(lists, self.users[rows], self.items[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Held-out interactions, to be evaluated by full ranking, and the training interactions, which are left out."""
+
+    train: Interactions
+    test: Interactions
+
+    @classmethod
+    def of(cls, eval_set: Any) -> Self | None:
+        """Return a pair of tables as held-out data; None if it is something else."""
+        if isinstance(eval_set, (tuple, list)) and [isinstance(part, Interactions) for part in eval_set] == [True] * 2:
+            return cls(*eval_set)
+        return None
+
+    def digest(self) -> str:
+        """Return a digest of the content, by which a checkpoint identifies its data."""
+        digest = hashlib.blake2b(b"full ranking", digest_size=16)
+        for table in (self.train, self.test):
+            for array in (table.users, table.items):
+                digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def measured(self, user_vectors: Any, item_vectors: Any, measures: Any) -> dict[str, float]:
+        """Return the means of measures over users."""
+        from rankbound.models.full_ranking import evaluate_full_ranking
+
+        scores = self.products(user_vectors, item_vectors)
+        return evaluate_full_ranking(scores, self.train, self.test, measures).mean()
+
+    def products(self, user_vectors: Any, item_vectors: Any) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
+        """Return a function from codes of users to the scores of all items.
+
+        Items without a vector, which were in no training list, come last.
+        """
+        users, items = (
+            np.concatenate((vectors, np.zeros((count - len(vectors), vectors.shape[1]), np.float32)))
+            for vectors, count in (
+                (user_vectors, len(self.train.user_names)),
+                (item_vectors, len(self.train.item_names)),
+            )
+        )
+        unknown = ~items.any(axis=1)
+
+        def scores(codes: NDArray[Any]) -> NDArray[np.float32]:
+            block: NDArray[np.float32] = users[codes] @ items.T
+            block[:, unknown] = np.finfo(np.float32).min
+            return block
+
+        return scores
 
 
 # ---- state -----------------------------------------------------------------------------------------------------------

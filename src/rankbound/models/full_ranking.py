@@ -1,7 +1,8 @@
 """Evaluate recommenders by full ranking: every item of the catalog but the user's training items is a candidate.
 
 Users are scored block by block, so that memory is bounded. Measures with a small cutoff need no more than the first
-items of each user and the label counts; other measures need the whole ranking.
+items of each user and the label counts, most others no more than the ranks of the relevant items; a few need the whole
+ranking.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation import Evaluation, evaluate_lists
 from rankbound.evaluation.result import concatenated
 from rankbound.lists import Coverage, Lists
-from rankbound.measures import LabelCounts, Measure, is_defined, parse_measures
+from rankbound.measures import LabelCounts, Measure, Ranked, is_defined, parse_measures
 from rankbound.models.first_ranks import (
     first_items_kernel,
     needs_first_ranks_only,
+    needs_relevant_ranks_only,
+    ranked_by_relevant_items,
     ranked_first_items,
     value_of_ranking,
 )
@@ -68,7 +71,8 @@ def evaluate_full_ranking(
         Test interactions that are training interactions as well are ignored.
     measures:
         Names such as ``"nDCG@10"`` and ``"EM(nDCG@10)"``. With a cutoff of at most 100 only the first items of each
-        user are sorted. ``DB`` and other boundings that are not affine take much longer for large catalogs.
+        user are sorted, and for most other measures the items before the relevant ones are counted. ``DB`` and other
+        boundings that are not affine take much longer for large catalogs.
     users:
         Codes of the users to evaluate; by default all users with a test interaction.
     bounds:
@@ -187,12 +191,11 @@ class _FullRanking:
         self.user_names, self.items = train.user_names, len(train.item_names)
         self._seen, self._relevant = ((table.items, table.offsets) for table in (train, held_out))
         self._first_items = first_items_kernel()
-        self.first = {
-            name: measure
-            for name, measure in measures.items()
-            if self._first_items is not None and needs_first_ranks_only(measure)
-        }
-        self.whole = {name: measure for name, measure in measures.items() if name not in self.first}
+        has_kernels = self._first_items is not None
+        self.first = {name: m for name, m in measures.items() if has_kernels and needs_first_ranks_only(m)}
+        others = {name: m for name, m in measures.items() if name not in self.first}
+        self.counted = {name: m for name, m in others.items() if has_kernels and needs_relevant_ranks_only(m)}
+        self.whole = {name: m for name, m in others.items() if name not in self.counted}
 
     def evaluate(self, users: NDArray[np.int32]) -> Evaluation:
         """Evaluate a block of users."""
@@ -202,11 +205,15 @@ class _FullRanking:
         parts = []
         if self.whole:
             parts.append(self._evaluate_whole(users, labels, scores))
+        per_user = [np.bincount(rows, minlength=len(users)) for rows, _ in (seen, relevant)]
+        counts = LabelCounts.binary(self.items - per_user[0], per_user[1])
+        if self.counted:
+            ranked = ranked_by_relevant_items(scores, labels, *relevant, counts)
+            parts.append(self._evaluate_ranked(users, self.counted, ranked, counts))
         if self.first:
             scores[seen] = _LOWEST
-            per_user = [np.bincount(rows, minlength=len(users)) for rows, _ in (seen, relevant)]
-            counts = LabelCounts.binary(self.items - per_user[0], per_user[1])
-            parts.append(self._evaluate_first(users, labels.ravel(), scores.ravel(), counts))
+            ranked = self._ranked_first(labels.ravel(), scores.ravel(), counts)
+            parts.append(self._evaluate_ranked(users, self.first, ranked, counts))
         return parts[0] if len(parts) == 1 else _joined(parts, self.measures)
 
     def _scores(self, users: NDArray[np.int32]) -> NDArray[Any]:
@@ -232,17 +239,19 @@ class _FullRanking:
         )
         return evaluate_lists(lists, self.whole, bounds=self.bounds)
 
-    def _evaluate_first(
-        self, users: NDArray[np.int32], labels: NDArray[np.int8], scores: NDArray[Any], counts: LabelCounts
-    ) -> Evaluation:
+    def _ranked_first(self, labels: NDArray[np.int8], scores: NDArray[Any], counts: LabelCounts) -> Ranked:
         cutoff = max(measure.cutoff or 1 for measure in self.first.values())
-        order, starts = self._first_items(scores, np.arange(len(users) + 1) * self.items, cutoff)
+        order, starts = self._first_items(scores, np.arange(len(counts) + 1) * self.items, cutoff)
         kept = labels[order] != _SEEN
         order, starts = order[kept], np.concatenate(([0], np.cumsum(kept)))[starts]
-        ranked = ranked_first_items(labels[order].astype(np.int32), scores[order], starts, counts)
+        return ranked_first_items(labels[order].astype(np.int32), scores[order], starts, counts)
+
+    def _evaluate_ranked(
+        self, users: NDArray[np.int32], measures: Mapping[str, Measure], ranked: Ranked, counts: LabelCounts
+    ) -> Evaluation:
         value, empty, no_choice, bounds, complete = {}, {}, {}, {}, {}
         difficulties: dict[Measure, Difficulty] = {}
-        for name, measure in self.first.items():
+        for name, measure in measures.items():
             defined = has_value = is_defined(counts, measure.plain)
             difficulty = None
             if measure.bounding != "none" or self.bounds:

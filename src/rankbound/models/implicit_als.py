@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from rankbound.checkpoints import Checkpoints
+from rankbound.errors import DataError
 from rankbound.losses.compiling import running
 from rankbound.models.als_kernel import solve_side
 from rankbound.models.base import FittedState, seed_of
+from rankbound.models.factorization_features import table_digests
 from rankbound.models.parameters import check_in_range
 from rankbound.models.progress import progress_bar
 from rankbound.models.recommender import Recommender, interaction_matrix, restored_array
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     import scipy.sparse
     from numpy.typing import NDArray
 
@@ -50,9 +55,12 @@ class ImplicitALS(Recommender):
         Standard deviation of the initial scores: initial vectors are normal with deviation init / sqrt(factors).
     measure:
         The measure that `score` reports.
+    checkpoint, checkpoint_every:
+        A folder to which the vectors are written atomically, every ``checkpoint_every`` epochs and at the end. If it
+        holds those of the same training, `fit` resumes from them and ends with the vectors of an uninterrupted fit;
+        ``epochs`` may be larger than before. The folder of another training is refused.
     random_state:
         Seed of the initial vectors; None is 0. The vectors do not depend on the number of threads.
-
     verbose:
         Show a progress bar on standard error if that is a terminal.
 
@@ -74,6 +82,8 @@ class ImplicitALS(Recommender):
     measure: Any = "nDCG@10"
     random_state: int | None = 0
     verbose: bool = False
+    checkpoint: str | PathLike[str] | None = None
+    checkpoint_every: int = 1
     _accepts_weights: ClassVar[bool] = True
 
     def _fit_interactions(
@@ -82,7 +92,7 @@ class ImplicitALS(Recommender):
         held_out: Interactions | None,  # noqa: ARG002 - all epochs are run
         weights: NDArray[np.float32] | None,
     ) -> None:
-        for name in ("factors", "epochs", "steps"):
+        for name in ("factors", "epochs", "steps", "checkpoint_every"):
             check_in_range(name, getattr(self, name), 1, np.inf)
         for name in ("unobserved_weight", "init", "l2"):
             check_in_range(name, getattr(self, name), 0, np.inf, open_low=True)
@@ -94,12 +104,29 @@ class ImplicitALS(Recommender):
             rng.normal(0, self.init / np.sqrt(self.factors), (count, self.factors)).astype(np.float32)
             for count in by_user.shape
         )
+        done, checkpoints = 0, None
+        if self.checkpoint is not None:
+            checkpoints = Checkpoints(self.checkpoint, self._identity(train, weights))
+            if stored := checkpoints.load():
+                users, items = (stored[0][name].copy() for name in ("users", "items"))
+                done = int(stored[1]["epoch"])
+        if done > self.epochs:
+            raise DataError(f"{self.checkpoint}: has {done} epochs already, more than epochs={self.epochs}")
         with progress_bar("epoch", self.epochs, shown=self.verbose) as show:
-            for epoch in range(self.epochs):
+            for epoch in range(done + 1, self.epochs + 1):
                 self._solve(users, items, by_user)
                 self._solve(items, users, by_item)
-                show(epoch + 1)
+                show(epoch)
+                if checkpoints and (epoch % self.checkpoint_every == 0 or epoch == self.epochs):
+                    checkpoints.save(epoch, {"users": users, "items": items}, {"epoch": epoch})
         self.user_vectors_, self.item_vectors_ = users, items
+
+    def _identity(self, train: Interactions, weights: NDArray[np.float32] | None) -> dict[str, Any]:
+        """Return the parameters and data that a checkpoint must match."""
+        ignored = ("epochs", "measure", "verbose", "checkpoint", "checkpoint_every")
+        parameters = {name: repr(value) for name, value in self.get_params(deep=False).items() if name not in ignored}
+        digests = table_digests(train, None, weights, [None, None])
+        return parameters | {name: digests[name] for name in ("data", "sample_weight")}
 
     def _solve(self, vectors: NDArray[Any], others: NDArray[Any], table: scipy.sparse.csr_array) -> None:
         gram = np.float32(self.unobserved_weight) * (others.T @ others)

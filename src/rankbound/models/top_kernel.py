@@ -1,4 +1,4 @@
-"""Kernels: the first items of each query by descending score, without sorting the others.
+"""Kernels: the first items of each query by descending score, and ranks of relevant items, without sorting the others.
 
 `first_items` works on queries of any length: items are dealt to 2k groups in turn. The k-th largest of the maxima of
 the groups cannot exceed the k-th largest score, and few items besides the first k reach it. Finding maxima, counting
@@ -6,6 +6,9 @@ and collecting need no branches that depend on the scores, which makes this seve
 
 `top_of_rows` works on a dense block of scores: the items are scanned in short runs, and a run is looked at more closely
 only if its maximum exceeds the k-th best score so far, which soon becomes rare.
+
+`relevant_ranks` counts the items before each relevant one: every other item is looked up among the sorted scores of the
+relevant ones, which are few.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from rankbound.losses.workers import run_blocks
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LOWEST", "first_items", "score_of_first", "top_of_rows"]
+__all__ = ["LOWEST", "first_items", "relevant_ranks", "score_of_first", "top_of_rows"]
 
 LOWEST = np.finfo(np.float32).min
 """The score of an item that `top_of_rows` leaves out; not minus infinity, because kernels compile with fast math."""
@@ -149,3 +152,49 @@ def top_of_rows(scores: NDArray[np.float32], k: int) -> tuple[NDArray[np.int32],
     items, values = np.full((rows, k), -1, np.int32), np.full((rows, k), LOWEST, np.float32)
     run_blocks(_top_of_rows, ranges(rows, threads_for(scores.size), 1), scores, k, items, values)
     return items, values
+
+
+@block_kernel
+def _rank_relevant(block: Any, scores: Any, labels: Any, relevant: Any, starts: Any, above: Any, equal: Any) -> None:
+    """Count the other items with a higher score, and with the same score, for each relevant item of rows."""
+    for row in range(block[0], block[1]):
+        start, end = starts[row], starts[row + 1]
+        if start == end:
+            continue
+        for item in range(scores.shape[1]):
+            if labels[row, item] != 0:
+                continue
+            score, low, high = scores[row, item], start, end
+            while low < high:  # the first relevant item that does not score less
+                middle = (low + high) // 2
+                if relevant[middle] < score:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low > start:
+                above[low - 1] += 1
+            if low < end and relevant[low] == score:
+                equal[low] += 1
+        for at in range(end - 2, start - 1, -1):  # what is above an item is above all items with lower scores
+            above[at] += above[at + 1]
+        for at in range(start + 1, end):  # equal scores share what the first of them has
+            if relevant[at] == relevant[at - 1]:
+                equal[at] = equal[at - 1]
+
+
+def relevant_ranks(
+    scores: NDArray[Any], labels: NDArray[np.int8], relevant: NDArray[Any], starts: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return for each relevant item how many others of its row have a higher score, and how many the same.
+
+    ``labels`` are 0 for these others; items with another label are not counted. ``relevant`` are the scores of the
+    relevant items, ascending within each row; those of a row begin at its entry of ``starts``.
+
+    >>> scores, labels = np.array([[0.5, 0.9, 0.5, 0.1, 0.7]]), np.array([[1, 0, 0, 1, -1]], np.int8)
+    >>> relevant_ranks(scores, labels, np.array([0.1, 0.5]), np.array([0, 2]))
+    (array([2, 1]), array([0, 1]))
+    """
+    above, equal = np.zeros(len(relevant), np.int64), np.zeros(len(relevant), np.int64)
+    blocks = ranges(len(scores), threads_for(2 * scores.size), 1)
+    run_blocks(_rank_relevant, blocks, scores, labels, relevant, starts, above, equal)
+    return above, equal
