@@ -32,7 +32,7 @@ from rankbound.experiments.worker import THREADS, Failure, attempt
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["MOST_BYTES", "Parcel", "on_cluster", "open_client", "pack", "receive"]
+__all__ = ["MOST_BYTES", "Parcel", "check_address", "on_cluster", "open_client", "pack", "receive"]
 
 MOST_BYTES = 256 << 20
 MOST_WORKERS = 1_000  # processes of one machine
@@ -90,11 +90,10 @@ def open_client(address: str) -> Iterator[tuple[Client, bool]]:
         raise ArgumentError(f"cluster needs {error.name}; install rankbound[cluster]") from error
 
     settings = {"distributed.scheduler.allowed-failures": _FAILURES_ALLOWED, "distributed.comm.timeouts.connect": "10s"}
+    check_address(address)
     kind, _, rest = address.partition(":")
     with dask.config.set(settings):
         if kind == "local":
-            if not rest.isdecimal() or not 1 <= int(rest) <= MOST_WORKERS:
-                raise ArgumentError(f"cluster local:N needs a number of workers up to {MOST_WORKERS}, got {address!r}")
             with (
                 LocalCluster(  # type: ignore[no-untyped-call]
                     n_workers=int(rest), threads_per_worker=1, dashboard_address=None, env=THREADS, silence_logs=50
@@ -103,12 +102,6 @@ def open_client(address: str) -> Iterator[tuple[Client, bool]]:
             ):
                 yield client, True
             return
-        if kind not in ("tcp", "tls", "ucx"):
-            raise ArgumentError(
-                f"cluster must be local:N or the address of a scheduler, as tcp://host:8786, got {address!r}"
-            )
-        if not re.fullmatch(r"//[^/]+:\d+/?", rest):
-            raise ArgumentError(f"cluster needs host and port of a scheduler, as tcp://host:8786, got {address!r}")
         _check_protocol(kind, address)
         try:
             client = Client(address)  # type: ignore[no-untyped-call]
@@ -118,6 +111,20 @@ def open_client(address: str) -> Iterator[tuple[Client, bool]]:
             raise ArgumentError(f"cluster {kind}:// cannot be used here, got {address!r}: {error}") from error
         with client:
             yield client, False
+
+
+def check_address(address: str) -> None:
+    """Raise ArgumentError unless the address has the form of a local cluster or of a scheduler."""
+    kind, _, rest = address.partition(":")
+    if kind == "local":
+        if not (rest.isascii() and rest.isdecimal()) or not 1 <= int(rest) <= MOST_WORKERS:
+            raise ArgumentError(f"cluster local:N needs a number of workers up to {MOST_WORKERS}, got {address!r}")
+    elif kind not in ("tcp", "tls", "ucx"):
+        raise ArgumentError(
+            f"cluster must be local:N or the address of a scheduler, as tcp://host:8786, got {address!r}"
+        )
+    elif not re.fullmatch(r"//[^/]+:\d+/?", rest):
+        raise ArgumentError(f"cluster needs host and port of a scheduler, as tcp://host:8786, got {address!r}")
 
 
 def _check_protocol(kind: str, address: str) -> None:

@@ -81,9 +81,13 @@ def worker_count(jobs: int | None, cluster: str | None) -> int:
     """
     if jobs is not None and jobs < 0:
         raise ArgumentError(f"jobs must be a positive integer, 0 or None, got {jobs}")
-    kind, _, number = (cluster or "").partition(":")
-    if kind == "local" and number.isdecimal():
-        return int(number)
+    if cluster is not None:
+        from rankbound.experiments.cluster import check_address
+
+        check_address(cluster)
+        kind, _, number = cluster.partition(":")
+        if kind == "local":
+            return int(number)
     return cores() if jobs is None else min(max(1, jobs), MOST_JOBS)
 
 
