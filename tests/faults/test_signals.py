@@ -58,7 +58,7 @@ def test_kill_while_a_result_is_written(start, runs, ending):
 
 @pytest.mark.parametrize("number", list(POLITE))
 def test_a_signal_while_a_result_is_written(start, runs, number):
-    """Ctrl-C, the end of a batch job and a closed terminal leave nothing at all, and say nothing."""
+    """Ctrl-C, the end of a batch job and a closed terminal leave nothing at all, and say so in one line."""
     (runs / "result.csv").write_text("as it was")
     writer = start(
         sys.executable, "-c", STUCK, "evaluate", "qrels", "run", "--per-query", "result.csv", cwd=runs,
@@ -67,7 +67,7 @@ def test_a_signal_while_a_result_is_written(start, runs, number):
     assert writer.stdout.readline() == b"half\n"
     writer.send_signal(number)
     out, err = writer.communicate(timeout=LONG)
-    assert (writer.returncode, out, err.strip()) == (POLITE[number], b"", b"")
+    assert (writer.returncode, out, err.strip()) == (POLITE[number], b"", b"rankbound: interrupted")
     assert (runs / "result.csv").read_text() == "as it was"
     assert {file.name for file in runs.iterdir()} == {"qrels", "run", "result.csv"}
 
@@ -79,7 +79,7 @@ def test_a_signal_while_input_is_read(start, runs):
         reader.stdin.write(b"q%d Q0 d1 1 0.5 t\n" % q)
     reader.send_signal(signal.SIGTERM)
     out, err = reader.communicate(timeout=LONG)
-    assert (reader.returncode, out, err.strip()) == (143, b"", b"")
+    assert (reader.returncode, out, err.strip()) == (143, b"", b"rankbound: interrupted")
     assert {file.name for file in runs.iterdir()} == {"qrels", "run"}
 
 

@@ -111,6 +111,7 @@ def describe_set(
     """
     if plot is not None:
         _check_plot(plot)
+    options.check_inputs(target)
     from rankbound.analysis.datasets import describe_data
 
     with output.working(f"reading {target} ..."):

@@ -87,6 +87,7 @@ def _run(arguments: list[str]) -> int:
     except _UsageProblem as error:
         return _refuse(_usage_message(error))
     except (KeyboardInterrupt, typer.Abort):
+        _say("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
         return _stop_writing()
@@ -108,11 +109,15 @@ def _check_environment() -> None:
 
 
 def _refuse(message: str) -> int:
+    _say(message)
+    return BAD_INPUT
+
+
+def _say(message: str) -> None:
     from rankbound.report.safe_text import escape_controls
 
     with contextlib.suppress(OSError):  # stderr may be closed or full
         typer.echo(escape_controls(f"rankbound: {' '.join(message.split())}"), err=True)
-    return BAD_INPUT
 
 
 @contextlib.contextmanager

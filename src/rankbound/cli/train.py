@@ -249,7 +249,7 @@ def _ranker(chosen: dict[str, Any], params: dict[str, Any]) -> Ranker:
     from rankbound.models import RANKERS
     from rankbound.models.by_name import check_ranker, make_ranker
 
-    name = chosen.get("model") or "MLPRanker"
+    name = "MLPRanker" if chosen.get("model") is None else chosen["model"]
     usable = [known for known in RANKERS if known != "RankCNN"]  # which is trained on images
     if name not in usable:
         raise ArgumentError(f"model must be one of {', '.join(usable)}, got {name!r}")
@@ -258,7 +258,7 @@ def _ranker(chosen: dict[str, Any], params: dict[str, Any]) -> Ranker:
     params = {name: chosen[option] for name, option in by_option.items() if chosen.get(option) is not None} | {
         key: value for key, value in params.items() if not key.startswith("loss.")
     }
-    loss, bounding = chosen.get("loss"), chosen.get("bounding") or "none"
+    loss, bounding = chosen.get("loss"), "none" if chosen.get("bounding") is None else chosen["bounding"]
     check_ranker(name, params, loss, bounding)
     first, *others = chosen.get("measures") or [None]
     preferences = {} if first is None else {"measure": first, **({"watch": tuple(others)} if others else {})}

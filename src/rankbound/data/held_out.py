@@ -15,6 +15,7 @@ from rankbound.data import frames
 from rankbound.data.csv_text import is_csv
 from rankbound.data.interaction_sources import as_interactions
 from rankbound.data.interactions import Interactions
+from rankbound.data.preparation import check_least_rating
 from rankbound.data.ratings import find_roles, first_line
 from rankbound.errors import ArgumentError, DataError
 
@@ -49,6 +50,7 @@ def held_out_judgments(source: Any, min_rating: float | None = None) -> pl.DataF
     table = as_interactions(source)
     label = pl.lit(1)
     if min_rating is not None:
+        check_least_rating(min_rating)
         if table.ratings is None:
             raise DataError(f"min_rating = {min_rating:g} needs a column of ratings, which the interactions lack")
         label = (pl.col("rating") >= min_rating).cast(pl.Int32)

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rankbound.arrays import is_between
 from rankbound.data.interactions import Interactions
 from rankbound.data.letor import LetorData
 from rankbound.errors import ArgumentError, DataError
@@ -65,10 +66,17 @@ def keep_queries(data: LetorData, relevant: int = 1, irrelevant: int = 0, rel: f
     return data.take(np.flatnonzero((hits >= relevant) & (lists.sizes - hits >= irrelevant)))
 
 
+def check_least_rating(rating: float) -> None:
+    """Raise ArgumentError unless the rating is a finite number."""
+    if not is_between(rating, -np.inf, np.inf):
+        raise ArgumentError(f"the least rating must be a finite number, got {rating}")
+
+
 def relevant_only(interactions: Interactions, at_least: float) -> Interactions:
     """Return the interactions with a rating of at least ``at_least``; all items keep their codes."""
     if interactions.ratings is None:
         raise DataError("interactions without ratings cannot be binarized by rating")
+    check_least_rating(at_least)
     return interactions.rows(interactions.ratings >= at_least)
 
 

@@ -14,7 +14,7 @@ import polars as pl
 from rankbound.data.frames import polars_explained, polars_failures
 from rankbound.data.growing_table import GrowingTable
 from rankbound.data.interactions import LONGEST_NAME, Interactions, NameCoder
-from rankbound.data.text_chunks import StrPath, line_chunks
+from rankbound.data.text_chunks import CONTROL, StrPath, has_controls, is_plain_number, line_chunks
 from rankbound.errors import ArgumentError, DataError, FileFormatError
 
 __all__ = ["FORMATS", "ROLES", "find_roles", "first_line", "read_ratings", "role_indices"]
@@ -233,6 +233,8 @@ def _parse(path: StrPath, line: int, text: bytes, layout: _Layout) -> pl.DataFra
     except polars_failures() as error:
         raise _explained(path, line, text, layout, str(error)) from error
     numbers = [name for name in _NUMBERS if name in layout.columns]
+    if has_controls(text) and any(frame[name].str.contains(CONTROL.pattern).any() for name in ("user", "item")):
+        raise _explained(path, line, text, layout, "a name has a control character")
     if any((frame[name].str.len_bytes() > LONGEST_NAME).any() for name in ("user", "item")):
         raise _explained(path, line, text, layout, "a name is too long")
     if any(frame.null_count().row(0)) or not all((frame[name].abs() < _TOO_LARGE[name]).all() for name in numbers):
@@ -246,7 +248,7 @@ def _empty(layout: _Layout) -> pl.DataFrame:
 
 def _explained(path: StrPath, first: int, text: bytes, layout: _Layout, error: str) -> FileFormatError:
     """Find the first invalid line."""
-    for number, row in enumerate(text.decode("utf-8", "replace").splitlines(), first):
+    for number, row in enumerate(text.decode("utf-8", "replace").split("\n"), first):
         if not row.strip() or (layout.header and number == 1) or (layout.comment and row.lstrip().startswith("#")):
             continue
         fields = row.replace("::", "\t").split(layout.separator) if not layout.comment else row.split()
@@ -258,6 +260,9 @@ def _explained(path: StrPath, first: int, text: bytes, layout: _Layout, error: s
         for name, at in layout.columns.items():
             if not fields[at].strip():
                 return FileFormatError(path, number, f"the {name} must not be empty", f"got {row[:60]!r}")
+            if name not in _NUMBERS and CONTROL.search(fields[at]):
+                rule = f"the {name} must have no control characters"
+                return FileFormatError(path, number, rule, f"got {fields[at][:60]!r}")
             if name not in _NUMBERS and len(fields[at].encode()) > LONGEST_NAME:
                 rule = f"the {name} must have at most {LONGEST_NAME} bytes"
                 return FileFormatError(path, number, rule, f"got {fields[at][:40]!r}...")
@@ -271,7 +276,7 @@ def _explained(path: StrPath, first: int, text: bytes, layout: _Layout, error: s
 
 def _is_number(field: str, too_large: float) -> bool:
     try:
-        return abs(float(field)) < too_large
+        return is_plain_number(field) and abs(float(field)) < too_large
     except ValueError:
         return False
 
@@ -289,6 +294,10 @@ def _read_sequences(path: StrPath, *, counted: bool) -> Interactions:
             head, *chosen = row.split() or [""]
             if not head:
                 continue
+            if CONTROL.search(row):
+                raise FileFormatError(
+                    path, number, "a line must have no control characters but tabs", f"got {row[:60]!r}"
+                )
             if counted and head != str(len(chosen)):
                 got = f"got {head} before {len(chosen)} items"
                 raise FileFormatError(path, number, "a line must begin with the number of its items", got)

@@ -15,7 +15,7 @@ from rankbound.experiments.store import Store
 from rankbound.experiments.trial import Outcome
 from rankbound.experiments.trial_spec import Trial, TrialSlot
 from rankbound.experiments.worker import Failure, attempt, become_worker, one_thread
-from rankbound.parallel import ONE_THREAD, cores
+from rankbound.parallel import ONE_THREAD, check_address, cores
 
 __all__ = ["Tally", "estimated_seconds", "in_processes", "run_trials", "tally_of", "unfinished", "worker_count"]
 
@@ -81,9 +81,11 @@ def worker_count(jobs: int | None, cluster: str | None) -> int:
     """
     if jobs is not None and jobs < 0:
         raise ArgumentError(f"jobs must be a positive integer, 0 or None, got {jobs}")
-    kind, _, number = (cluster or "").partition(":")
-    if kind == "local" and number.isdecimal():
-        return int(number)
+    if cluster is not None:
+        check_address(cluster)
+        kind, _, number = cluster.partition(":")
+        if kind == "local":
+            return int(number)
     return cores() if jobs is None else min(max(1, jobs), MOST_JOBS)
 
 

@@ -25,7 +25,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankbound.measures.combinatorics import distinct_columns, first_hit_probabilities, mean_products
+from rankbound.errors import ArgumentError
+from rankbound.measures.combinatorics import (
+    distinct_columns,
+    first_hit_probabilities,
+    mean_products,
+    mean_products_of_levels,
+    products_work,
+)
 from rankbound.measures.definition import BoundsTuple, Discounted
 from rankbound.measures.discounts import RECIPROCAL, Discount
 
@@ -41,6 +48,9 @@ __all__ = ["Cascade", "FirstHit"]
 _TICKS = 2.0**54
 _NEVER = 400.0
 _CERTAIN = 1 - 2.0**-53  # a stop probability of 1 would have a logarithm of minus infinity; the error is 1e-16
+_UNREAD = 1e-12  # probability that a user reads on, below which ranks are left out of a distribution
+_LONG_WORK, _STEP_WORK = 2e7, 2000  # from here on the levels of a list are used instead of its documents
+_MOST_WORK = 2e9  # terms of the expected value of a long list, which take some ten seconds
 
 
 class Cascade(Discounted):
@@ -109,17 +119,47 @@ class Cascade(Discounted):
         mirror = np.repeat(offsets[:-1] + offsets[1:] - 1, counts.sizes) - np.arange(len(falling))
         best = self._stopping_values(measure, falling, offsets, cut)
         worst = self._stopping_values(measure, falling[mirror], offsets, cut)
-        order = np.argsort(-counts.sizes, kind="stable")
-        width, upto = int(counts.sizes.max(initial=0)), int(cut.max(initial=0))
+        is_long = counts.sizes * (cut + _STEP_WORK) > _LONG_WORK
+        sizes = np.where(is_long, 0, counts.sizes)
+        order = np.argsort(-sizes, kind="stable")
+        width, upto = int(sizes.max(initial=0)), int(cut[~is_long].max(initial=0))
         survival = np.ones((len(counts), width))
-        inside = np.arange(width) < counts.sizes[:, None]
-        survival[inside] = 1 - falling
-        average = mean_products(survival[order], counts.sizes[order], upto)
+        survival[np.arange(width) < sizes[:, None]] = 1 - falling[np.repeat(~is_long, counts.sizes)]
+        average = mean_products(survival[order], sizes[order], upto)
         seen = np.arange(upto) < cut[order, None]
         table = self.discount.table(upto, self.discount_parameter(measure))
         expected = np.empty(len(counts))
         expected[order] = _row_sums((average[:, :-1] - average[:, 1:]) * table * seen)
+        for q in np.flatnonzero(is_long).tolist():
+            runs = slice(counts.starts[q], counts.starts[q + 1])
+            expected[q] = self._expected_of_long_list(measure, stop[runs], counts.counts[runs], int(cut[q]))
         return worst, expected, best
+
+    def _expected_of_long_list(
+        self, measure: Measure, stop: NDArray[np.float64], counts: NDArray[np.int64], cut: int
+    ) -> float:
+        """The expected value as a sum over the level of the document at rank r, and over r, within 1e-8 of it.
+
+        The documents above r are a random subset of the others, so P(the user stops at r at a document of this level)
+        is its fraction times its stop probability times the mean product of r - 1 of the others. This is
+        a_{r-1} - a_r without the cancellation.
+        """
+        survival = 1 - stop
+        work = np.count_nonzero(stop) * products_work(survival, counts, cut)
+        if work > _MOST_WORK:
+            longest = int(counts.sum() * math.sqrt(_MOST_WORK / work))
+            raise ArgumentError(
+                f"the expected {measure.plain} of {counts.sum():,} documents with {len(counts):,} different labels "
+                f"would take too long; choose a cutoff, or a query of at most about {longest:,} documents"
+            )
+        table = self.discount.table(cut, self.discount_parameter(measure))
+        result = 0.0
+        for level in np.flatnonzero(stop).tolist():
+            others = counts.copy()
+            others[level] -= 1
+            average = mean_products_of_levels(survival[others > 0], others[others > 0], cut - 1)
+            result += float(counts[level] / counts.sum() * stop[level] * (average @ table[: len(average)]))
+        return result
 
     def growth(self, case: Any, rank: Any, level: int, so_far: Any) -> Any:
         """Discount times the probability to come this far and stop."""
@@ -127,6 +167,13 @@ class Cascade(Discounted):
             return 0.0
         reach = math.prod((1 - stop) ** seen for stop, seen in zip(case.labels, so_far, strict=True))
         return self.discounts(case.measure, rank) * case.labels[level] * reach
+
+    def decisive_ranks(self, case: Any) -> int:
+        """Ranks that a user passes with a probability of 1e-12: at most the mean of 1 - q to the power of the rank."""
+        if not case.random:
+            return int(case.ranks)
+        mean = 1 - float(np.dot(case.labels, case.counts)) / max(case.n, 1)
+        return min(case.ranks, math.ceil(math.log(_UNREAD) / math.log(mean))) if 0 < mean < 1 else int(case.ranks)
 
     def is_concentrated(self, measure: Measure) -> bool:
         """Users seldom come far."""

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", int, float)
 
+_NEGLIGIBLE = 1e-20
+
 __all__ = [
     "arrangements",
     "distinct_columns",
@@ -21,6 +23,8 @@ __all__ = [
     "log_choose",
     "log_factorials",
     "mean_products",
+    "mean_products_of_levels",
+    "products_work",
     "random_orders",
     "ratio",
 ]
@@ -101,6 +105,57 @@ def mean_products(factors: NDArray[np.float64], sizes: NDArray[np.int64], upto: 
         a = average[:rows]
         a[:, 1 : top + 1] = ((j - m[:top]) * a[:, 1 : top + 1] + m[:top] * factors[:rows, j - 1, None] * a[:, :top]) / j
     return average
+
+
+def mean_products_of_levels(factors: NDArray[np.float64], counts: NDArray[np.int64], upto: int) -> NDArray[np.float64]:
+    """The same for one long list with ``counts[l]`` factors of the value ``factors[l]``, in ascending order.
+
+    One level is added at a time. Of m factors, k are among the j of the lower levels with a hypergeometric probability,
+    and the others have the value f of the new level: a'_m = sum_k P(k | m) a_k f^(m - k). All terms are positive, and
+    the relative error of 1e-8 is that of the logarithms of factorials. By Maclaurin's inequality a_m is at most the
+    mean factor to the power of m, so the result ends where that falls below 1e-20, and what follows is negligible.
+
+    >>> mean_products_of_levels(np.array([0.5, 1.0]), np.array([1, 1]), 2).round(12).tolist()
+    [1.0, 0.75, 0.5]
+    """
+    table = log_factorials(int(counts.sum()))
+    average, before = np.ones(1), 0
+    for factor, count in zip(factors.tolist(), counts.tolist(), strict=True):
+        n = before + count
+        last = _last_product(factors, counts, n, upto)
+        average = _with_level(average, before, count, math.log(factor), last, table)
+        before = n
+    return average
+
+
+def products_work(factors: NDArray[np.float64], counts: NDArray[np.int64], upto: int) -> float:
+    """Number of terms that `mean_products_of_levels` sums."""
+    lengths = [_last_product(factors, counts, n, upto) + 1 for n in np.cumsum(counts).tolist()]
+    return float(sum(a * b for a, b in itertools.pairwise([1, *lengths])))
+
+
+def _last_product(factors: NDArray[np.float64], counts: NDArray[np.int64], n: int, upto: int) -> int:
+    """The largest m of which the mean product of m of the first n factors is computed."""
+    used = np.minimum(counts, np.maximum(n - (np.cumsum(counts) - counts), 0))
+    mean = float(factors @ used) / n
+    return min(upto, n, math.ceil(math.log(_NEGLIGIBLE) / math.log(mean)) if mean < 1 else n)
+
+
+def _with_level(
+    average: NDArray[np.float64], before: int, count: int, log_factor: float, last: int, table: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """One step of `mean_products_of_levels`: ``count`` more factors after the first ``before``."""
+    m = np.arange(last + 1)
+    result = np.zeros(last + 1)
+    log_all = log_choose(table, before + count, m)
+    rest = m[: count + 1]  # factors of the new level
+    log_rest = log_choose(table, count, rest) + rest * log_factor
+    for k in range(min(len(average), last + 1)):
+        stop = min(last, k + count) + 1
+        log_terms = log_rest[: stop - k] - log_all[k:stop]
+        log_terms += log_choose(table, before, k) + math.log(average[k])
+        result[k:stop] += np.exp(log_terms, out=log_terms)
+    return result
 
 
 def arrangements(items: list[T]) -> list[tuple[T, ...]]:

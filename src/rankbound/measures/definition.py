@@ -239,6 +239,10 @@ class Definition(ABC):
         """Which closed form the distribution has: "hit count", "first hit", "wrong pairs", or "" for none."""
         return ""
 
+    def decisive_ranks(self, case: Any) -> int:
+        """Number of first ranks after which a random order adds less than 1e-12 to the mean; by default all."""
+        return int(case.ranks)
+
     def is_concentrated(self, measure: Measure) -> bool:
         """Whether a few top ranks carry nearly all the weight."""
         return False

@@ -16,7 +16,7 @@ from rankbound.parallel.threads import ONE_THREAD
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["MOST_WORKERS", "check_versions", "open_client", "results_of", "versions"]
+__all__ = ["MOST_WORKERS", "check_address", "check_versions", "open_client", "results_of", "versions"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -40,11 +40,10 @@ def open_client(address: str) -> Iterator[tuple[Client, bool]]:
         "distributed.scheduler.allowed-failures": _FAILURES_ALLOWED,
         "distributed.comm.timeouts.connect": CONNECT,
     }
+    check_address(address)
     kind, _, rest = address.partition(":")
     with dask.config.set(settings):
         if kind == "local":
-            if not rest.isdecimal() or not 1 <= int(rest) <= MOST_WORKERS:
-                raise ArgumentError(f"cluster local:N needs a number of workers up to {MOST_WORKERS}, got {address!r}")
             with (
                 LocalCluster(  # type: ignore[no-untyped-call]
                     n_workers=int(rest), threads_per_worker=1, dashboard_address=None, env=ONE_THREAD, silence_logs=50
@@ -53,12 +52,6 @@ def open_client(address: str) -> Iterator[tuple[Client, bool]]:
             ):
                 yield client, True
             return
-        if kind not in ("tcp", "tls", "ucx"):
-            raise ArgumentError(
-                f"cluster must be local:N or the address of a scheduler, as tcp://host:8786, got {address!r}"
-            )
-        if not re.fullmatch(r"//[^/]+:\d+/?", rest):
-            raise ArgumentError(f"cluster needs host and port of a scheduler, as tcp://host:8786, got {address!r}")
         _check_protocol(kind, address)
         try:
             client = Client(address)  # type: ignore[no-untyped-call]
@@ -68,6 +61,20 @@ def open_client(address: str) -> Iterator[tuple[Client, bool]]:
             raise ArgumentError(f"cluster {kind}:// cannot be used here, got {address!r}: {error}") from error
         with client:
             yield client, False
+
+
+def check_address(address: str) -> None:
+    """Raise ArgumentError unless the address has the form of a local cluster or of a scheduler."""
+    kind, _, rest = address.partition(":")
+    if kind == "local":
+        if not (rest.isascii() and rest.isdecimal()) or not 1 <= int(rest) <= MOST_WORKERS:
+            raise ArgumentError(f"cluster local:N needs a number of workers up to {MOST_WORKERS}, got {address!r}")
+    elif kind not in ("tcp", "tls", "ucx"):
+        raise ArgumentError(
+            f"cluster must be local:N or the address of a scheduler, as tcp://host:8786, got {address!r}"
+        )
+    elif not re.fullmatch(r"//[^/]+:\d+/?", rest):
+        raise ArgumentError(f"cluster needs host and port of a scheduler, as tcp://host:8786, got {address!r}")
 
 
 def _check_protocol(kind: str, address: str) -> None:

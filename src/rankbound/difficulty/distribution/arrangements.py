@@ -14,6 +14,7 @@ __all__ = ["enumerated", "merged", "sampled", "tolerance"]
 
 Points = tuple[NDArray[np.float64], NDArray[np.float64]]  # scores ascending, probabilities
 _MANY_LEVELS = 12  # from which on whole orders are permuted
+_STATEFUL = 8.0  # how much longer a draw takes if what it adds depends on the counts so far
 _NUMBERS = 1 << 20  # labels permuted together
 _CHUNK = 16_384  # samples drawn together: their counters stay in the processor's cache
 
@@ -131,7 +132,10 @@ def sampling_work(case: Case) -> float:
         return 3.0 * case.n
     if _has_few_hits(case):
         return 100.0 * case.counts[0]
-    return 60.0 * case.n if _is_permuted(case) else float(case.ranks * len(case.labels))
+    if _is_permuted(case):
+        return 60.0 * case.n
+    per_draw = 1.0 if case.rank_weights is not None else _STATEFUL
+    return per_draw * case.measure.definition.decisive_ranks(case) * len(case.labels)
 
 
 def _scores_by_permutation(case: Case, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -153,7 +157,7 @@ def _scores_by_rank(case: Case, size: int, rng: np.random.Generator) -> NDArray[
     levels = len(case.labels)
     so_far = np.zeros((levels, size))
     total = np.zeros(size)
-    for rank in range(1, case.ranks + 1):
+    for rank in range(1, case.measure.definition.decisive_ranks(case) + 1):
         draw = rng.random(size)
         free = np.ones(size, dtype=bool)
         below = np.zeros(size)

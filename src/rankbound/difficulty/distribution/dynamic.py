@@ -7,6 +7,7 @@ grid step to the variance; where that would add up, over hundreds of items, `spe
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,9 @@ __all__ = ["RESCALE", "Points", "dynamic", "dynamic_work"]
 
 Points = tuple[NDArray[np.float64], NDArray[np.float64]]
 RESCALE = 32  # ranks after which numbers that have grown are brought back into range
+_MANY_STATES = 100_000  # states times ranks, from which states far from their mean are left out
+_SMALLEST_SIZE = 1e-250  # product of the probabilities to stay in a state
+_MOST_SHIFTS = 100  # points by which the mean is put right
 _ROW_COST = 2_000  # moving one state by its own shift costs about as much as this many grid points in a block
 _LATTICE = 16_384  # whole-number totals are kept point by point up to this many points
 
@@ -27,20 +31,24 @@ _LATTICE = 16_384  # whole-number totals are kept point by point up to this many
 def dynamic_work(case: Case, grid: int) -> float:
     """Approximate number of grid points that the program would update."""
     walk = Walk.of(case)
-    states = float(np.prod([float(size) for size in walk.shape]))
-    per_state = grid / 3 + (0 if case.rank_weights is not None else _ROW_COST)
-    return states * len(walk.ranks) * len(walk.axes) * per_state
+    states = float(np.prod([float(size) for size in walk.shape])) * len(walk.ranks)
+    if states > _MANY_STATES:
+        states = float(sum(math.prod(part.stop - part.start for part in band) for band in walk.near_bands()))
+    return states * len(walk.axes) * (grid / 3 + (0 if case.rank_weights is not None else _ROW_COST))
 
 
 def dynamic(case: Case, grid: int) -> Points:
     """The distribution on about ``grid`` points."""
     walk = Walk.of(case)
+    # in short lists all states are visited, so that the far tails keep their digits
+    few = math.prod(walk.shape) * len(walk.ranks) <= _MANY_STATES
+    bands = [walk.band(filled) for filled in range(len(walk.ranks))] if few else walk.near_bands()
     if case.rank_weights is not None:
-        return _weighted_sums(walk, grid)
-    return _stateful_sums(walk, grid)
+        return _weighted_sums(walk, bands, grid)
+    return _stateful_sums(walk, bands, grid)
 
 
-def _weighted_sums(walk: Walk, grid: int) -> Points:
+def _weighted_sums(walk: Walk, bands: list[tuple[slice, ...]], grid: int) -> Points:
     case = walk.case
     weight, gains, common = walk.weights()
     scale, _ = case.value(case.counts)
@@ -54,8 +62,7 @@ def _weighted_sums(walk: Walk, grid: int) -> Points:
     mass = np.zeros((*walk.shape, zero + int(above.max()) + spare + 1))
     mass[(0,) * len(gains) + (zero,)] = 1.0
     odds, (final, factor) = walk.odds(), walk.weight_of_counts()
-    for filled, each in enumerate(weight):
-        band = walk.band(filled)
+    for filled, (each, band) in enumerate(zip(weight, bands, strict=True)):
         left, right = zero + int(below[filled]) + 2, zero + int(above[filled]) - 1
         block = mass[(*band, slice(left, right))]
         label_probabilities = None if case.random else walk.probabilities(filled, band)
@@ -101,7 +108,7 @@ def _reach(
     return low, high
 
 
-def _stateful_sums(walk: Walk, grid: int) -> Points:
+def _stateful_sums(walk: Walk, bands: list[tuple[slice, ...]], grid: int) -> Points:
     """Sums whose growth depends on the counts so far: every state moves by its own shift."""
     case = walk.case
     low, high, unit = case.measure.definition.total_range(case)
@@ -113,11 +120,11 @@ def _stateful_sums(walk: Walk, grid: int) -> Points:
     rows[0][0] = 1.0
     left, right = [columns] * len(rows), [0] * len(rows)  # columns in use, per state
     left[0], right[0] = 0, 1
-    all_moves, size = _moves(walk, step)
-    for filled in range(len(walk.ranks)):
-        band = walk.band(filled)
+    all_moves, size, stay = _moves(walk, step)
+    for filled, band in enumerate(bands):
         now: Any = (filled, *band)
         states = index[band].ravel().tolist()
+        staying = None if stay is None else stay[now].ravel().tolist()
         moves = []
         for ahead, shifts, splits in all_moves:
             split = splits[now].reshape(-1, 2)
@@ -137,6 +144,8 @@ def _stateful_sums(walk: Walk, grid: int) -> Points:
                         left[goal] = start
                     if end > right[goal]:
                         right[goal] = end
+            if staying is not None:
+                rows[state][a:b] *= staying[at]
     so_far = walk.counts(len(walk.ranks), walk.everything)
     mass *= np.where(walk.possible(so_far), size[-1], 0.0)[..., None]
     scale, shift = case.value(so_far)
@@ -152,11 +161,12 @@ def _stateful_sums(walk: Walk, grid: int) -> Points:
 
 def _moves(
     walk: Walk, step: float
-) -> tuple[list[tuple[int, NDArray[np.int64], NDArray[np.float64]]], NDArray[np.float64]]:
-    """Moves at every rank from every state, and what a row's numbers stand for before each rank.
+) -> tuple[list[tuple[int, NDArray[np.int64], NDArray[np.float64]]], NDArray[np.float64], NDArray[np.float64] | None]:
+    """Moves at every rank from every state, what a row's numbers stand for before each rank, and None.
 
     A row is not multiplied by the probability to stay at each rank; it stands for its numbers times the product of
-    these probabilities, and what moves to another row is scaled by the quotient of the two products.
+    these probabilities, and what moves to another row is scaled by the quotient of the two products. Where the products
+    leave the range of floating-point numbers, rows stand for their numbers, and the probabilities to stay are returned.
     """
     case = walk.case
     filled = np.arange(len(walk.ranks)).reshape(-1, *(1,) * len(walk.shape))
@@ -166,10 +176,12 @@ def _moves(
     label_probabilities = [
         np.where(possible, label_probability, 0.0) for label_probability in case.probabilities(filled, so_far)
     ]
-    stay = np.where(
-        label_probabilities[walk.base] > 0, label_probabilities[walk.base], 1.0
-    )  # rows that nothing stays in are not used again
-    size = np.cumprod(np.concatenate((np.ones((1, *walk.shape)), stay)), axis=0)
+    base = label_probabilities[walk.base]
+    staying = np.where(base > 0, base, 1.0)  # rows that nothing stays in are not used again
+    size: NDArray[np.float64] = np.cumprod(np.concatenate((np.ones((1, *walk.shape)), staying)), axis=0)
+    stay: NDArray[np.float64] | None = None
+    if size.min() < _SMALLEST_SIZE:
+        size, stay = np.ones(size.shape), base
     moves = []
     for axis, level in enumerate(walk.axes):
         x = np.broadcast_to(case.growth(filled + 1, level, so_far) / step, shape)
@@ -184,7 +196,7 @@ def _moves(
                 np.stack((label_probability * part, label_probability * (1 - part)), -1),
             )
         )
-    return moves, size
+    return moves, size, stay
 
 
 def _on_grid(scores: NDArray[np.float64], mass: NDArray[np.float64], worst: float, best: float, grid: int) -> Points:
@@ -211,7 +223,7 @@ def settle(scores: NDArray[np.float64], mass: NDArray[np.float64], worst: float,
     mean = float(scores @ mass)
     scores, mass = merged(np.clip(scores, worst, best), mass)
     gap = mean - float(scores @ mass)
-    if gap and len(scores) > 1:
+    for _ in range(_MOST_SHIFTS if len(scores) > 1 else 0):
         moved = np.zeros_like(mass)
         if gap > 0:
             moved[1:], moved[-1] = mass[:-1], mass[-1] + mass[-2]
@@ -220,5 +232,7 @@ def settle(scores: NDArray[np.float64], mass: NDArray[np.float64], worst: float,
         shift = float(scores @ moved) - float(scores @ mass)
         if abs(shift) > abs(gap):
             mass = mass + (gap / shift) * (moved - mass)
+            break
+        mass, gap = moved, gap - shift
     real = np.flatnonzero(mass > 0)
     return scores[real], mass[real]

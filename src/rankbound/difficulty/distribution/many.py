@@ -158,12 +158,13 @@ def _has_limit(case: Case) -> bool:
 def _check_sampling(case: Case, samples: int, most: float) -> None:
     """Raise ArgumentError for orders that would take too long to draw."""
     work = sampling_work(case)
+    ranks = case.measure.definition.decisive_ranks(case)
     if samples * work > most:
         raise ArgumentError(
             f"the distribution of {case.measure} on {case.n:,} documents with {len(case.labels):,} levels, "
             f"{case.n - max(case.counts):,} of them outside the commonest one, has no fast method, and {samples:,} "
             f"samples would take too long; choose method='sampled' with at most {int(_LONGEST_SAMPLING / work):,} "
-            f"samples, or a query of at most {int(case.ranks * most / (samples * work)):,} documents"
+            f"samples, or a query or a cutoff of at most {int(ranks * most / (samples * work)):,} documents"
         )
 
 
@@ -186,11 +187,13 @@ def _is_enumerated(case: Case) -> bool:
 
 def _dynamic(case: Case, grid: int | None) -> Points | None:
     """The spectral program for smooth distributions, the one on a grid for others, None if both would take too long."""
-    if not case.measure.definition.has_walk or case.ranks > _MOST_STEPS:
+    if not case.measure.definition.has_walk:
+        return None
+    walk = Walk.of(case)
+    if len(walk.ranks) > _MOST_STEPS:
         return None
     on_grid = grid or (_COARSE if case.n >= _LONG else _FINE)
     work = dynamic_work(case, on_grid)
-    walk = Walk.of(case)
     states = math.prod(walk.shape)
     few_states = states * len(walk.ranks) <= _MOST_STATES * (10 if len(walk.axes) == 1 else 1)
     light = case.measure.definition.is_concentrated(case.measure) and work <= _LIGHT_WORK

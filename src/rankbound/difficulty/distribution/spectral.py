@@ -26,7 +26,6 @@ MANY_ARRANGEMENTS = (
 _VANISHED = 1e-15
 _BLOCK = 72  # frequencies that go together; the states of a block stay in the processor's cache
 _TOGETHER = 8  # ranks whose turns are made together, fewer where there are many states
-_SIGMAS = 8.5  # counts further from their mean than this have no weight in double precision
 
 
 def spectral(case: Case, grid: int) -> Points | None:
@@ -96,7 +95,7 @@ def _transform_of_sums(case: Case, t: NDArray[np.float64], high: NDArray[np.floa
     odds, (final, factor) = walk.odds(), walk.weight_of_counts()
     if not case.random:
         odds = [1.0] * len(odds)
-    bands = _bands(walk)
+    bands = walk.near_bands()
     f = np.zeros((*walk.shape, len(t)), dtype=np.complex128)
     f[(0,) * (f.ndim - 1)] = 1.0
     common = 0.0
@@ -188,28 +187,3 @@ def _unit(angle: NDArray[np.float64]) -> NDArray[np.complex128]:
     np.cos(angle, out=unit.real)
     np.sin(angle, out=unit.imag)
     return unit
-
-
-def _bands(walk: Walk) -> list[tuple[slice, ...]]:
-    """States that matter after each number of items: those within reach, and in a random order near their mean."""
-    case = walk.case
-    bands = [walk.band(filled) for filled in range(len(walk.ranks))]
-    if not case.random:
-        return bands
-    filled = np.arange(len(bands))
-    left = (case.n - filled) / max(case.n - 1, 1)
-    narrow = []
-    for axis, level in enumerate(walk.axes):
-        fraction = case.counts[level] / case.n
-        spread = _SIGMAS * np.sqrt(filled * fraction * (1 - fraction) * left) + 4
-        lows, highs = (
-            (filled * fraction - spread).astype(int).tolist(),
-            (filled * fraction + spread).astype(int).tolist(),
-        )
-        narrow.append(
-            [
-                slice(max(band[axis].start, low), min(band[axis].stop, high + 2))
-                for band, low, high in zip(bands, lows, highs, strict=True)
-            ]
-        )
-    return list(zip(*narrow, strict=True))

@@ -13,6 +13,7 @@ from rankbound.measures.combinatorics import log_factorials
 
 __all__ = ["Walk", "transition"]
 
+_TAIL = 39.0  # -log of a probability that has no weight in double precision
 _LEAST_WEIGHT = 1e-12  # ranks that together weigh less than this are left out (RBP in long lists)
 
 
@@ -36,7 +37,7 @@ class Walk:
         if case.rank_weights is None:
             base = len(case.counts) - 1  # the lowest label, which never adds anything
         axes = tuple(level for level in range(len(case.counts)) if level != base)
-        ranks = range(1, case.ranks + 1)
+        ranks = range(1, case.measure.definition.decisive_ranks(case) + 1)
         if case.rank_weights is not None:
             rest = np.cumsum(case.rank_weights[::-1])[::-1]
             ranks = range(1, int(np.count_nonzero(rest > _LEAST_WEIGHT * rest[:1])) + 1)
@@ -57,6 +58,32 @@ class Walk:
             slice(max(0, self.case.counts[level] - left), min(filled, size - 1) + 1)
             for level, size in zip(self.axes, self.shape, strict=True)
         )
+
+    def near_bands(self) -> list[tuple[slice, ...]]:
+        """For each rank the states that matter: those within reach, and in a random order near their mean.
+
+        By Bernstein's inequality, counts further from their mean than sqrt(2 c variance) + 2 c / 3 have a probability
+        of at most 2 exp(-c).
+        """
+        case = self.case
+        bands = [self.band(filled) for filled in range(len(self.ranks))]
+        if not case.random:
+            return bands
+        filled = np.arange(len(bands))
+        left = (case.n - filled) / max(case.n - 1, 1)
+        narrow = []
+        for axis, level in enumerate(self.axes):
+            fraction = case.counts[level] / case.n
+            mean, variance = filled * fraction, filled * fraction * (1 - fraction) * left
+            spread = np.sqrt(2 * _TAIL * variance) + 2 * _TAIL / 3
+            lows, highs = (mean - spread).astype(int).tolist(), (mean + spread).astype(int).tolist()
+            narrow.append(
+                [
+                    slice(max(band[axis].start, low), min(band[axis].stop, high + 2))
+                    for band, low, high in zip(bands, lows, highs, strict=True)
+                ]
+            )
+        return list(zip(*narrow, strict=True))
 
     def counts(self, filled: Any, band: tuple[slice, ...]) -> list[Any]:
         """Counts so far per label in every state of the band, as arrays that broadcast."""
