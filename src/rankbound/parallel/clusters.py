@@ -46,7 +46,11 @@ def open_client(address: str) -> Iterator[tuple[Client, bool]]:
         if kind == "local":
             with (
                 LocalCluster(  # type: ignore[no-untyped-call]
-                    n_workers=int(rest), threads_per_worker=1, dashboard_address=None, env=ONE_THREAD, silence_logs=50
+                    n_workers=int(rest),
+                    threads_per_worker=1,
+                    env=ONE_THREAD,
+                    silence_logs=50,
+                    dashboard_address="127.0.0.1:0",  # any free port: that of Dask may be taken by another cluster
                 ) as cluster,
                 Client(cluster) as client,  # type: ignore[no-untyped-call]
             ):
