@@ -418,7 +418,7 @@ def compare(
         runs = tuple(
             evaluate_parts(
                 qrels, run, evaluated, candidates=source, cluster=cluster, shuffle=shuffle, scratch=scratch,
-                bounds=True, keep_values=True, depth=depth, **options,
+                bounds=True, keep_values=True, **options,
             )
             for run in runs
         )  # fmt: skip

@@ -46,7 +46,9 @@ def weights(
     file: Annotated[
         str,
         typer.Argument(
-            metavar="FILE", help="LETOR or SVMlight file, TREC qrels, or csv/parquet with columns qid and label."
+            metavar="FILE",
+            help="LETOR or SVMlight file, TREC qrels, or csv/parquet with columns qid and label; a "
+            "quoted pattern, as 'train-*.parquet', names the parts of one table.",
         ),
     ],
     measure: Annotated[str, typer.Option("-m", "--measure", metavar="MEASURE", help="Measure to train for.")] = "nDCG",
@@ -122,7 +124,7 @@ def weights(
     summary = result.summary()
     if as_json:
         settings |= {"per": per.value, "queries": queries, "no_choice_queries": no_choice}
-        settings |= {} if in_parts else {"rows": len(rows.qid)}
+        settings["rows"] = None if in_parts else len(rows.qid)
         listed = {} if out is not None else {"qid": qid.tolist(), "weights": values.tolist()}
         warning = {"warnings": [] if result.warning is None else [result.warning]}
         output.print_json(settings | summary | warning | listed, indent=None)
