@@ -27,6 +27,7 @@ OTHER_DEFAULTS = {  # functions whose default differs, as the page says
         "rankbound.difficulty_weights",
         "rankbound.difficulty.difficulty_weights",
         "rankbound.difficulty.query_weights",
+        "rankbound.difficulty.weights_of_parts",
     },
     "patience": {"rankbound.models.MLPRanker"},
     "reduction": {"rankbound.models.MatrixFactorization"},

@@ -15,8 +15,8 @@ import rankbound as rb
 from rankbound import models
 
 PUBLIC = """AgainstRandom against_random ArgumentError Bounding Bounds Comparison CoverageWarning DataError Distribution
-Evaluation FileFormatError Inference InferenceWarning Lists Measure minimum_detectable_difference
-EvaluationSummary MeasureError RankboundError ReferenceScores __version__ bounds compare data difficulty_weights distribution
+Evaluation EvaluationSummary FileFormatError Inference InferenceWarning Lists Measure minimum_detectable_difference
+MeasureError RankboundError ReferenceScores __version__ bounds compare data difficulty_weights distribution
 effective_sample_fraction evaluate WeightWarning
 evaluate_references get_bounding losses
 measures models parse_measure query_types run_study set_threads threads""".split()

@@ -418,3 +418,34 @@ def test_recommendations_are_evaluated_against_held_out_interactions(cli, tmp_pa
     assert strict["mean"] == {"Recall@10": (0 + 1) / 2}
     wrong = cli("evaluate", "test.csv", "none.csv")
     assert (wrong.code, wrong.err.count("\n")) == (2, 1)
+
+
+def test_parts_of_tables_have_the_numbers_of_the_whole(cli, files):
+    rows = {"qid": [i // 4 for i in range(80)], "docid": [i % 4 for i in range(80)]}
+    qrels = pl.DataFrame(rows | {"label": [i % 3 for i in range(80)]})
+    run = pl.DataFrame(rows | {"score": [i * 7 % 11 for i in range(80)]})
+    for name, table in (("judged", qrels), ("scored", run)):
+        table.write_parquet(f"{name}.parquet")
+        table[:31].write_parquet(f"{name}-0.parquet")
+        table[31:].write_parquet(f"{name}-1.parquet")
+    whole = cli("evaluate", "judged.parquet", "scored.parquet", "--json", "--bounds").json
+    parts = ("judged-*.parquet", "scored-*.parquet")
+    assert cli("evaluate", *parts, "--json", "--bounds", "--per-query", "values.parquet").json == whole
+    assert len(pl.read_parquet("values.parquet")) == 20
+    assert "20 queries" in cli("evaluate", *parts).out
+    compared = cli("compare", "judged-*.parquet", "scored-*.parquet", "scored.parquet", "-m", "AP", "--json").json
+    assert (
+        cli("weights", "judged-*.parquet", "--json").json["weights"]
+        == cli("weights", "judged.parquet", "--json").json["weights"]
+    )
+    assert compared["comparisons"][0]["difference"] == 0
+    for arguments, message in [
+        (("evaluate", *parts, "--per-query", "values.csv"), "per_query must be the path of a .parquet file"),
+        (("evaluate", *parts, "--against-random"), "against_random and references need the values of all queries"),
+        (("evaluate", "judged-*.parquet", "none-*.parquet"), "none-*.parquet: no such file"),
+        (("evaluate", *parts, "--cluster", "nowhere"), "cluster must be local:N"),
+        (("weights", "judged-*.parquet", "--per", "row"), "--per must be query for a table in parts, got row"),
+    ]:
+        answer = cli(*arguments)
+        assert (answer.code, answer.out) == (2, "")
+        assert message in answer.err

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 import rankbound as rb
 from rankbound.data.candidates import read_candidates
+from rankbound.difficulty.queries import query_weights, weights_of_parts
 from rankbound.evaluation import EvaluationSummary, partitioned
 from rankbound.evaluation.partitioned import evaluate_parts
 from rankbound.evaluation.summary import LARGE, Sketch
@@ -255,7 +256,7 @@ def test_a_corrupt_part_is_named(folder: Path, client: Any, tmp_path: Path) -> N
 
 def test_versions_of_workers_must_agree(client: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = str(folder / "qrels-*.parquet"), str(folder / "run-*.parquet")
-    monkeypatch.setattr(clusters, "versions", lambda: clusters_versions | {"polars": "0.0.1"})
+    monkeypatch.setattr(clusters, "versions", lambda *_: clusters_versions | {"polars": "0.0.1"})
     with pytest.raises(rb.DataError, match=r"worker tcp://\S+ has polars \S+, the client has 0\.0\.1"):
         parts(*paths, cluster=client)
 
@@ -276,6 +277,40 @@ def test_a_killed_client_leaves_no_file(folder: Path, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program, *paths, str(tmp_path / "values.parquet")], check=False)
     assert done.returncode == -signal.SIGKILL
     assert not (tmp_path / "values.parquet").exists()
+
+
+# ---- what else works on parts ---------------------------------------------------------------------------------------
+
+
+def test_comparisons_of_parts_are_those_of_tables(folder: Path, client: Any) -> None:
+    qrels, run = tables(60)
+    other = run.with_columns(score=(pl.col("score") * 7919) % 1.0)
+    write(other, folder, "other", [70])
+    expected = rb.compare(run, other, qrels=qrels, measures=["AP", "EM(nDCG@10)"], names=["a", "b"])
+    paths = [str(folder / f"{name}-*.parquet") for name in ("run", "other")]
+    for options in ({}, {"cluster": client}):
+        judgments = str(folder / "qrels-*.parquet")
+        result = rb.compare(*paths, qrels=judgments, measures=["AP", "EM(nDCG@10)"], names=["a", "b"], **options)
+        for row, of in zip(result.rows, expected.rows, strict=True):
+            assert (row.mean_run, row.mean_baseline, row.wins, row.losses) == (
+                of.mean_run, of.mean_baseline, of.wins, of.losses,
+            )  # fmt: skip
+            assert row.p_t == pytest.approx(of.p_t, rel=1e-12)
+            assert (row.ci_low, row.ci_high) == pytest.approx((of.ci_low, of.ci_high), rel=1e-12)
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_weights_of_parts_are_those_of_the_table(tmp_path: Path, client: Any, mixed: bool) -> None:
+    table = tables(60)[0].select("qid", "label")
+    expected = query_weights(table["label"].to_numpy(), table["qid"].to_numpy(), measure="AP", normalize=True)
+    rows = table.sample(fraction=1, shuffle=True, seed=0) if mixed else table
+    pattern = write(rows, tmp_path, "labels", [100])
+    for options in ({"part_rows": 30}, {"cluster": client, "scratch": tmp_path, "part_rows": 50}):
+        result = weights_of_parts(pattern, measure="AP", normalize=True, **options)
+        assert result.qids.tolist() == expected.qids.tolist()  # ascending, as in the table
+        assert result.weights.tolist() == expected.weights.tolist()
+    with pytest.raises(rb.ArgumentError, match="tables in parts must be parquet files"):
+        weights_of_parts("labels.csv")
 
 
 # ---- bad input -------------------------------------------------------------------------------------------------------

@@ -591,6 +591,7 @@ NO_ARRAYS = {
     **{f"testing.check.{name}": _MADE for name in ("CheckReport", "Disagreement")},
     **{f"testing.oracles.{name}": "keeps a function for tests" for name in ("add", "remove")},
     **dict.fromkeys(("ReferenceScores", "evaluate_references"), "takes runs: see tests/test_references.py"),
+    "difficulty.weights_of_parts": "takes files: see tests/evaluation/test_partitioned.py",
     "EvaluationSummary": "is made by evaluate: see tests/evaluation/test_partitioned.py",
     "run_study": "takes studies: see tests/experiments/test_study.py",
     "losses.loss_names": _NAMES,

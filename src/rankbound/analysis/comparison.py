@@ -19,11 +19,14 @@ from rankbound.analysis.intervals import effect_size_interval_columns
 from rankbound.analysis.runs import align_evaluations, align_lists, align_runs
 from rankbound.analysis.scores import ScoreMatrix, is_lower_better
 from rankbound.analysis.significance import effect_size_columns, smallest_randomization_p
+from rankbound.data.candidates import read_candidates
+from rankbound.data.part_work import is_in_parts
 from rankbound.difficulty import QUERY_TYPES, query_type_rule
 from rankbound.errors import ArgumentError
 from rankbound.evaluation import Evaluation, warn_of_coverage
+from rankbound.evaluation.partitioned import evaluate_parts
 from rankbound.lists import Coverage, Lists
-from rankbound.measures import Measure
+from rankbound.measures import Measure, parse_measures
 
 if TYPE_CHECKING:
     import polars as pl
@@ -344,6 +347,9 @@ def compare(
     confidence: float | None = None,
     resamples: int | None = None,
     seed: int | None = None,
+    cluster: Any = None,
+    shuffle: bool = True,
+    scratch: Any = None,
 ) -> Comparison:
     """Compare two or more runs on the queries that all of them have.
 
@@ -370,6 +376,9 @@ def compare(
         How intervals and p-values are computed, see `Inference`.
     confidence, resamples, seed:
         Replace the settings of the same names in ``inference``.
+    cluster, shuffle, scratch:
+        Workers for runs and judgments that are parquet tables in parts, and how these are divided; see `evaluate`. The
+        values of all queries, but not their documents, are held in memory.
 
     Warns
     -----
@@ -393,6 +402,26 @@ def compare(
     if any(isinstance(run, (Lists, Evaluation)) for run in runs) and qrels is not None:
         raise ArgumentError("qrels go with paths, dicts and frames; Lists and evaluations have their labels already")
     titles = run_names(runs) if names is None else _checked_names(names, len(runs))
+    if cluster is not None or any(map(is_in_parts, (qrels, *runs))):
+        if against_random or references is not None or requested is None:
+            raise ArgumentError("tables in parts are compared by measures, without against_random and references")
+        options: dict[str, Any] = {
+            "ties": ties,
+            "empty": empty,
+            "missing": missing,
+            "judged_only": judged_only,
+            "depth": depth,
+        }
+        source = read_candidates(candidates, judged_outside)
+        evaluated = dict(parse_measures(requested))
+        evaluated |= {str(measure.plain): measure.plain for measure in [*evaluated.values()]}  # for types of queries
+        runs = tuple(
+            evaluate_parts(
+                qrels, run, evaluated, candidates=source, cluster=cluster, shuffle=shuffle, scratch=scratch,
+                bounds=True, keep_values=True, **options,
+            )
+            for run in runs
+        )  # fmt: skip
     if all(isinstance(run, Evaluation) for run in runs):
         if references is not None:
             raise ArgumentError("references go with runs and Lists; evaluations have their values already")

@@ -51,6 +51,9 @@ def compare(
         typer.Option(metavar="FILE", help="Write every row of the comparison to a .parquet, .csv or .json file."),
     ] = None,
     page: Annotated[str | None, typer.Option(metavar="FILE", help="Write a page with figures, an .html file.")] = None,
+    cluster: options.Cluster = None,
+    shuffle: options.Shuffle = True,
+    scratch: options.Scratch = None,
     as_json: options.Json = False,
 ) -> None:
     """Compare runs on the queries that all of them have.
@@ -60,11 +63,14 @@ def compare(
     runs: a summary, the best run first; runs that share a letter do not differ significantly. --json and --rows have
     every pair. Normalized measures are those of evaluate: they do not depend on which runs are compared.
 
+    A quoted pattern, such as 'run-*.parquet', names the parts of one table, as in evaluate.
+
     \b
     Example:
       rankbound compare qrels.txt baseline.txt new.txt -m nDCG@10 -m "EM(nDCG@10)"
     """
     from rankbound.analysis.comparison import compare as compare_runs
+    from rankbound.data.part_work import is_in_parts
     from rankbound.data.sources import to_frame
     from rankbound.measures.measure import parse_measure
 
@@ -76,11 +82,12 @@ def compare(
     names = measures or list(options.DEFAULT_MEASURES)
     for name in names:
         parse_measure(name)  # an unknown measure is reported before large files are read
+    in_parts = cluster is not None or any(map(is_in_parts, (qrels, *runs)))
     with output.working("comparing ..."), warnings.catch_warnings():
         for category in (CoverageWarning, InferenceWarning):
             warnings.simplefilter("ignore", category)  # they are printed below
         comparison = compare_runs(
-            *(to_frame(run, "score") for run in runs),
+            *(runs if in_parts else [to_frame(run, "score") for run in runs]),
             qrels=qrels,
             measures=names,
             names=runs,
@@ -96,6 +103,9 @@ def compare(
             references=options.read_references(reference),
             against_random=page is not None,
             inference=policy,
+            cluster=cluster,
+            shuffle=shuffle,
+            scratch=scratch,
         )
     output.print_warnings(comparison.warnings)
     if per_query is not None:

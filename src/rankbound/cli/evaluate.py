@@ -49,22 +49,9 @@ def evaluate(
     confidence: options.Confidence = 0.95,
     correction: options.Correction = options.CorrectionName.holm,
     per_query: options.PerQuery = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Evaluate parquet files by the workers of a Dask cluster: local:N for N processes of this machine, or "
-            "tcp://HOST:PORT.",
-        ),
-    ] = None,
-    shuffle: Annotated[
-        bool,
-        typer.Option(help="Write tables in parts again, divided by query, if rows of a query are not adjacent."),
-    ] = True,
-    scratch: Annotated[
-        str | None,
-        typer.Option(metavar="FOLDER", help="Folder for shuffled tables, which all workers of the cluster see."),
-    ] = None,
+    cluster: options.Cluster = None,
+    shuffle: options.Shuffle = True,
+    scratch: options.Scratch = None,
     as_json: options.Json = False,
 ) -> None:
     """Evaluate runs against judgments.
@@ -96,8 +83,8 @@ def evaluate(
     """
     from rankbound.analysis.inference import Inference
     from rankbound.data.held_out import held_out_judgments, is_held_out
+    from rankbound.data.part_work import is_in_parts
     from rankbound.evaluation import evaluate_runs
-    from rankbound.evaluation.partitioned import is_in_parts
 
     options.check_inputs(qrels, *runs)
     output.check_table_path(per_query)

@@ -19,6 +19,7 @@ __all__ = [
     "DEFAULT_MEASURES",
     "RECOMMENDER_MEASURES",
     "Candidates",
+    "Cluster",
     "Confidence",
     "Correction",
     "CorrectionName",
@@ -40,7 +41,9 @@ __all__ = [
     "RanksFilled",
     "References",
     "Resamples",
+    "Scratch",
     "Seed",
+    "Shuffle",
     "Test",
     "TestName",
     "Ties",
@@ -188,6 +191,21 @@ Test = Annotated[TestName, typer.Option(help="Test that decides what is signific
 Correction = Annotated[CorrectionName, typer.Option(help="Correction of p-values for several tests.")]
 Resamples = Annotated[int, typer.Option(metavar="N", help="Number of draws of bootstrap and randomization test.")]
 Seed = Annotated[int, typer.Option(metavar="N", help="Seed of these draws.")]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Work on parquet files by the workers of a Dask cluster: local:N for N processes of this machine, or "
+        "tcp://HOST:PORT.",
+    ),
+]
+Shuffle = Annotated[
+    bool, typer.Option(help="Write tables in parts again, divided by query, if rows of a query are not adjacent.")
+]
+Scratch = Annotated[
+    str | None,
+    typer.Option(metavar="FOLDER", help="Folder for shuffled tables, which all workers of the cluster see."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
 
 

@@ -46,7 +46,9 @@ def weights(
     file: Annotated[
         str,
         typer.Argument(
-            metavar="FILE", help="LETOR or SVMlight file, TREC qrels, or csv/parquet with columns qid and label."
+            metavar="FILE",
+            help="LETOR or SVMlight file, TREC qrels, or csv/parquet with columns qid and label; a "
+            "quoted pattern, as 'train-*.parquet', names the parts of one table.",
         ),
     ],
     measure: Annotated[str, typer.Option("-m", "--measure", metavar="MEASURE", help="Measure to train for.")] = "nDCG",
@@ -79,6 +81,9 @@ def weights(
             "-o", "--output", metavar="FILE", help=".txt: one weight per line; .csv, .parquet: with a column qid."
         ),
     ] = None,
+    cluster: options.Cluster = None,
+    shuffle: options.Shuffle = True,
+    scratch: options.Scratch = None,
     as_json: options.Json = False,
 ) -> None:
     """Compute weights that make a trainer difficulty-aware: from 1/(B-W), 1/E or 1/(B-E) of each query.
@@ -92,22 +97,25 @@ def weights(
       rankbound weights train.txt -m nDCG --per row -o train.txt.weight.txt
       rankbound weights train.txt -m nDCG --form plain --effective 0   # exactly 1/(B-E)
     """
-    from rankbound.difficulty.queries import query_weights
+    from rankbound.data.part_work import is_in_parts
+    from rankbound.difficulty.queries import query_weights, weights_of_parts
 
     if out is not None and not out.endswith(".txt"):
         output.check_table_path(out)
-    rows = _read(file, file_format, per)
-    result = query_weights(
-        rows.labels,
-        rows.qid,
-        measure=measure,
-        bounding=bounding,
-        form=form.value,
-        cap=cap,
-        effective=effective or None,
-        normalize=normalize,
-    )
-    qid, values = (rows.qid, result.per_row(rows.qid)) if per is Per.row else (result.qids, result.weights)
+    settings: dict[str, Any] = {
+        "measure": measure, "bounding": bounding, "form": form.value, "cap": cap, "effective": effective or None,
+        "normalize": normalize,
+    }  # fmt: skip
+    in_parts = cluster is not None or is_in_parts(file)
+    if in_parts:
+        if per is Per.row:
+            raise ArgumentError("--per must be query for a table in parts, got row")
+        result = weights_of_parts(file, **settings, cluster=cluster, shuffle=shuffle, scratch=scratch)
+        qid, values = result.qids, result.weights
+    else:
+        rows = _read(file, file_format, per)
+        result = query_weights(rows.labels, rows.qid, **settings)
+        qid, values = (rows.qid, result.per_row(rows.qid)) if per is Per.row else (result.qids, result.weights)
     if out is not None:
         _write(out, qid, values)
     if result.warning is not None:
@@ -115,18 +123,8 @@ def weights(
     queries, no_choice = len(result.weights), int((result.weights == 0).sum())
     summary = result.summary()
     if as_json:
-        settings = {
-            "measure": measure,
-            "bounding": bounding,
-            "per": per.value,
-            "form": form.value,
-            "cap": cap,
-            "effective": effective or None,
-            "normalize": normalize,
-            "queries": queries,
-            "no_choice_queries": no_choice,
-            "rows": len(rows.qid),
-        }
+        settings |= {"per": per.value, "queries": queries, "no_choice_queries": no_choice}
+        settings["rows"] = None if in_parts else len(rows.qid)
         listed = {} if out is not None else {"qid": qid.tolist(), "weights": values.tolist()}
         warning = {"warnings": [] if result.warning is None else [result.warning]}
         output.print_json(settings | summary | warning | listed, indent=None)

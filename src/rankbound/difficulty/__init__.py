@@ -10,6 +10,7 @@ from rankbound.difficulty.queries import (
     query_type_rule,
     query_types,
     query_weights,
+    weights_of_parts,
 )
 from rankbound.difficulty.standardization import ReferenceScores, standardize
 from rankbound.difficulty.ties import bounded_values
@@ -36,4 +37,5 @@ __all__ = [
     "query_types",
     "query_weights",
     "standardize",
+    "weights_of_parts",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from rankbound.arrays import floats, is_between, names_of
 from rankbound.difficulty.bounding import Difficulty, NullDistributions, get_bounding
 from rankbound.difficulty.bounds import bounds_of, plain_measure
 from rankbound.difficulty.weights import DEFAULT_FORM, LEAST_EFFECTIVE, QueryWeights, shape_weights
-from rankbound.errors import ArgumentError
+from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Lists
 from rankbound.measures import LabelCounts, Measure
 
@@ -26,6 +26,7 @@ __all__ = [
     "query_type_rule",
     "query_types",
     "query_weights",
+    "weights_of_parts",
 ]
 
 
@@ -152,10 +153,59 @@ def query_weights(
     {'effective_sample_fraction': 0.996..., 'median': 1.416..., 'maximum': 1.5, 'capped': 1}
     """
     lists = Lists.from_qid(labels, names_of("qid", qid))
-    difficulty = difficulty_of(plain_measure(measure), LabelCounts.from_lists(lists))
-    raw = get_bounding(bounding).weight(difficulty)
+    raw = _raw_weights(lists, measure, bounding)
     weights, capped = shape_weights(raw, form=form, cap=cap, effective=effective, normalize=normalize)
     return QueryWeights(np.asarray(lists.query_ids), weights, capped)
+
+
+def _raw_weights(lists: Lists, measure: str | Measure, bounding: str) -> NDArray[np.float64]:
+    difficulty = difficulty_of(plain_measure(measure), LabelCounts.from_lists(lists))
+    return get_bounding(bounding).weight(difficulty)
+
+
+def weights_of_parts(
+    source: Any,
+    *,
+    measure: str | Measure = "nDCG",
+    bounding: str = "expectation-max",
+    form: str = DEFAULT_FORM,
+    cap: float | None = None,
+    effective: float | None = LEAST_EFFECTIVE,
+    normalize: bool = False,
+    cluster: Any = None,
+    shuffle: bool = True,
+    scratch: Any = None,
+    part_rows: int | None = None,
+) -> QueryWeights:
+    """`query_weights` of a table in parts with the columns qid and label, such as ``"train-*.parquet"``.
+
+    The queries come in ascending order of their ids, so that the result does not depend on the parts. The table, but
+    not the weights, may be larger than memory. ``cluster``, ``shuffle`` and ``scratch`` are those of
+    `rankbound.evaluate`.
+    """
+    from rankbound.data.part_work import check_source, open_work
+
+    check_source(source)
+    plain, _ = plain_measure(measure), get_bounding(bounding)  # wrong names are reported before files are read
+    with open_work(cluster, scratch, part_rows) as work:
+        table = work.open(source, ("qid", "label"), None)
+        if table.rows == 0:
+            raise DataError(f"{table.name}: there are no queries to weight")
+        plan = work.plan_scored(table, shuffle)
+        parts = dict(work.results("weighting", partial(_weigh_part, plan.run, str(plain), bounding), plan.tasks))
+    qids = np.concatenate([parts[index][0] for index in sorted(parts)])
+    raw = np.concatenate([parts[index][1] for index in sorted(parts)])
+    order = np.argsort(qids, kind="stable")
+    weights, capped = shape_weights(raw[order], form=form, cap=cap, effective=effective, normalize=normalize)
+    return QueryWeights(qids[order], weights, capped)
+
+
+def _weigh_part(table: Any, measure: str, bounding: str, task: Any) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    from rankbound.data.frames import lists_from_frame
+    from rankbound.data.table_parts import read_part
+
+    lists = lists_from_frame(read_part(table, task.run))
+    return np.asarray(lists.query_ids), _raw_weights(lists, measure, bounding)
 
 
 QUERY_TYPES = ("ideal", "informative", "uninformative", "hard", "easy", "below random", "no choice")

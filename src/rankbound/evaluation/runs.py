@@ -11,12 +11,13 @@ from rankbound.data import table_chunks, table_parts
 from rankbound.data.candidates import CandidateSource, read_candidates
 from rankbound.data.held_out import held_out_judgments, is_held_out
 from rankbound.data.judged import CandidatesError
+from rankbound.data.part_work import Progress, is_in_parts
 from rankbound.data.sources import chunks_of_lists, is_parquet, is_source, to_frame
 from rankbound.difficulty.candidates import check_rule
 from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation.coverage import warn_of_coverage
 from rankbound.evaluation.lists import EMPTY, evaluate_lists, requested_measures
-from rankbound.evaluation.partitioned import Progress, evaluate_parts, is_in_parts
+from rankbound.evaluation.partitioned import evaluate_parts
 from rankbound.evaluation.references import references_of
 from rankbound.evaluation.result import Evaluation, Evaluations, concatenated
 from rankbound.evaluation.summary import EvaluationSummary
