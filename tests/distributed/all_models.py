@@ -1,18 +1,12 @@
-"""Fit models with all processes; test_fit.py starts it with torchrun and compares with a single process.
-
-usage: fit_program FOLDER EPOCHS: the models of MODELS, with checkpoints in FOLDER/MODEL; prints JSON.
-"""
+"""Models that one or several processes fit, with checkpoints."""
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 
 import numpy as np
 
 from rankbound.models import DirectRanker, MatrixFactorization, MLPRanker
-from rankbound.parallel import workers
 
 
 def queries(seed, count=33):
@@ -67,7 +61,8 @@ def factorization(**options):
 
 def factorization_of_codes(folder, epochs):
     model = MatrixFactorization(
-        4, "noisy-lambda-nDCG", epochs=epochs, init=0.3, checkpoint=folder, checkpoint_every=1, l2=0.01, batch_size=7
+        4, "noisy-lambda-nDCG", epochs=epochs, init=0.3, checkpoint=folder, checkpoint_every=1, eval_every=1,
+        l2=0.01, batch_size=7,
     )
     model.fit(*coded_lists(1), eval_set=coded_lists(2))
     return model, model.user_vectors_ @ model.item_vectors_.T, model.eval_score_
@@ -85,11 +80,11 @@ MODELS = {
 }
 
 
-def fitted(folder, epochs, names=tuple(MODELS)):
+def fitted(folder, epochs):
     """What is compared, by model: scores, the measure of test data, and the history."""
     found = {}
-    for name in names:
-        model, scores, measure = MODELS[name](Path(folder) / name, epochs)
+    for name, fit in MODELS.items():
+        model, scores, measure = fit(Path(folder) / name, epochs)
         # the gradient of a constant that is added to all scores is 0 up to rounding, which Adam turns into steps
         found[name] = {
             "scores": np.ravel(scores - scores.mean()).tolist(),
@@ -97,15 +92,3 @@ def fitted(folder, epochs, names=tuple(MODELS)):
             "history": model.history_,
         }
     return found
-
-
-def main():
-    folder, epochs = sys.argv[1], int(sys.argv[2])
-    with workers() as group:
-        found = fitted(folder, epochs)
-        if group.is_first:
-            print(json.dumps(found | {"workers": group.size}))
-
-
-if __name__ == "__main__":
-    main()

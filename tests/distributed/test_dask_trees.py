@@ -1,0 +1,178 @@
+"""LambdaMART on workers of Dask."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rankbound.errors import ArgumentError, DataError
+from rankbound.integrations import dask as module
+from rankbound.integrations import fit_on_dask
+from rankbound.models import BoostingRanker, LambdaMART, load_ranker
+
+dd = pytest.importorskip("dask.dataframe")
+distributed = pytest.importorskip("distributed")
+
+FEATURES = [f"f{k}" for k in range(5)]
+# dask and distributed leave files open and warn about the ports of other tests
+pytestmark = [pytest.mark.filterwarnings("ignore::ResourceWarning"), pytest.mark.filterwarnings("ignore:Port")]
+
+
+def queries(seed, count=120):
+    """Features with few values, whose bins do not depend on the rows of a worker."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(3, 12, count)
+    X = np.clip(np.round(rng.normal(size=(sizes.sum(), len(FEATURES))) * 2), -4, 4).astype(np.float32)
+    frame = pd.DataFrame(X, columns=FEATURES)
+    frame["label"] = np.clip(np.round(X[:, 0] / 2 + X[:, 1] * X[:, 2] / 4 + rng.normal(size=len(X)) / 2), 0, 3)
+    frame["qid"] = np.repeat(np.arange(count), sizes)
+    frame["weight"] = np.repeat(rng.uniform(0.5, 2, count), sizes)
+    return frame
+
+
+def partitioned(frame, parts):
+    """Partitions of whole queries."""
+    edges = np.searchsorted(frame.qid, np.linspace(0, frame.qid.max() + 1, parts + 1))
+    return dd.concat(
+        [dd.from_pandas(frame.iloc[a:b], npartitions=1) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    )
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+def fitted(ranker, frame, held_out=None, weights=False):
+    eval_set = None if held_out is None else (held_out[FEATURES], held_out.label, held_out.qid)
+    weight = frame.weight if weights else None
+    return ranker.fit(frame[FEATURES], frame.label.astype(int), qid=frame.qid, eval_set=eval_set, sample_weight=weight)
+
+
+@pytest.mark.parametrize(
+    ("objective", "bounding"), [("lambdarank", "none"), ("lambda-nDCG", "expectation-max"), ("nDCG", "min-max")]
+)
+def test_two_workers_grow_the_trees_of_one_process(client, tmp_path, objective, bounding):
+    """Weights or bounding, objective and selected round; LightGBM itself differs only where the docstring says."""
+    frame, held_out, test = queries(1), queries(2, 40), queries(3)[FEATURES]
+    options = {"n_estimators": 12, "num_leaves": 6, "min_child_samples": 1}
+    expected = fitted(LambdaMART(objective, bounding, **options), frame, held_out, weights=bounding == "none")
+    ranker = LambdaMART(objective, bounding, **options)
+    shared = {"features": FEATURES, "weight": "weight" if bounding == "none" else None, "client": client}
+    found = fit_on_dask(ranker, partitioned(frame, 4), eval_set=partitioned(held_out, 3), **shared)
+    assert found is ranker
+    assert found.boosters_[0].num_trees() == expected.boosters_[0].num_trees()
+    np.testing.assert_allclose(found.predict(test), expected.predict(test), rtol=0, atol=1e-9)
+    assert found.eval_score_ == pytest.approx(expected.eval_score_, abs=1e-12)
+    found.save(tmp_path / "model")
+    np.testing.assert_array_equal(load_ranker(tmp_path / "model").predict(test), found.predict(test))
+
+
+def test_the_default_objective_ranks_as_well_as_in_one_process(client):
+    """Its noise differs between workers: the measure is the same within noise, far above that of random scores."""
+    frame, test = queries(1, 300), queries(3, 300)
+    options = {"n_estimators": 20, "num_leaves": 8}
+    expected = fitted(LambdaMART(**options), frame).score(test[FEATURES], test.label, test.qid)
+    found = fit_on_dask(LambdaMART(**options), partitioned(frame, 2), features=FEATURES, client=client)
+    assert found.score(test[FEATURES], test.label, test.qid) == pytest.approx(expected, abs=0.04)
+
+
+def test_early_stopping_keeps_the_round_at_which_one_process_stops():
+    values = [0.1, 0.3, 0.2, 0.2, 0.2, 0.9]
+    assert module._best_round(values, None) == 6
+    assert module._best_round(values, 2) == 2
+    assert module._best_round(values, 5) == 6
+
+
+@pytest.mark.slow
+def test_a_killed_worker_does_not_change_the_trees(client):
+    frame = queries(1)
+    options = {"n_estimators": 1500, "num_leaves": 6, "min_child_samples": 1}
+    expected = fitted(LambdaMART("lambda-nDCG", **options), frame)
+    victim = list(client.run(os.getpid).values())[1]
+    timer = threading.Timer(3, os.kill, (victim, signal.SIGKILL))
+    timer.start()
+    found = fit_on_dask(LambdaMART("lambda-nDCG", **options), partitioned(frame, 4), features=FEATURES, client=client)
+    timer.join()
+    assert not victim_is_alive(victim)
+    np.testing.assert_allclose(
+        found.predict(frame[FEATURES]), expected.predict(frame[FEATURES]), rtol=0, atol=1e-9
+    )  # fmt: skip
+
+
+def victim_is_alive(pid):
+    time.sleep(0.1)
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_query_in_two_partitions_is_refused_by_name(client):
+    frame = queries(1)
+    cut = int((frame.qid <= 30).sum()) - 1  # one row of query 30 is in the second partition
+    split = dd.concat([dd.from_pandas(part, npartitions=1) for part in (frame.iloc[:cut], frame.iloc[cut:])])
+    with pytest.raises(DataError, match="query 30 is in the partitions 0 and 1, but all rows of a query must be"):
+        fit_on_dask(LambdaMART(), split, features=FEATURES, client=client)
+
+
+def test_a_partition_with_bad_values_is_named(client):
+    frame = queries(1)
+    frame.loc[frame.index[-1], "f2"] = np.inf
+    with pytest.raises(DataError, match="partition 2: features must be finite or NaN"):
+        fit_on_dask(LambdaMART(), partitioned(frame, 3), features=FEATURES, client=client)
+
+
+def test_a_worker_with_another_version_is_named(client, monkeypatch):
+    monkeypatch.setattr(module, "_versions", lambda: {"python": "3.11", "lightgbm": "0.0"})
+    monkeypatch.setattr(client, "run", lambda _: {"tcp://a:1": {"python": "3.11", "lightgbm": "4.7.0"}})
+    with pytest.raises(DataError, match="worker tcp://a:1 has lightgbm 4.7.0, but this process has 0.0"):
+        fit_on_dask(LambdaMART(), partitioned(queries(1), 2), features=FEATURES, client=client)
+
+
+def test_workers_report_their_versions(client):
+    assert all(found == module._versions() for found in client.run(module._versions).values())
+
+
+@pytest.mark.parametrize(
+    ("ranker", "options", "message"),
+    [
+        (BoostingRanker(), {}, "ranker must be a LambdaMART, got BoostingRanker"),
+        (LambdaMART("lambdarank", "min-max"), {}, "bounding of lambdarank must be none on Dask"),
+        (LambdaMART(), {"label": "grade"}, "frame must have the column 'grade', got f0"),
+        (LambdaMART(), {"client": 3}, "client must be a client of Dask or an address, got int"),
+        (LambdaMART(), {"client": "tcp://host"}, "cluster needs host and port of a scheduler"),
+        (LambdaMART(categorical_features=(1,)), {}, "categorical_features must be empty on Dask"),
+    ],
+)
+def test_bad_arguments_are_refused(ranker, options, message):
+    with pytest.raises(ArgumentError, match=message):
+        fit_on_dask(ranker, partitioned(queries(1, 10), 1), **options)
+
+
+def test_a_frame_in_memory_is_refused():
+    with pytest.raises(ArgumentError, match="frame must be a Dask DataFrame, got DataFrame"):
+        fit_on_dask(LambdaMART(), queries(1))
+
+
+def test_a_scheduler_that_does_not_answer(monkeypatch):
+    def refuse(*_, **__):
+        raise OSError("Timed out trying to connect")
+
+    monkeypatch.setattr(distributed, "Client", refuse)
+    with pytest.raises(DataError, match="no Dask scheduler answers at tcp://127.0.0.1:9"):
+        fit_on_dask(LambdaMART(), partitioned(queries(1, 10), 1), features=FEATURES, client="tcp://127.0.0.1:9")
