@@ -15,7 +15,7 @@ import torch
 from rankbound.errors import ArgumentError, DataError
 from rankbound.checkpoints import Checkpoints
 from rankbound.losses import NDCGLoss
-from rankbound.parallel import Workers, _current, current_workers, workers
+from rankbound.parallel.processes import Workers, _current, current_workers, workers
 from tests.distributed.all_models import MODELS, fitted
 
 ROOT = Path(__file__).parents[2]
