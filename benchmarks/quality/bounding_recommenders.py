@@ -7,9 +7,8 @@ Every fit is a record of the store, written atomically: a run that was interrupt
 missing, and WORDS restrict a run to the fits whose names have all of them. The data sets are reduced so that one fit
 takes a second or two of one core (see `SETS`). Of each user's interactions 20 % are for testing and 16 % for
 validation; models learn from the rest. There are three random splits, each with its own seed of the models. Each method
-has two settings. Setting and epoch are selected by nDCG@10 on the
-validation part: the epoch under full ranking, the setting under the protocol of the test, which is full ranking, or
-lists with 5 sampled items per relevant one.
+has two settings. Setting and epoch are selected by nDCG@10 on the validation part: the epoch under full ranking, the
+setting under the protocol of the test, which is full ranking, or lists with 5 sampled items per relevant one.
 """
 
 from __future__ import annotations

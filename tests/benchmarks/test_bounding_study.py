@@ -59,7 +59,7 @@ def test_a_run_fits_what_is_missing_and_the_report_compares_users(
     assert study.main(["run", *arguments]) == 0
     assert study.main(["report", *arguments]) == 0
     page = (tmp_path / "bounding-recommenders.md").read_text()
-    assert "expectation-max under full ranking" in page
+    assert "| expectation-max, nDCG AP RR | full ranking | " in page
     assert "Not computed yet" not in page
     with (tmp_path / "bounding-recommenders-differences.csv").open() as stream:
         rows = [row for row in csv.DictReader(stream) if row["comparison"] == "expectation-max, nDCG, 1 to 5"]
