@@ -46,7 +46,11 @@ def open_client(address: str) -> Iterator[tuple[Client, bool]]:
                 raise ArgumentError(f"cluster local:N needs a number of workers up to {MOST_WORKERS}, got {address!r}")
             with (
                 LocalCluster(  # type: ignore[no-untyped-call]
-                    n_workers=int(rest), threads_per_worker=1, dashboard_address=None, env=ONE_THREAD, silence_logs=50
+                    n_workers=int(rest),
+                    threads_per_worker=1,
+                    dashboard_address="127.0.0.1:0",
+                    env=ONE_THREAD,
+                    silence_logs=50,
                 ) as cluster,
                 Client(cluster) as client,  # type: ignore[no-untyped-call]
             ):
@@ -90,7 +94,10 @@ def versions() -> dict[str, str]:
 
 def check_versions(client: Client) -> None:
     """Raise DataError if there is no worker, or if one has another version of a package than this process."""
-    found: Mapping[str, Any] = client.run(versions)
+    try:
+        found: Mapping[str, Any] = client.run(versions)
+    except (ImportError, AttributeError, RuntimeError) as error:  # a worker cannot load this function
+        raise DataError(f"every worker must have rankbound {version('rankbound')} installed, got: {error}") from error
     if not found:
         raise DataError("the scheduler has no workers yet; start some with: dask worker ADDRESS --nthreads 1")
     for worker, theirs in found.items():
