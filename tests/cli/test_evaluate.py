@@ -438,7 +438,7 @@ def test_parts_of_tables_have_the_numbers_of_the_whole(cli, files):
         cli("weights", "judged-*.parquet", "--json").json["weights"]
         == cli("weights", "judged.parquet", "--json").json["weights"]
     )
-    assert compared["comparisons"][0]["difference"] == 0
+    assert compared["differences"][0]["difference"] == 0
     for arguments, message in [
         (("evaluate", *parts, "--per-query", "values.csv"), "per_query must be the path of a .parquet file"),
         (("evaluate", *parts, "--against-random"), "against_random and references need the values of all queries"),

@@ -157,15 +157,17 @@ def evaluate_parts(
         )
         folder = None if per_query is None else stack.enter_context(_folder_beside(Path(per_query)))
         job = _Job(settings, plan.run, plan.qrels, folder)
-        coverage, summary = Coverage(missing_queries=plan.missing), EvaluationSummary()
+        coverages, summary = dict[int, Coverage](), EvaluationSummary()
         kept: dict[int, Evaluation] = {}
         function = job.evaluate_values if keep_values else job.evaluate_part
         for index, part in work.results("evaluating", function, plan.tasks):
-            coverage = coverage + part.coverage
+            coverages[index] = part.coverage
             if not keep_values:
                 summary = summary + part
             elif part.queries:
                 kept[index] = part
+        in_order = [coverages[index] for index in sorted(coverages)]  # whose first document ids a warning names
+        coverage = sum(in_order, Coverage(missing_queries=plan.missing))
         if judgments is not None and coverage.shared_queries == 0:
             raise nothing_in_common(*(work.first_query(source) for source in (judgments, table)))
         if folder is not None and per_query is not None:

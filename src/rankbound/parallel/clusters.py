@@ -112,7 +112,10 @@ def _version(package: str) -> str:
 
 def check_versions(client: Client, packages: Sequence[str] = _PACKAGES) -> None:
     """Raise DataError if there is no worker, or if one has another version of a package than this process."""
-    found: Mapping[str, Any] = client.run(versions, packages)
+    try:
+        found: Mapping[str, Any] = client.run(versions, packages)
+    except (ImportError, AttributeError, RuntimeError) as error:  # a worker cannot load this function
+        raise DataError(f"every worker must have rankbound {version('rankbound')} installed, got: {error}") from error
     if not found:
         raise DataError("the scheduler has no workers yet; start some with: dask worker ADDRESS --nthreads 1")
     for worker, theirs in sorted(found.items()):
