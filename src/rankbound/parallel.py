@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from rankbound.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 __all__ = [

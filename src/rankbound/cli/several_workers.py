@@ -57,7 +57,9 @@ def _failures(count: int, command: list[str], folder: str) -> dict[int, int]:
         from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
         from torch.distributed.launcher.api import LaunchConfig, elastic_launch
     except ImportError as error:
-        raise ArgumentError(f"--workers needs {error.name}, which is missing: pip install 'rankbound[train]'") from error
+        raise ArgumentError(
+            f"--workers needs {error.name}, which is missing: pip install 'rankbound[train]'"
+        ) from error
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # reports of failures are ours
     budget = str(max(1, (threads() if os.environ.get("RANKBOUND_THREADS") else cores()) // count))
     os.environ |= {"RANKBOUND_THREADS": budget, "OMP_NUM_THREADS": budget}

@@ -42,8 +42,9 @@ _FAILURES_ALLOWED = 3  # workers that may die while they run a trial before it c
 def on_cluster(trials: list[Trial], address: str) -> Iterator[tuple[Trial, Outcome | Failure]]:
     """Results as they arrive."""
     with open_client(address) as (client, local):
-        from distributed import as_completed
         from distributed.scheduler import KilledWorker
+
+        from distributed import as_completed
 
         if not local:
             _send(client, trials)
@@ -85,6 +86,7 @@ def open_client(address: str) -> Iterator[tuple[Client, bool]]:
     """A client of the scheduler at an address, and whether its workers are processes of this machine (``local:N``)."""
     try:
         import dask
+
         from distributed import Client, LocalCluster
     except ImportError as error:
         raise ArgumentError(f"cluster needs {error.name}; install rankbound[cluster]") from error

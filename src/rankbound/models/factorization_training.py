@@ -7,7 +7,9 @@ A user's vector is
 
 with the parts that the settings choose, and an item's vector likewise q_i = v_i + Σ_f x_if w_f. All parameters are rows
 of tables. A step changes the rows that its batch of users touches. Of several processes (`rankbound.parallel.workers`),
-each computes the gradients of some users of the batch, and all of them add the sums to their copy of the tables. Every random number is a function of seed, epoch and
+of tables. A step changes the rows that its batch of users touches. Of several processes (`rankbound.parallel.workers`),
+each computes the gradients of some users of the batch, and all of them make the step of the sums. Every random number
+is a function of seed, epoch and
 user or batch, and every sum has one order, so that results do not depend on the number of threads.
 """
 
@@ -276,7 +278,9 @@ class InteractionTraining:
         self._update(state, batch, history, items, *gradients)
         return loss
 
-    def _gradients(self, values: Any, batch: Any, history: Matrix | None, epoch: int) -> tuple[float, Any, Any, Any, Any]:
+    def _gradients(
+        self, values: Any, batch: Any, history: Matrix | None, epoch: int
+    ) -> tuple[float, Any, Any, Any, Any]:
         """Loss, items of the batch, and gradients of the vectors of its users, of these items and of their biases."""
         users, norms = self._normalized(self._user_sums(values, batch, history))
         if self.settings.similarity == "cosine":

@@ -320,7 +320,9 @@ class Objective:
         if self.spread != 1.0:
             labels = labels / self.spread
         columns = outputs.reshape(len(labels), len(self.losses)).unbind(dim=1)
-        values = [loss(column, labels, offsets, weights=weights) for loss, column in zip(self.losses, columns, strict=True)]
+        values = [
+            loss(column, labels, offsets, weights=weights) for loss, column in zip(self.losses, columns, strict=True)
+        ]
         return values[0] if len(values) == 1 else torch.stack(values).sum()
 
     def fresh(self) -> Objective:

@@ -110,7 +110,9 @@ class _TreeRanker(Ranker):
         groups = queries.lists.sizes if by_query else None
         categories = self._categories(queries.features)
         features = queries.features
-        if not any((np.abs(features[rows]) > _ZERO).any() for rows in row_blocks(features)):  # LightGBM refuses such data, although constant features are accepted
+        if not any(
+            (np.abs(features[rows]) > _ZERO).any() for rows in row_blocks(features)
+        ):  # LightGBM refuses such data, although constant features are accepted
             features = np.ones_like(features)
         train = lightgbm.Dataset(features, targets, weight=weights, group=groups, categorical_feature=categories)
         history: dict[str, Any] = {}
