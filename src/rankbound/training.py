@@ -273,7 +273,7 @@ Batch = tuple["NDArray[np.int64]", "NDArray[np.int64]", "NDArray[np.float64] | N
 def _own_part(
     rows: NDArray[np.int64], offsets: NDArray[np.int64], weights: NDArray[np.float64] | None
 ) -> Iterator[Batch]:
-    """Yield the rows, offsets and weights of the lists of this process; its rows have their noise of the whole batch."""
+    """Yield rows, offsets and weights of the lists of this process, which draws the noise of the whole batch."""
     together = current_workers()
     if together is None:
         yield rows, offsets, weights

@@ -61,8 +61,15 @@ def factorization(**options):
 
 def factorization_of_codes(folder, epochs):
     model = MatrixFactorization(
-        4, "noisy-lambda-nDCG", epochs=epochs, init=0.3, checkpoint=folder, checkpoint_every=1, eval_every=1,
-        l2=0.01, batch_size=7,
+        4,
+        "noisy-lambda-nDCG",
+        epochs=epochs,
+        init=0.3,
+        checkpoint=folder,
+        checkpoint_every=1,
+        eval_every=1,
+        l2=0.01,
+        batch_size=7,
     )
     model.fit(*coded_lists(1), eval_set=coded_lists(2))
     return model, model.user_vectors_ @ model.item_vectors_.T, model.eval_score_

@@ -1,7 +1,7 @@
 """What two processes compute together; test_workers.py starts it once, with torchrun, and compares.
 
-usage: program FOLDER: compares all losses, fits all models for 2 epochs with checkpoints in FOLDER/two, and resumes those
-in FOLDER/one, which a single process wrote, up to epoch 4; prints JSON.
+usage: program FOLDER: compares all losses, fits all models for 2 epochs with checkpoints in FOLDER/two, and resumes
+those in FOLDER/one, which a single process wrote, up to epoch 4; prints JSON.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 from rankbound.parallel import workers
-from tests.distributed.all_models import fitted
 from tests.distributed.all_losses import compared_losses
+from tests.distributed.all_models import fitted
 
 
 def main():

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -40,9 +41,7 @@ def queries(seed, count=120):
 def partitioned(frame, parts):
     """Partitions of whole queries."""
     edges = np.searchsorted(frame.qid, np.linspace(0, frame.qid.max() + 1, parts + 1))
-    return dd.concat(
-        [dd.from_pandas(frame.iloc[a:b], npartitions=1) for a, b in zip(edges[:-1], edges[1:], strict=True)]
-    )
+    return dd.concat([dd.from_pandas(frame.iloc[a:b], npartitions=1) for a, b in pairwise(edges)])
 
 
 @pytest.fixture(scope="module")
@@ -133,14 +132,14 @@ def test_a_query_in_two_partitions_is_refused_by_name(client):
 def test_a_partition_with_bad_values_is_named(client):
     frame = queries(1)
     frame.loc[frame.index[-1], "f2"] = np.inf
-    with pytest.raises(DataError, match="partition 2: features must be finite or NaN"):
+    with pytest.raises(DataError, match=r"partition 2: features must be finite or NaN"):
         fit_on_dask(LambdaMART(), partitioned(frame, 3), features=FEATURES, client=client)
 
 
 def test_a_worker_with_another_version_is_named(client, monkeypatch):
     monkeypatch.setattr(module, "_versions", lambda: {"python": "3.11", "lightgbm": "0.0"})
     monkeypatch.setattr(client, "run", lambda _: {"tcp://a:1": {"python": "3.11", "lightgbm": "4.7.0"}})
-    with pytest.raises(DataError, match="worker tcp://a:1 has lightgbm 4.7.0, but this process has 0.0"):
+    with pytest.raises(DataError, match=r"worker tcp://a:1 has lightgbm 4.7.0, but this process has 0.0"):
         fit_on_dask(LambdaMART(), partitioned(queries(1), 2), features=FEATURES, client=client)
 
 
@@ -174,5 +173,5 @@ def test_a_scheduler_that_does_not_answer(monkeypatch):
         raise OSError("Timed out trying to connect")
 
     monkeypatch.setattr(distributed, "Client", refuse)
-    with pytest.raises(DataError, match="no Dask scheduler answers at tcp://127.0.0.1:9"):
+    with pytest.raises(DataError, match=r"no Dask scheduler answers at tcp://127.0.0.1:9"):
         fit_on_dask(LambdaMART(), partitioned(queries(1, 10), 1), features=FEATURES, client="tcp://127.0.0.1:9")

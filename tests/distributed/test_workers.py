@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from rankbound.errors import ArgumentError, DataError
 from rankbound.checkpoints import Checkpoints
+from rankbound.errors import ArgumentError, DataError
 from rankbound.losses import NDCGLoss
 from rankbound.parallel.processes import Workers, _current, current_workers, workers
 from tests.distributed.all_models import MODELS, fitted
@@ -87,7 +87,7 @@ def test_without_torchrun_there_is_one_worker(monkeypatch):
 
 
 def test_modules_refuse_what_cannot_be_reduced():
-    with pytest.raises(ArgumentError, match="process_group must be a group of torch.distributed.*got str"):
+    with pytest.raises(ArgumentError, match=r"process_group must be a group of torch.distributed.*got str"):
         NDCGLoss().as_module("world")
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     try:

@@ -19,6 +19,7 @@ from rankbound.lists import Lists
 __all__ = ["LABELS", "LetorData", "group_file", "read_groups", "read_letor", "read_mapped_letor"]
 
 LABELS = (-1.0, 31.0)  # -1 means "not judged" in LETOR; beyond 31 the gain 2^label - 1 is no longer meaningful
+_CHUNK, _SMALL_CHUNK = 2 << 20, 1 << 18  # bytes of text, whose features can be a hundred times as large
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +104,7 @@ def _read(
     labels, qids, ids = [], [], []
     for file in paths:
         rows, has_qids = 0, True
-        for block in _blocks(file, label_range):
+        for block in _blocks(file, label_range, _CHUNK if isinstance(features, GrowingTable) else _SMALL_CHUNK):
             features.append(block.features)
             labels.append(block.labels)
             ids.append(np.zeros(len(block.labels), np.str_) if block.ids is None else block.ids)
@@ -146,9 +147,9 @@ def read_groups(path: StrPath) -> NDArray[np.int64]:
     return np.array(sizes, dtype=np.int64)
 
 
-def _blocks(path: StrPath, label_range: tuple[float, float]) -> Iterator[Block]:
+def _blocks(path: StrPath, label_range: tuple[float, float], size: int) -> Iterator[Block]:
     parser = BlockParser(path, label_range)
-    for line, text in line_chunks(path):
+    for line, text in line_chunks(path, size):
         block = parser.parse(text, line)
         if block is not None:
             yield block

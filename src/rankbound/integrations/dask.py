@@ -9,6 +9,7 @@ from all held-out queries, and the round that the same data on one machine would
 
 from __future__ import annotations
 
+import importlib
 import math
 import time
 import warnings
@@ -68,7 +69,7 @@ def fit_on_dask(
         A client of Dask, or the address of a scheduler, or ``"local:N"`` for N processes of this machine. None: the
         current client.
 
-    With one worker, the trees are those of `LambdaMART.fit`. With more, they are others of about the same quality, which
+    With one worker, the trees are those of `LambdaMART.fit`. With more they are others, of about the same quality, that
     also depend on the worker that each partition is on, for three reasons. LightGBM's workers estimate the number of
     rows in a leaf from hessians, to which ``min_child_samples`` then applies. Each determines the bins of some features
     from its own rows. Noisy losses, such as the default, draw noise for the queries of a worker. Features with few
@@ -214,7 +215,7 @@ def _summary(part: dict[str, Any], objective: Any) -> dict[str, Any]:
 
 def _parts(frame: Any, columns: dict[str, Any], objective: Any, client: Any) -> tuple[list[Any], list[dict[str, Any]]]:
     """Return the prepared partitions that are not empty, in the memory of the workers, and their summaries."""
-    from dask import delayed
+    from dask.delayed import delayed
 
     prepared = [delayed(_prepared)(partition, number, columns) for number, partition in enumerate(frame.to_delayed())]
     prepared = client.persist(prepared)
@@ -236,10 +237,9 @@ def _parts(frame: Any, columns: dict[str, Any], objective: Any, client: Any) -> 
 # ---- training --------------------------------------------------------------------------------------------------------
 
 
-def _fitted(ranker: Any, frame: Any, eval_set: Any, columns: dict[str, Any], client: Any) -> Any:
+def _fitted(ranker: LambdaMART, frame: Any, eval_set: Any, columns: dict[str, Any], client: Any) -> LambdaMART:
     import lightgbm
-    from dask import array as da
-    from dask import delayed
+    from dask.delayed import delayed
     from lightgbm.dask import DaskLGBMRanker
 
     from rankbound.losses import lightgbm_objective
@@ -253,6 +253,8 @@ def _fitted(ranker: Any, frame: Any, eval_set: Any, columns: dict[str, Any], cli
     if objective is not None:
         totals = [sum(column) for column in zip(*(summary["hessian"] for summary in summaries), strict=True)]
         objective = replace(objective, scale=objective.scale_for(*totals))
+
+    da: Any = importlib.import_module("dask.array")  # it has no types
 
     def column(name: str, lengths: list[int], dtype: Any, width: int | None = None) -> Any:
         chunks = [
@@ -308,7 +310,7 @@ def _fitted(ranker: Any, frame: Any, eval_set: Any, columns: dict[str, Any], cli
 
 def _measured(ranker: Any, trees: str, frame: Any, columns: dict[str, Any], client: Any) -> list[float]:
     """Return the mean of the measure over all held-out queries after every round."""
-    from dask import delayed
+    from dask.delayed import delayed
 
     parts, _ = _parts(frame, columns, None, client)
     tasks = [delayed(_sums_by_round)(part, trees, str(ranker.measure)) for part in parts]

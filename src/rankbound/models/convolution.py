@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -94,10 +95,12 @@ class RankCNN(NeuralRanker):
             )
         return int(shape[0]), int(shape[1])
 
-    def _center_and_spread(self, features: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _center_and_spread(
+        self, features: NDArray[Any], transform: Callable[[NDArray[Any]], NDArray[Any]] = np.asarray
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Use one mean and one deviation for all pixels, so that filters see the same values at every position."""
         if not self.standardize:
-            return super()._center_and_spread(features)
+            return super()._center_and_spread(features, transform)
         spread = float(features.std(dtype=np.float64)) or 1.0
         return np.full(features.shape[1], features.mean(dtype=np.float64)), np.full(features.shape[1], spread)
 

@@ -239,7 +239,7 @@ class MatrixFactorization(Recommender):
             checkpoints = Checkpoints(self.checkpoint, settings | {"loss": repr(self._loss_of_codes)} | data)
         stored = None if checkpoints is None else checkpoints.load()
         state = State.restored(*stored) if stored else State.new(pairs, self.factors, self.init, self._random(1))
-        self._run_epochs(state, checkpoints, lambda: self._epoch(loss, batches, parts, held_out, state))
+        self._run_epochs(state, checkpoints, lambda: self._epoch(loss, batches, held_out, state, parts))
         vectors = self._kept(state, (state.users.values, state.items.values), held_out is not None)
         self.user_vectors_, self.item_vectors_ = vectors
         self._check_finite(state.epoch)
@@ -435,9 +435,9 @@ class MatrixFactorization(Recommender):
         self,
         loss: RankingLoss,
         batches: list[Batch],
-        parts: list[Part] | None,
         held_out: Pairs | HeldOut | None,
         state: State,
+        parts: list[Part] | None = None,
     ) -> None:
         state.epoch += 1
         users, items = state.users, state.items

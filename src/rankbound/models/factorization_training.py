@@ -7,7 +7,9 @@ A user's vector is
 
 with the parts that the settings choose, and an item's vector likewise q_i = v_i + Σ_f x_if w_f. All parameters are rows
 of tables. A step changes the rows that its batch of users touches. Of several processes (`rankbound.parallel.workers`),
-each computes the gradients of some users of the batch, and all of them add the sums to their copy of the tables. Every random number is a function of seed, epoch and
+of tables. A step changes the rows that its batch of users touches. Of several processes (`rankbound.parallel.workers`),
+each computes the gradients of some users of the batch, and all of them make the step of the sums. Every random number
+is a function of seed, epoch and
 user or batch, and every sum has one order, so that results do not depend on the number of threads.
 """
 

@@ -85,7 +85,8 @@ def _average(
     weights: NDArray[np.float64] | None,
 ) -> NDArray[np.float64]:
     """Return the weighted mean of a function of the features over the rows."""
-    means, totals = [], []
+    means: list[NDArray[np.float64]] = []
+    totals: list[float] = []
     for rows in row_blocks(features):
         weight = None if weights is None else weights[rows]
         total = float(rows.stop - rows.start) if weight is None else float(weight.sum())
@@ -93,7 +94,7 @@ def _average(
             block = function(features[rows].astype(np.float64, copy=False))
             means.append(np.average(block, axis=0, weights=weight if total > 0 else None))
             totals.append(total)
-    return means[0] if len(means) == 1 else np.average(means, axis=0, weights=totals)
+    return np.asarray(means[0] if len(means) == 1 else np.average(means, axis=0, weights=totals))
 
 
 def signed_log1p(values: NDArray[Any]) -> NDArray[np.float64]:
