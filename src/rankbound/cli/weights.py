@@ -97,16 +97,17 @@ def weights(
     if out is not None and not out.endswith(".txt"):
         output.check_table_path(out)
     rows = _read(file, file_format, per)
-    result = query_weights(
-        rows.labels,
-        rows.qid,
-        measure=measure,
-        bounding=bounding,
-        form=form.value,
-        cap=cap,
-        effective=effective or None,
-        normalize=normalize,
-    )
+    with output.working("computing weights ..."):
+        result = query_weights(
+            rows.labels,
+            rows.qid,
+            measure=measure,
+            bounding=bounding,
+            form=form.value,
+            cap=cap,
+            effective=effective or None,
+            normalize=normalize,
+        )
     qid, values = (rows.qid, result.per_row(rows.qid)) if per is Per.row else (result.qids, result.weights)
     if out is not None:
         _write(out, qid, values)
