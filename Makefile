@@ -6,9 +6,20 @@ WHEEL_VENV ?= .venv-wheel
 SMOKE_VENV ?= .venv-smoke
 BIN = $(VENV)/bin
 FUZZ_SECONDS ?= 600
+# tests that use every dependency, for the lowest versions and for other interpreters
+SMOKE = tests/test_evaluation.py tests/test_lists.py tests/cli/test_evaluate.py tests/cli/test_report.py
+SMOKE_EXTRAS = tests/cli/test_train.py tests/cli/test_recommend.py tests/losses/test_objectives.py tests/models/test_saving.py \
+	$(addprefix tests/integrations/test_,boosting_metrics.py boosting_catboost.py torchmetrics.py lightning.py \
+	ir_measures.py ir_datasets.py mlflow.py optuna.py sklearn.py)
+OLDEST_VENV ?= .venv-oldest
+# sentence-transformers and pyterrier need newer versions of what the other extras allow
+OLDEST_EXTRAS ?= all,xgboost,catboost,torchmetrics,lightning,ir-measures,ir-datasets,mlflow,notebook
+PYTHONS ?= python3.11 python3.12 python3.13
+# with train, torch for other interpreters than that of constraints.txt brings gigabytes of CUDA packages
+PYTHONS_EXTRAS ?= report,cluster,tune
 # the records of the comparison of training methods, outside the repository: hours of computing, kept between runs
 TRAINING_STORE ?= ../rankbound-training
-.PHONY: setup demo test coverage wheel wheel-smoke wheel-test lint bench models-report docs fuzz clean
+.PHONY: setup demo test coverage wheel wheel-smoke wheel-test lint bench models-report docs fuzz oldest pythons clean
 
 setup: $(VENV)/.ready-test  ## the environment for development
 
@@ -51,6 +62,26 @@ models-report: $(VENV)/.ready-test $(BENCH_VENV)/.ready  ## quality of the ranke
 fuzz: $(VENV)/.ready-fuzz  ## every reader and parser on damaged input, FUZZ_SECONDS each (default: 600)
 	$(BIN)/python -m fuzz --seconds $(FUZZ_SECONDS) $(FUZZ)
 
+oldest:  ## the smoke tests with the lowest version of every dependency that pyproject.toml allows
+	rm -rf $(OLDEST_VENV)
+	$(PYTHON) -m venv $(OLDEST_VENV)
+	$(PYTHON) tests/lower_bounds.py > $(OLDEST_VENV)/lower-bounds.txt
+	$(OLDEST_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	$(OLDEST_VENV)/bin/python -m pip install --quiet -c $(OLDEST_VENV)/lower-bounds.txt --editable ".[$(OLDEST_EXTRAS)]"
+	$(OLDEST_VENV)/bin/python -m pip install --quiet -c $(OLDEST_VENV)/lower-bounds.txt pytest hypothesis pytrec_eval-terrier pyarrow
+	$(OLDEST_VENV)/bin/python -m pytest -q -o filterwarnings=default $(SMOKE) $(SMOKE_EXTRAS)
+
+pythons:  ## the smoke tests with each interpreter of PYTHONS; one that is not to be had is skipped
+	@for python in $(PYTHONS); do \
+		if ! $$python -c "" 2> /dev/null; then echo "skipped $$python: there is no such interpreter"; continue; fi; \
+		venv=.venv-$$($$python -c "import sys; print('python{}.{}'.format(*sys.version_info))"); \
+		rm -rf $$venv && $$python -m venv $$venv && \
+		$$venv/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1" && \
+		$$venv/bin/python -m pip install --quiet -c constraints.txt --editable ".[$(PYTHONS_EXTRAS)]" && \
+		$$venv/bin/python -m pip install --quiet -c constraints.txt pytest hypothesis pytrec_eval-terrier pyarrow && \
+		echo "$$venv" && $$venv/bin/python -m pytest -q -o filterwarnings=default $(SMOKE) || exit 1; \
+	done
+
 docs: $(VENV)/.ready-docs  ## the documentation site; fails on warnings such as broken links
 	$(BIN)/mkdocs build --strict
 
@@ -88,4 +119,4 @@ $(VENV)/.ready-docs: $(VENV)/.ready
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(WHEEL_VENV) $(SMOKE_VENV) demo-output bench-results site build dist
+	rm -rf $(VENV) $(BENCH_VENV) $(WHEEL_VENV) $(SMOKE_VENV) $(OLDEST_VENV) .venv-python3.* demo-output bench-results site build dist

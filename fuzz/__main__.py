@@ -1,6 +1,6 @@
 """Fuzz readers and parsers, each in a process of its own, for a number of seconds of CPU time.
 
-Prints a table and exits with 1 if there are findings. Inputs that fail are stored in fuzz/crashes; ``--again FILE``
+Prints a table and exits with 1 if there are findings, or if a target did not run for its time. Inputs that fail are stored in fuzz/crashes; ``--again FILE``
 runs one of them again, in this process.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import os
 import re
 import subprocess
@@ -38,6 +39,7 @@ class Outcome:
     seconds: float = 0.0
     coverage: str = "0"
     findings: set[str] = field(default_factory=set)
+    is_complete: bool = False  # whether the time was used
 
 
 def main() -> int:
@@ -56,19 +58,21 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             print(tried(TARGETS[arguments.targets[0]], arguments.again.read_bytes(), Path(folder)))
         return 0
+    if importlib.util.find_spec("atheris") is None:
+        parser.error("the package atheris is missing; `make fuzz` installs it")
     outcomes = [fuzz(name, arguments.seconds, arguments.crashes) for name in arguments.targets or TARGETS]
     table = Table("target", "inputs", "CPU seconds", "branches reached", "findings", title="Fuzzing")
     for outcome in outcomes:
-        findings = ", ".join(sorted(outcome.findings)) or "none"
+        findings = ", ".join(sorted(outcome.findings)) or ("none" if outcome.is_complete else "ended too early")
         table.add_row(outcome.target, f"{outcome.runs:,}", f"{outcome.seconds:.0f}", outcome.coverage, findings)
     Console(width=None if sys.stdout.isatty() else 160).print(table)
-    return int(any(outcome.findings for outcome in outcomes))
+    return int(any(outcome.findings or not outcome.is_complete for outcome in outcomes))
 
 
 def fuzz(target: str, seconds: float, crashes: Path) -> Outcome:
     """Run the worker of a target, and restart it if an input ends it, until the time is used."""
     outcome = Outcome(target)
-    before = {file.name for file in crashes.glob(f"{target}-*.txt")}
+    before = _times(crashes, target)
     with tempfile.TemporaryDirectory(prefix="fuzz-", dir=_fast_folder()) as folder:
         corpus = Path(folder) / "corpus"
         corpus.mkdir()
@@ -76,11 +80,20 @@ def fuzz(target: str, seconds: float, crashes: Path) -> Outcome:
             spent, runs = outcome.seconds, outcome.runs
             failure = _watch(outcome, seconds - spent, Path(folder), corpus, crashes)
             outcome.seconds, outcome.runs = spent + outcome.seconds, runs + outcome.runs
-            outcome.findings |= {file.stem for file in crashes.glob(f"{target}-*.txt") if file.name not in before}
+            now = _times(crashes, target)
+            outcome.findings |= {name for name, time in now.items() if before.get(name) != time}
+            outcome.is_complete = failure is None
             if failure is None:
                 break
             print(f"{target}: {failure}", file=sys.stderr, flush=True)
+            if outcome.runs == 0:  # another attempt would end in the same way
+                break
     return outcome
+
+
+def _times(crashes: Path, target: str) -> dict[str, int]:
+    """When each finding of a target was last seen: one that was stored by an earlier run counts again."""
+    return {file.stem: file.stat().st_mtime_ns for file in crashes.glob(f"{target}-*.txt")}
 
 
 def _watch(outcome: Outcome, seconds: float, folder: Path, corpus: Path, crashes: Path) -> str | None:

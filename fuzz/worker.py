@@ -57,12 +57,13 @@ class State:
 
 
 def keep(crashes: Path, target: str, data: bytes, report: str, location: str) -> None:
-    """Store a finding: the input and the report, once for each location in the code."""
+    """Store a finding: the input and the report, once for each location in the code, and the time it was last seen."""
     name = f"{target}-{hashlib.sha256(location.encode()).hexdigest()[:8]}"
     crashes.mkdir(parents=True, exist_ok=True)
     if not (crashes / f"{name}.txt").exists():
         (crashes / name).write_bytes(data)
         (crashes / f"{name}.txt").write_text(report)
+    (crashes / f"{name}.txt").touch()
 
 
 def main(name: str, state_path: str, corpus: str, crashes: str, seconds: str) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import os
+import pty
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +73,39 @@ def test_a_signal_while_a_result_is_written(start, runs, number):
     assert (writer.returncode, out, err.strip()) == (POLITE[number], b"", b"rankbound: interrupted")
     assert (runs / "result.csv").read_text() == "as it was"
     assert {file.name for file in runs.iterdir()} == {"qrels", "run", "result.csv"}
+
+
+LONG_COMPUTATIONS = {
+    "distribution AP --n 3000 --relevant 900 --method sampled --samples 5000000": "computing the distribution",
+    "compare qrels run other --resamples 10000000 -m AP": "comparing",
+    "stability qrels run other --splits 100000 -m AP": "comparing normalizations",
+}
+
+
+@pytest.mark.parametrize("command", LONG_COMPUTATIONS)
+def test_ctrl_c_in_a_long_computation(start, runs, command):
+    """In a terminal, the work is shown on stderr; Ctrl-C ends it with one line."""
+    rows = [line.split() for line in (runs / "run").read_text().splitlines()]
+    (runs / "other").write_text("".join(f"{q} Q0 {d} 1 {len(q) + int(d[1:]) * 7 % 10} u\n" for q, _, d, *_ in rows))
+    terminal, stderr = pty.openpty()
+    process = start(*COMMAND, *command.split(), cwd=runs, stderr=stderr, env=os.environ | {"TERM": "xterm"})
+    os.close(stderr)
+    shown = b""
+    wanted = LONG_COMPUTATIONS[command].encode()
+    while wanted not in shown:
+        shown += os.read(terminal, 4096)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    shown = b""
+    with contextlib.suppress(OSError):  # the other end is closed
+        while part := os.read(terminal, 4096):
+            shown += part
+    os.close(terminal)
+    assert process.wait(LONG) == 130, shown.decode()
+    assert process.stdout.read() == b""
+    assert b"Traceback" not in shown
+    said = [line for line in shown.splitlines() if b"rankbound: " in line]
+    assert [line[line.index(b"rankbound") :] for line in said] == [b"rankbound: interrupted"]
 
 
 def test_a_signal_while_input_is_read(start, runs):

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import functools
-import os
-import signal
-import subprocess
 import sys
-import time
 from math import log2
 from pathlib import Path
 from typing import Any
@@ -23,6 +19,7 @@ from rankbound.data.synthetic import synthetic_interactions
 from rankbound.errors import ArgumentError, DataError
 from rankbound.losses import NDCGLoss, get_loss, set_threads
 from rankbound.models import MatrixFactorization, load_ranker
+from tests.killing import kill_when, last_epoch
 
 Columns = tuple[Any, Any, Any]
 
@@ -257,19 +254,9 @@ def test_kill_in_the_middle_of_training(tmp_path: Path) -> None:
     rows = small(users=40, items=60, rows=900)
     np.save(tmp_path / "rows.npy", np.stack(rows))
     folder = tmp_path / "state"
-    process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path / "rows.npy"), str(folder)])
-    try:
-        deadline = time.monotonic() + 30
-        while not (steps := list(folder.glob("epoch-*"))) and time.monotonic() < deadline:
-            assert process.poll() is None
-            time.sleep(0.02)
-        assert steps
-        time.sleep(0.1)
-    finally:
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-    reached = int(max(folder.glob("epoch-*")).name.removeprefix("epoch-"))
-    more = {"factors": 8, "epochs": reached + 3}
+    command = [sys.executable, "-c", KILLED, tmp_path / "rows.npy", folder]
+    kill_when(command, lambda: list(folder.glob("epoch-*")), pause=0.1)
+    more = {"factors": 8, "epochs": last_epoch(folder) + 3}
     resumed = MatrixFactorization(**more, checkpoint=str(folder)).fit(*rows)
     assert_same(MatrixFactorization(**more).fit(*rows), resumed)
 

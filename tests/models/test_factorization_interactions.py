@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import functools
-import os
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +22,7 @@ from rankbound.models import MatrixFactorization, load_ranker
 from rankbound.models.factorization_losses import Objective, interaction_loss
 from rankbound.models.factorization_negatives import draw_candidates, keep_best_negatives
 from rankbound.models.factorization_training import InteractionTraining
+from tests.killing import kill_when, last_epoch
 
 
 @functools.cache
@@ -311,19 +308,9 @@ def test_kill_in_the_middle_of_training(tmp_path: Path) -> None:
     rows = np.stack((train.users, train.items))
     np.save(tmp_path / "rows.npy", rows)
     folder = tmp_path / "state"
-    process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path / "rows.npy"), str(folder)])
-    try:
-        deadline = time.monotonic() + 60
-        while not (steps := list(folder.glob("epoch-*"))) and time.monotonic() < deadline:
-            assert process.poll() is None
-            time.sleep(0.02)
-        assert steps
-        time.sleep(0.1)
-    finally:
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-    reached = int(max(folder.glob("epoch-*")).name.removeprefix("epoch-"))
-    more = {"factors": 8, "epochs": reached + 2, "negatives": 3}
+    command = [sys.executable, "-c", KILLED, tmp_path / "rows.npy", folder]
+    kill_when(command, lambda: list(folder.glob("epoch-*")), pause=0.1)
+    more = {"factors": 8, "epochs": last_epoch(folder) + 2, "negatives": 3}
     resumed = MatrixFactorization(**more, checkpoint=str(folder)).fit(tuple(rows))
     assert_same(MatrixFactorization(**more).fit(tuple(rows)), resumed)
 

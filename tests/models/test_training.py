@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +17,7 @@ from rankbound.errors import ArgumentError, DataError
 from rankbound.losses import NDCGLoss
 from rankbound.models import MLPRanker
 from rankbound.training import Examples, Settings, _batches, _split_lists, train
+from tests.killing import finish, kill_when, last_epoch
 
 DATA = synthetic_letor(queries=60, features=8, seed=2, documents=(4, 30))
 COLUMNS = DATA.features, DATA.lists.labels, DATA.lists.query_of_item
@@ -220,22 +218,15 @@ MLPRanker(hidden=(8,), epochs=EPOCHS, batch_size=4, checkpoint=sys.argv[1]).fit(
 
 @pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
 def test_kill_in_mid_training_and_resume_gives_the_same_files_as_an_uninterrupted_run(tmp_path):
-    def start(name, epochs=40):
-        script = SCRIPT.replace("EPOCHS", str(epochs))
-        return subprocess.Popen([sys.executable, "-c", script, tmp_path / "checkpoints", tmp_path / name])
+    def command(name):
+        return [sys.executable, "-c", SCRIPT.replace("EPOCHS", "40"), tmp_path / "checkpoints", tmp_path / name]
 
-    victim = start("killed")
-    deadline = time.monotonic() + 50
-    while not list(tmp_path.glob("checkpoints/epoch-*")) and time.monotonic() < deadline:
-        time.sleep(0.005)
-    victim.send_signal(signal.SIGKILL)
-    assert victim.wait() == -signal.SIGKILL
+    kill_when(command("killed"), lambda: list(tmp_path.glob("checkpoints/epoch-*")))
     assert not (tmp_path / "killed").exists()
-    reached = int(max(tmp_path.glob("checkpoints/epoch-*")).name.removeprefix("epoch-"))
-    assert reached < 40
-    assert start("resumed").wait() == 0
+    assert last_epoch(tmp_path / "checkpoints") < 40
+    finish(command("resumed"), tmp_path)
     (tmp_path / "checkpoints").rename(tmp_path / "elsewhere")
-    assert start("whole").wait() == 0
+    finish(command("whole"), tmp_path)
     weights = [(Path(tmp_path) / name / "weights.safetensors").read_bytes() for name in ("resumed", "whole")]
     assert weights[0] == weights[1]
 

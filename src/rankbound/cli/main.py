@@ -72,6 +72,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     _ready_streams()
     with _orderly_end() as signals:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
+    if signals or code == INTERRUPTED:
+        _say("interrupted")
     return 128 + signals[0] if signals else code
 
 
@@ -87,7 +89,6 @@ def _run(arguments: list[str]) -> int:
     except _UsageProblem as error:
         return _refuse(_usage_message(error))
     except (KeyboardInterrupt, typer.Abort):
-        _say("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
         return _stop_writing()

@@ -107,15 +107,17 @@ def weights(
         "normalize": normalize,
     }  # fmt: skip
     in_parts = cluster is not None or is_in_parts(file)
-    if in_parts:
-        if per is Per.row:
-            raise ArgumentError("--per must be query for a table in parts, got row")
-        result = weights_of_parts(file, **settings, cluster=cluster, shuffle=shuffle, scratch=scratch)
-        qid, values = result.qids, result.weights
-    else:
-        rows = _read(file, file_format, per)
-        result = query_weights(rows.labels, rows.qid, **settings)
-        qid, values = (rows.qid, result.per_row(rows.qid)) if per is Per.row else (result.qids, result.weights)
+    if in_parts and per is Per.row:
+        raise ArgumentError("--per must be query for a table in parts, got row")
+    rows = None if in_parts else _read(file, file_format, per)
+    with output.working("computing weights ..."):
+        if rows is None:
+            result = weights_of_parts(file, **settings, cluster=cluster, shuffle=shuffle, scratch=scratch)
+        else:
+            result = query_weights(rows.labels, rows.qid, **settings)
+    qid, values = result.qids, result.weights
+    if rows is not None and per is Per.row:
+        qid, values = rows.qid, result.per_row(rows.qid)
     if out is not None:
         _write(out, qid, values)
     if result.warning is not None:
@@ -124,7 +126,7 @@ def weights(
     summary = result.summary()
     if as_json:
         settings |= {"per": per.value, "queries": queries, "no_choice_queries": no_choice}
-        settings["rows"] = None if in_parts else len(rows.qid)
+        settings["rows"] = None if rows is None else len(rows.qid)
         listed = {} if out is not None else {"qid": qid.tolist(), "weights": values.tolist()}
         warning = {"warnings": [] if result.warning is None else [result.warning]}
         output.print_json(settings | summary | warning | listed, indent=None)

@@ -1,0 +1,90 @@
+"""Commands that are killed again and again at random moments give, in the end, the files of an undisturbed run."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tests.killing import COMMAND, finish, kill_after
+
+from .conftest import content
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
+
+STUDY = """title = "t"
+[[tables]]
+data = { letor = "letor.txt" }
+model = "AdaRank"
+measures = ["nDCG", "AP"]
+split = "query-folds"
+folds = 4
+seeds = [0, 1]
+"""
+REPRODUCE = "reproduce study.toml --store store --results results --no-page"
+# command, and the files that must be equal
+COMMANDS = {
+    "train": ("train letor.txt --param hidden=4, --epochs 30 --checkpoint steps --seed 1 -o result", ["result"]),
+    "evaluate": ("evaluate qrels run -m AP -m EM(nDCG) --per-query result/values.csv", ["result"]),
+    "recommend": ("recommend model -k 5 -o result/top.csv", ["result"]),
+    "reproduce, 1 job": (f"{REPRODUCE} --jobs 1", ["results/study.csv", "store/scores"]),
+    "reproduce, 2 jobs": (f"{REPRODUCE} --jobs 2", ["results/study.csv", "store/scores"]),
+    "reproduce, local cluster": (f"{REPRODUCE} --cluster local:2", ["results/study.csv", "store/scores"]),
+}
+
+
+@pytest.fixture
+def inputs(runs: Path, letor: Path) -> Path:
+    """Judgments, a run, features, a study and a saved recommender."""
+    from rankbound.models import Popularity
+
+    users, items = range(40), range(30)
+    pairs = [(f"u{u}", f"i{i}") for u in users for i in items if (u * i) % 7 < 3]
+    Popularity().fit(pl.DataFrame(pairs, schema=["user", "item"], orient="row")).save(runs / "model")
+    (runs / "study.toml").write_text(STUDY)
+    (runs / "result").mkdir()
+    return runs
+
+
+def results(folder: Path, names: list[str]) -> dict[str, object]:
+    """The content of the files; of scores in parquet files the rows, because the writer's metadata may differ."""
+    found: dict[str, object] = {}
+    for name in names:
+        path = folder / name
+        files = content(path) if path.is_dir() else {name: path.read_bytes()}
+        found |= {file: data for file, data in files.items() if not Path(file).name.startswith(".")}
+    return found
+
+
+def check(name: str, inputs: Path, tmp_path_factory: pytest.TempPathFactory, moments: int) -> int:
+    """Kill the command at random moments of its undisturbed duration; return how often it was still running."""
+    words, names = COMMANDS[name]
+    command = [*COMMAND, *words.split()]
+    if name == "train":
+        (inputs / "result").rmdir()
+    whole = tmp_path_factory.mktemp("whole") / "folder"
+    shutil.copytree(inputs, whole)
+    finish(command, whole)  # compiles what is not compiled yet
+    shutil.rmtree(whole)
+    shutil.copytree(inputs, whole)
+    seconds = finish(command, whole)
+    choice = random.Random(name)
+    kills = sum(kill_after(command, choice.random() * seconds, inputs) for _ in range(moments))
+    finish(command, inputs)
+    assert results(inputs, names) == results(whole, names)
+    return kills
+
+
+@pytest.mark.parametrize("name", ["train", "evaluate"])
+def test_a_few_moments(name, inputs, tmp_path_factory):
+    assert check(name, inputs, tmp_path_factory, moments=2) >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMMANDS)
+def test_twenty_moments(name, inputs, tmp_path_factory):
+    assert check(name, inputs, tmp_path_factory, moments=20) >= 10
