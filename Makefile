@@ -15,8 +15,9 @@ OLDEST_VENV ?= .venv-oldest
 # sentence-transformers and pyterrier need newer versions of what the other extras allow
 OLDEST_EXTRAS ?= all,xgboost,catboost,torchmetrics,lightning,ir-measures,ir-datasets,mlflow,notebook
 PYTHONS ?= python3.11 python3.12 python3.13
-# with train, torch for other interpreters than that of constraints.txt brings gigabytes of CUDA packages
+# for example PYTHONS_EXTRAS=all PYTHONS_TESTS="tests/cli tests/models", which brings gigabytes of CUDA packages with torch
 PYTHONS_EXTRAS ?= report,cluster,tune
+PYTHONS_TESTS ?= tests/report/test_safe_text.py
 # the records of the comparison of training methods, outside the repository: hours of computing, kept between runs
 TRAINING_STORE ?= ../rankbound-training
 .PHONY: setup demo test coverage wheel wheel-smoke wheel-test lint bench models-report docs fuzz oldest pythons clean
@@ -71,7 +72,7 @@ oldest:  ## the smoke tests with the lowest version of every dependency that pyp
 	$(OLDEST_VENV)/bin/python -m pip install --quiet -c $(OLDEST_VENV)/lower-bounds.txt pytest hypothesis pytrec_eval-terrier pyarrow
 	$(OLDEST_VENV)/bin/python -m pytest -q -o filterwarnings=default $(SMOKE) $(SMOKE_EXTRAS)
 
-pythons:  ## the smoke tests with each interpreter of PYTHONS; one that is not to be had is skipped
+pythons:  ## evaluate with each interpreter of PYTHONS, and run PYTHONS_TESTS; one that is not to be had is skipped
 	@for python in $(PYTHONS); do \
 		if ! $$python -c "" 2> /dev/null; then echo "skipped $$python: there is no such interpreter"; continue; fi; \
 		venv=.venv-$$($$python -c "import sys; print('python{}.{}'.format(*sys.version_info))"); \
@@ -79,7 +80,10 @@ pythons:  ## the smoke tests with each interpreter of PYTHONS; one that is not t
 		$$venv/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1" && \
 		$$venv/bin/python -m pip install --quiet -c constraints.txt --editable ".[$(PYTHONS_EXTRAS)]" && \
 		$$venv/bin/python -m pip install --quiet -c constraints.txt pytest hypothesis pytrec_eval-terrier pyarrow && \
-		echo "$$venv" && $$venv/bin/python -m pytest -q -o filterwarnings=default $(SMOKE) || exit 1; \
+		echo "$$venv" && $$venv/bin/rankbound bounds AP --n 2 --relevant 1 && \
+		$$venv/bin/rankbound distribution nDCG --n 9 --relevant 3 --json > /dev/null && \
+		$$venv/bin/python -c 'import rankbound; assert rankbound.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, ["nDCG"]).mean() == {"nDCG": 1.0}' && \
+		$$venv/bin/python -m pytest -q -o filterwarnings=default $(PYTHONS_TESTS) || exit 1; \
 	done
 
 docs: $(VENV)/.ready-docs  ## the documentation site; fails on warnings such as broken links

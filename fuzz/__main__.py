@@ -1,7 +1,7 @@
 """Fuzz readers and parsers, each in a process of its own, for a number of seconds of CPU time.
 
-Prints a table and exits with 1 if there are findings, or if a target did not run for its time. Inputs that fail are stored in fuzz/crashes; ``--again FILE``
-runs one of them again, in this process.
+Prints a table and exits with 1 if there are findings, or if a target did not run for its time. Inputs that fail are
+stored in fuzz/crashes; ``--again FILE`` runs one of them again, in this process.
 """
 
 from __future__ import annotations

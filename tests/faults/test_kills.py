@@ -51,7 +51,7 @@ def inputs(runs: Path, letor: Path) -> Path:
 
 
 def results(folder: Path, names: list[str]) -> dict[str, object]:
-    """The content of the files; of scores in parquet files the rows, because the writer's metadata may differ."""
+    """The content of the files, without hidden ones, which a kill may leave."""
     found: dict[str, object] = {}
     for name in names:
         path = folder / name

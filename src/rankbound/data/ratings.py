@@ -211,6 +211,10 @@ def _parse(path: StrPath, line: int, text: bytes, layout: _Layout) -> pl.DataFra
     plain = text.replace(b"::", b"\t") if b"::" in text[:200] and layout.separator == "\t" else text
     if _BLANK_LINE.search(plain):
         plain = b"\n".join(row for row in plain.splitlines() if row.strip())
+    if layout.header and line == 1:
+        plain = plain.partition(b"\n")[2]
+        if not plain.strip():  # versions of polars disagree about a table without rows
+            return _empty(layout)
     width = layout.width
     if layout.comment:  # trust files: any spaces, comments, sometimes a third column
         rows = [row.split()[:2] for row in plain.split(b"\n") if row.strip() and not row.lstrip().startswith(b"#")]
@@ -224,7 +228,6 @@ def _parse(path: StrPath, line: int, text: bytes, layout: _Layout) -> pl.DataFra
             plain,
             separator=layout.separator,
             has_header=False,
-            skip_rows=1 if layout.header and line == 1 else 0,
             schema=schema,
             quote_char='"' if layout.separator == "," else None,
         ).select(list(layout.columns))
