@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
 import threading
 import tracemalloc
 from pathlib import Path
+from types import FunctionType
 
 import numba
 import numpy as np
@@ -18,7 +20,17 @@ from scipy.special import expit
 from rankbound.errors import ArgumentError
 from rankbound.losses import LambdaRankLoss, NDCGLoss, get_loss, set_threads, threads
 from rankbound.losses.compiling import kernel_folder
+from rankbound.losses.pair_kernel import pair_pass_of
 from rankbound.losses.sigmoids import RATIONAL_ERROR, log_of_complement, logistic
+from rankbound.losses.smooth_kernel import (
+    ADDITIVE,
+    CASCADE,
+    COUPLED,
+    FIRST_HIT,
+    PAIRS,
+    PRECISION_SUM,
+    smooth_pass_of,
+)
 
 
 @numba.njit(fastmath=True)
@@ -163,6 +175,21 @@ def first_loss(cache):
 def test_second_process_loads_what_the_first_compiled(tmp_path):
     assert first_loss(tmp_path) == ["0", "1", "1"]
     assert first_loss(tmp_path) == ["1", "0", "1"]
+
+
+def test_kernels_of_different_variants_have_different_names():
+    """numba numbers functions by process, so that only names and types tell apart what different processes cached."""
+    kernels = [smooth_pass_of(code) for code in (ADDITIVE, PRECISION_SUM, COUPLED, CASCADE, PAIRS, FIRST_HIT)]
+    pairs = {(cost, swap): pair_pass_of(cost, swap) for cost in range(3) for swap in range(-1, 9)}
+    names = [kernel.py_func.__qualname__ for kernel in (*kernels, *pairs.values())]
+    helpers = {}  # of kernels, made for a form of swap deltas
+    for (_, swap), kernel in pairs.items():
+        around = inspect.getclosurevars(kernel.py_func).nonlocals
+        helpers[swap] = around["weigh"].py_func.__qualname__
+        assert not any(isinstance(value, FunctionType) for value in around.values())
+    names += helpers.values()
+    assert len(names) == 6 + 30 + 10
+    assert len(set(names)) == len(names)
 
 
 MESSAGES = """

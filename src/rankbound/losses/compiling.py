@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -26,6 +27,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
+from types import FunctionType
 from typing import Any, TypeVar
 
 import numba
@@ -119,8 +121,9 @@ def kernel_folder(package: Path | None = None) -> Path | None:
     that this user, and no other, can write. An empty RANKBOUND_CACHE means that no kernels are kept.
     """
     here = Path(__file__).parent if package is None else package
-    texts = [file.read_bytes() for file in [Path(__file__), *sorted(here.glob("*.py"))]]
-    marks = (b"@helper", b"@kernel", b"block_kernel", b"numba.njit")
+    others = [file for folder in ("integrations", "models") for file in sorted((here.parent / folder).glob("*.py"))]
+    texts = [file.read_bytes() for file in [Path(__file__), *sorted(here.glob("*.py")), *others]]
+    marks = (b"@helper", b"@kernel", b"block_kernel", b"helper(", b"numba.njit")
     compiled = [text for text in texts if any(mark in text for mark in marks)]
     compiled.append(Path(discounts.__file__).read_bytes())  # the kernels compile its functions, too
     name = f"kernels-{hashlib.sha256(b''.join(compiled)).hexdigest()[:16]}"
@@ -145,8 +148,7 @@ _HELPER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True,
 def block_kernel(function: Function, variant: str = "") -> Function:
     """Compile a loop over a block of queries or items: serial, with fast math, cached on disk.
 
-    A function that is made several times, with other values around it, needs a ``variant`` for each: it is their name
-    in the cache.
+    A function that is made several times, with other values around it, needs a ``variant`` for each, see `_named`.
     """
     return _cached(function, variant, parallel=False)
 
@@ -163,7 +165,25 @@ def kernel(function: Function) -> Function:
     return run  # type: ignore[return-value]
 
 
+def _named(function: Function, variant: str) -> Function:
+    """Copy a function under a name that has the variant in it.
+
+    Compiled code is found by the name of its function, the types of its arguments and a number that numba counts up in
+    each process. A function with other values around it has the same name and the same types, and if another process
+    has compiled it, perhaps the same number: a process that loads both from the cache would run one for the other.
+    """
+    if not variant or not isinstance(function, FunctionType):
+        return function
+    copy = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    copy.__kwdefaults__, copy.__doc__, copy.__module__ = function.__kwdefaults__, function.__doc__, function.__module__
+    copy.__qualname__ = f"{function.__qualname__}_{re.sub('[^0-9a-z]+', '_', variant.replace('-', 'minus '))}"
+    return copy  # type: ignore[return-value]
+
+
 def _cached(function: Function, variant: str, parallel: bool) -> Function:
+    function = _named(function, variant)
     before = numba.config.CACHE_DIR
     # numba reads the folder while it decorates; restored afterwards, for the sake of the user's own kernels
     numba.config.CACHE_DIR = "" if _folder is None else str(_folder)
@@ -177,9 +197,12 @@ def _cached(function: Function, variant: str, parallel: bool) -> Function:
     return result
 
 
-def helper(function: Function) -> Function:
-    """Compile a function that kernels call; it is cached as a part of them, and cannot be called from Python."""
-    compiled: Function = numba.njit(**_HELPER)(function)
+def helper(function: Function, variant: str = "") -> Function:
+    """Compile a function that kernels call; it is cached as a part of them, and cannot be called from Python.
+
+    For ``variant`` see `block_kernel`.
+    """
+    compiled: Function = numba.njit(**_HELPER)(_named(function, variant))
     return compiled
 
 

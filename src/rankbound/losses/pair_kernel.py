@@ -167,8 +167,7 @@ def pair_pass_of(cost: int, swap: int) -> Callable[..., None]:
     functions: Any = swap_functions(swap) if swap >= 0 else (None, None)
     fill_table, fill_row = functions
 
-    @helper
-    def weigh(
+    def weigh_row(
         table: Any, first_stop: int, x: Any, i: int, start: int, truncation: int, by_distance: bool, alpha: float,
         weight: Any,
     ) -> None:  # fmt: skip
@@ -176,6 +175,8 @@ def pair_pass_of(cost: int, swap: int) -> Callable[..., None]:
             fill_row(table, first_stop, i, start, weight)
             if truncation > 0 or by_distance:
                 adjust_row(weight, x, i, start, table[len(table) - 1], truncation, by_distance, alpha)
+
+    weigh = helper(weigh_row, f"swap {swap}")
 
     def pair_pass(
         queries: Any, scores: Any, ranked_by: Any, offsets: Any, order: Any, rows: Any, columns_from: Any, gains: Any,
