@@ -6,6 +6,8 @@ WHEEL_VENV ?= .venv-wheel
 SMOKE_VENV ?= .venv-smoke
 BIN = $(VENV)/bin
 FUZZ_SECONDS ?= 600
+# many tests wait for processes that they start: three workers keep two cores busy; groups share what is slow to set up
+WORKERS ?= -n 3 --dist loadgroup
 # tests that use every dependency, for the lowest versions and for other interpreters
 SMOKE = tests/test_evaluation.py tests/test_lists.py tests/cli/test_evaluate.py tests/cli/test_report.py
 SMOKE_EXTRAS = tests/cli/test_train.py tests/cli/test_recommend.py tests/losses/test_objectives.py tests/models/test_saving.py \
@@ -28,10 +30,10 @@ demo: $(VENV)/.ready  ## train rankers with a plain and a bounded loss on genera
 	$(BIN)/rankbound demo -o demo-output
 
 test: $(VENV)/.ready-test lint  ## linters and all tests
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest $(WORKERS)
 
 coverage: $(VENV)/.ready-test  ## the same tests with branch coverage of src; fails below 92 %
-	$(BIN)/pytest -n 2 --cov
+	$(BIN)/pytest $(WORKERS) --cov
 
 wheel:  ## build the wheel into dist/
 	rm -rf dist
@@ -46,7 +48,7 @@ wheel-smoke: wheel  ## install the wheel without extras in an environment of its
 	! $(SMOKE_VENV)/bin/python -m zipfile --list dist/*.whl | grep -E '^(benchmarks|fuzz|tests)/'
 
 wheel-test: $(WHEEL_VENV)/.ready-test  ## the tests against the built and installed wheel
-	$(WHEEL_VENV)/bin/pytest -n 2 tests --pyargs rankbound
+	$(WHEEL_VENV)/bin/pytest $(WORKERS) tests --pyargs rankbound
 
 lint: $(VENV)/.ready-test  ## ruff, mypy and import-linter
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

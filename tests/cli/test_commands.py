@@ -216,7 +216,7 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(files, arguments):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-def test_an_interrupt_ends_the_command_quietly(files):
+def test_an_interrupt_ends_the_command_with_one_line(files):
     code = "import sys; from rankbound.cli.main import run; sys.exit(run())"
     process = subprocess.Popen(
         [sys.executable, "-c", code, "evaluate", "qrels", "-"],
@@ -227,4 +227,4 @@ def test_an_interrupt_ends_the_command_quietly(files):
     time.sleep(2)  # until it waits for standard input
     process.send_signal(signal.SIGINT)
     out, error = process.communicate(timeout=30)
-    assert (process.returncode, out, error) == (main.INTERRUPTED, b"", b"")
+    assert (process.returncode, out, error) == (main.INTERRUPTED, b"", b"rankbound: interrupted\n")

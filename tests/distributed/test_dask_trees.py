@@ -17,6 +17,7 @@ from rankbound.errors import ArgumentError, DataError
 from rankbound.integrations import dask as module
 from rankbound.integrations import fit_on_dask
 from rankbound.models import BoostingRanker, LambdaMART, load_ranker
+from rankbound.parallel import clusters
 
 dd = pytest.importorskip("dask.dataframe")
 distributed = pytest.importorskip("distributed")
@@ -137,14 +138,10 @@ def test_a_partition_with_bad_values_is_named(client):
 
 
 def test_a_worker_with_another_version_is_named(client, monkeypatch):
-    monkeypatch.setattr(module, "_versions", lambda: {"python": "3.11", "lightgbm": "0.0"})
-    monkeypatch.setattr(client, "run", lambda _: {"tcp://a:1": {"python": "3.11", "lightgbm": "4.7.0"}})
-    with pytest.raises(DataError, match=r"worker tcp://a:1 has lightgbm 4.7.0, but this process has 0.0"):
+    monkeypatch.setattr(clusters, "versions", lambda packages: {"python": "3.11", "lightgbm": "0.0"})
+    monkeypatch.setattr(client, "run", lambda *_: {"tcp://a:1": {"python": "3.11", "lightgbm": "4.7.0"}})
+    with pytest.raises(DataError, match=r"worker tcp://a:1 has lightgbm 4.7.0, the client has 0.0"):
         fit_on_dask(LambdaMART(), partitioned(queries(1), 2), features=FEATURES, client=client)
-
-
-def test_workers_report_their_versions(client):
-    assert all(found == module._versions() for found in client.run(module._versions).values())
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,8 @@ from rankbound.losses import NDCGLoss
 from rankbound.parallel.processes import Workers, _current, current_workers, workers
 from tests.distributed.all_models import MODELS, fitted
 
+pytestmark = pytest.mark.xdist_group("two processes")  # its fixtures are set up once
+
 ROOT = Path(__file__).parents[2]
 
 

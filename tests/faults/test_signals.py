@@ -78,7 +78,7 @@ def test_a_signal_while_a_result_is_written(start, runs, number):
 LONG_COMPUTATIONS = {
     "distribution AP --n 3000 --relevant 900 --method sampled --samples 5000000": "computing the distribution",
     "compare qrels run other --resamples 10000000 -m AP": "comparing",
-    "stability qrels run other --splits 100000 -m AP": "comparing normalizations",
+    "stability qrels run other third fourth --splits 100000 -m AP": "comparing normalizations",
 }
 
 
@@ -86,7 +86,10 @@ LONG_COMPUTATIONS = {
 def test_ctrl_c_in_a_long_computation(start, runs, command):
     """In a terminal, the work is shown on stderr; Ctrl-C ends it with one line."""
     rows = [line.split() for line in (runs / "run").read_text().splitlines()]
-    (runs / "other").write_text("".join(f"{q} Q0 {d} 1 {len(q) + int(d[1:]) * 7 % 10} u\n" for q, _, d, *_ in rows))
+    for factor, name in enumerate(("other", "third", "fourth"), start=7):
+        scores = [len(q) + int(d[1:]) * factor % 10 for q, _, d, *_ in rows]
+        lines = [f"{q} Q0 {d} 1 {score} {name}\n" for (q, _, d, *_), score in zip(rows, scores, strict=True)]
+        (runs / name).write_text("".join(lines))
     terminal, stderr = pty.openpty()
     process = start(*COMMAND, *command.split(), cwd=runs, stderr=stderr, env=os.environ | {"TERM": "xterm"})
     os.close(stderr)

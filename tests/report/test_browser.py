@@ -17,7 +17,10 @@ playwright = pytest.importorskip("playwright.sync_api", reason="the browser test
 alt = pytest.importorskip("altair", reason="the figures of the page need altair")
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium or google-chrome on this machine")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium or google-chrome on this machine"),
+    pytest.mark.xdist_group("browser"),
+]
 
 
 class Outcome(NamedTuple):

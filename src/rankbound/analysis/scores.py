@@ -138,6 +138,7 @@ class ScoreMatrix:
     coverage: tuple[Coverage, ...] = ()
     never_returned: int | None = None
     standardized_by: str = ""
+    _means: dict[str, NDArray[np.float64]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         shape = (len(self.systems), len(self.query_ids))
@@ -202,11 +203,12 @@ class ScoreMatrix:
 
     def means(self, measure: str) -> NDArray[np.float64]:
         """Mean of each system over the queries that count for all systems; NaN where none does."""
-        counted = self.counted(measure)
-        if not counted.any():
-            return np.full(len(self.systems), np.nan)
-        # exact sums, so that the means are those of a single evaluation to the last bit
-        return np.array([ExactSum.of(row).over(len(row)) for row in self.values[measure][:, counted]])
+        if measure not in self._means:
+            counted = self.counted(measure)
+            # exact sums, so that the means are those of a single evaluation to the last bit
+            rows = self.values[measure][:, counted]
+            self._means[measure] = np.array([ExactSum.of(row).over(len(row)) for row in rows], dtype=np.float64)
+        return self._means[measure].copy()
 
     def differences(
         self, measure: str, systems: Sequence[int] | NDArray[np.int64], baselines: Sequence[int] | NDArray[np.int64]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +13,7 @@ from rankbound.cli import options, output
 from rankbound.cli.kernels import ready_kernels
 from rankbound.cli.several_workers import run_in_processes
 from rankbound.cli.train_recommender import COLUMNS, looks_like_interactions, train_recommender
-from rankbound.errors import ArgumentError, DataError
+from rankbound.errors import ArgumentError, DataError, RankboundError
 from rankbound.models import RECOMMENDERS
 from rankbound.parallel import workers as together
 
@@ -34,6 +35,8 @@ _KINDS: dict[str, tuple[Any, str]] = {  # of the options in a file; the others a
     "epochs": (int, "an integer"),
     "min_rating": ((int, float), "a number"),
 }
+
+_SECONDS_FOR_FIRST = 5  # after which a worker ends that failed while the first one did not
 
 
 def train(
@@ -133,7 +136,12 @@ def train(
     with together() as group:
         if group.size > 1:
             _check_workers(_ranker(chosen, params), chosen)
-        _train(chosen, params, target, is_first=group.is_first, as_json=as_json)
+        try:
+            _train(chosen, params, target, is_first=group.is_first, as_json=as_json)
+        except RankboundError:
+            if not group.is_first:  # most errors are those of all processes: the first one reports them
+                time.sleep(_SECONDS_FOR_FIRST)
+            raise
 
 
 def _train(chosen: dict[str, Any], params: dict[str, Any], target: Path, *, is_first: bool, as_json: bool) -> None:
