@@ -11,7 +11,7 @@ import numpy as np
 
 from rankbound.difficulty.bounding import Bounds
 from rankbound.difficulty.p_values import PValues
-from rankbound.evaluation.summary import EvaluationSummary, coverage_warnings, summarize
+from rankbound.evaluation.summary import EvaluationSummary, WithCoverage, summarize
 from rankbound.lists import Coverage
 from rankbound.measures import Measure
 
@@ -27,7 +27,7 @@ _SIDES = ("worst", "expected", "best")
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class Evaluation(WithCoverage):
     """Values of measures for each query; the measures keep the names that they were requested by.
 
     ``values[name]`` has one number per query, NaN where the measure has no value and such queries are skipped.
@@ -74,26 +74,6 @@ class Evaluation:
     def no_choice_queries(self) -> int:
         """Queries whose candidates score the same in every order for at least one measure whose bounds are known."""
         return self.summary.no_choice_queries
-
-    @property
-    def candidates(self) -> str:
-        """Which documents bounds and normalized measures are about: "judged", "returned", a file, or "explicit"."""
-        return self.policy.get("candidates", "judged")
-
-    @property
-    def missing_queries(self) -> int:
-        """Queries that are judged but not in the run."""
-        return self.coverage.missing_queries
-
-    @property
-    def unjudged_queries(self) -> int:
-        """Queries that are in the run but not judged."""
-        return self.coverage.unjudged_queries
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Sentences on what makes the values doubtful: a run without any judged document, labels taken as equal."""
-        return coverage_warnings(self.coverage)
 
     def counted_queries(self) -> dict[str, int]:
         """Queries that each mean is over."""

@@ -28,7 +28,16 @@ if TYPE_CHECKING:
 
     from rankbound.evaluation.result import Evaluation
 
-__all__ = ["LARGE", "EvaluationSummary", "MeasureSummary", "Sketch", "aggregation", "coverage_warnings", "summarize"]
+__all__ = [
+    "LARGE",
+    "EvaluationSummary",
+    "MeasureSummary",
+    "Sketch",
+    "WithCoverage",
+    "aggregation",
+    "coverage_warnings",
+    "summarize",
+]
 
 LARGE = 5_000  # queries from which on the bootstrap gives Student's interval, only slower, and values are not kept
 _LEAST = 0.00001  # trec_eval's floor under values of a geometric mean
@@ -140,8 +149,35 @@ class MeasureSummary:
         )
 
 
+class WithCoverage:
+    """What results say of the policy and the coverage that they were computed with."""
+
+    policy: Mapping[str, str]
+    coverage: Coverage
+
+    @property
+    def candidates(self) -> str:
+        """Which documents bounds and normalized measures are about: "judged", "returned", a file, or "explicit"."""
+        return self.policy.get("candidates", "judged")
+
+    @property
+    def missing_queries(self) -> int:
+        """Queries that are judged but not in the run."""
+        return self.coverage.missing_queries
+
+    @property
+    def unjudged_queries(self) -> int:
+        """Queries that are in the run but not judged."""
+        return self.coverage.unjudged_queries
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences on what makes the values doubtful: a run without any judged document, labels taken as equal."""
+        return coverage_warnings(self.coverage)
+
+
 @dataclass(frozen=True, eq=False)
-class EvaluationSummary:
+class EvaluationSummary(WithCoverage):
     """Means, intervals, quantiles and counts of an evaluation, without the values of each query.
 
     `rankbound.evaluate` returns it for tables in several parts. Its methods are those of `rankbound.Evaluation`, with
@@ -224,26 +260,6 @@ class EvaluationSummary:
     def measures(self) -> tuple[str, ...]:
         """The measures' names."""
         return tuple(self.by_measure)
-
-    @property
-    def candidates(self) -> str:
-        """Which documents bounds and normalized measures are about; see `rankbound.Evaluation`."""
-        return self.policy.get("candidates", "judged")
-
-    @property
-    def missing_queries(self) -> int:
-        """Queries that are judged but not in the run."""
-        return self.coverage.missing_queries
-
-    @property
-    def unjudged_queries(self) -> int:
-        """Queries that are in the run but not judged."""
-        return self.coverage.unjudged_queries
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Sentences on what makes the values doubtful."""
-        return coverage_warnings(self.coverage)
 
     @property
     def bounds(self) -> dict[str, dict[str, float]]:

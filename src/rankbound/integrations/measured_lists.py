@@ -66,19 +66,24 @@ class MeasuredLists:
         scores = floats("scores", scores, length=len(self.lists.labels))
         if self._has_negative_labels:  # the plain ranking and that of the candidates differ
             return evaluate_lists(self.lists.with_scores(scores), [self.measure]).values[str(self.measure)]
-        if self._sums is not None:
-            value = self._sums.values(scores)
-            if self.measure.bounding != "none":
-                value = get_bounding(self.measure.bounding).apply(value, self._difficulty)[0]
-            return value if self._all_have_values else np.where(self.has_value, value, np.nan)
+        value = self._values_by_sums(scores) if self._sums is not None else self._values_by_rank(scores)
+        return value if self._all_have_values else np.where(self.has_value, value, np.nan)
+
+    def _values_by_sums(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        assert self._sums is not None
+        value = self._sums.values(scores)
+        if self.measure.bounding == "none":
+            return value
+        return get_bounding(self.measure.bounding).apply(value, self._difficulty)[0]
+
+    def _values_by_rank(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         offsets = self.lists.offsets
         if self._first_items is not None:
             order, offsets = self._first_items(scores, offsets, self.measure.cutoff)
         else:
             order = self._layout.descending(scores)
         ranked = ranked_first_items(self.lists.labels[order], scores[order], offsets, self._counts)
-        value = value_of_ranking(self.measure, ranked, None if self.measure.bounding == "none" else self._difficulty)
-        return value if self._all_have_values else np.where(self.has_value, value, np.nan)
+        return value_of_ranking(self.measure, ranked, None if self.measure.bounding == "none" else self._difficulty)
 
     def mean(self, scores: Any) -> float:
         """Return the mean over the queries for which the measure is defined."""
