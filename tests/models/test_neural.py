@@ -318,6 +318,32 @@ def test_rank_cnn_orders_images_by_age_and_survives_files(options: dict[str, Any
     np.testing.assert_allclose(onnx_scores(tmp_path / "model.onnx", flat), ranker.predict(flat), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("options", [{"flip": True}, {"channels": (4, 6), "kernel_size": 5, "padding": False}])
+def test_rank_cnn_orders_color_images(options: dict[str, Any], tmp_path: Any) -> None:
+    gray, ages = faces().images, faces().ages
+    noise = np.random.default_rng(0).integers(0, 256, (*gray.shape, 2), dtype=np.uint8)
+    images = np.concatenate((noise[..., :1], gray[..., None], noise[..., 1:]), axis=3)  # only green shows the disc
+    ranker = RankCNN(**(SMALL | options)).fit(images[:300], ages[:300])
+    assert ranker.image_shape_ == (16, 16, 3)
+    assert ranker.score(images[300:], ages[300:]) > 0.4
+    flat = images[300:].reshape(100, -1)
+    np.testing.assert_array_equal(ranker.predict(flat), ranker.predict(images[300:]))
+    same = RankCNN(**(SMALL | options), image_shape=(16, 16, 3)).fit(images[:300].reshape(300, -1), ages[:300])
+    np.testing.assert_array_equal(same.predict(flat), ranker.predict(flat))
+    ranker.save(tmp_path / "model")
+    np.testing.assert_array_equal(load_ranker(tmp_path / "model").predict(images[300:]), ranker.predict(images[300:]))
+    export_onnx(ranker, tmp_path / "model.onnx")
+    np.testing.assert_allclose(onnx_scores(tmp_path / "model.onnx", flat), ranker.predict(flat), rtol=1e-4, atol=1e-4)
+
+
+def test_rank_cnn_has_the_layers_of_the_paper() -> None:
+    """100 x 100 in color: 17 x 17 filters leave 84, pooling 42, then 26 and 13 pixels per side."""
+    images = np.random.default_rng(0).integers(0, 256, (4, 100, 100, 3), dtype=np.uint8)
+    ranker = RankCNN(channels=(6, 16), kernel_size=17, padding=False, hidden=(300, 60), epochs=1)
+    shapes = [tuple(weights.shape) for weights in ranker.fit(images, [1, 2, 3, 4]).network_.parameters() if weights.ndim > 1]
+    assert shapes == [(6, 3, 17, 17), (16, 6, 17, 17), (300, 16 * 13 * 13), (60, 300), (1, 60)]
+
+
 def test_rank_cnn_refuses_input_that_is_not_images() -> None:
     images, ages = faces().images[:20], faces().ages[:20]
     with pytest.raises(DataError, match="image_shape must have a product of 10, the pixels of a row, got 3 x 3"):
@@ -328,5 +354,9 @@ def test_rank_cnn_refuses_input_that_is_not_images() -> None:
         ranker.predict(images)
     with pytest.raises(ArgumentError, match="5 blocks halve an image of 16 x 16 pixels to nothing"):
         RankCNN(channels=(2,) * 5, epochs=1).fit(images, ages)
+    with pytest.raises(ArgumentError, match="2 blocks shrink an image of 16 x 16 pixels to nothing"):
+        RankCNN(channels=(2, 2), kernel_size=9, padding=False, epochs=1).fit(images, ages)
+    with pytest.raises(DataError, match="image_shape must have a product of 256, the pixels of a row, got 8 x 16 x 2"):
+        RankCNN(image_shape=(8, 16, 2), epochs=1).fit(images.reshape(20, -1), ages)
     with pytest.raises(ArgumentError, match="kernel_size must be an odd positive integer, got 4"):
         RankCNN(kernel_size=4, epochs=1).fit(images, ages)

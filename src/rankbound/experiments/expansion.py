@@ -201,7 +201,9 @@ class _Setting:
                 test_fraction=table.test_fraction, test=self.test, select=self.test,
             )  # fmt: skip
         if table.kind == "faces":
-            images = ImageOptions(pairs=table.pairs, min_gap=table.min_gap, examples=table.examples)
+            images = ImageOptions(
+                pairs=table.pairs, min_gap=table.min_gap, examples=table.examples, mirror=table.mirror
+            )
         return TrialSpec(
             format=FORMAT,
             kind=table.kind,

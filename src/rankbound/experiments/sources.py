@@ -16,6 +16,7 @@ from rankbound.data.catalog import DataFile, Entry, FoldFiles, find_entry, find_
 from rankbound.data.set_files import content_sha256, obtain, present_files
 from rankbound.data.splits import Fold, letor_folds, monte_carlo, random_parts, user_folds
 from rankbound.errors import ArgumentError, DataError
+from rankbound.models.backbone import EFFICIENTNET, efficientnet_weights
 
 if TYPE_CHECKING:
     from rankbound.data.interactions import Interactions
@@ -90,6 +91,11 @@ def source_of(data: str | OwnData, base: Path, fetch: bool = True, backbone: str
 def _backbone_file(name: str | None, folders: Sequence[Path]) -> list[Path]:
     if name is None:
         return []
+    if name == EFFICIENTNET:
+        try:
+            return [efficientnet_weights()]
+        except ImportError as error:
+            raise DataError(str(error)) from error
     files = [folder / name for folder in folders if (folder / name).is_file()]
     if not files:
         raise DataError(

@@ -137,7 +137,8 @@ class Prepare(StrictModel):
     backbone: FilePath | None = Field(
         default=None,
         description="Images: file of a network, in the folder of the data set or of the study; rankers then learn from "
-        "the features that it computes from images of 224 x 224, see rankbound.models.backbone_features.",
+        "the features that it computes from images of 224 x 224, see rankbound.models.backbone_features. "
+        "efficientnet-lite0 needs no file.",
     )
     first: int | None = Field(default=None, ge=1, description="Use only this many queries or users, for a first try.")
 
@@ -255,6 +256,9 @@ class Table(StrictModel):
     record: list[str] = Field(default_factory=list, description="Recorders that add to the history of a trial.")
     pairs: int = Field(default=10_000, ge=1, description="Images: number of test pairs.")
     min_gap: int = Field(default=5, ge=0, description="Images: the ages of a pair differ by more than this.")
+    mirror: bool = Field(
+        default=True, description="Images: extend the training data of models of pixels by mirrored images."
+    )
     examples: int = Field(
         default=0,
         ge=0,

@@ -19,10 +19,13 @@ from rankbound.experiments.sources import Source, digest_of, here, load_whole
 from rankbound.experiments.spec import PAIRWISE_ACCURACY
 from rankbound.experiments.trial import Fitted, Outcome, history_frame, ranker_of, recorded_by
 from rankbound.experiments.trial_spec import TrialSpec
+from rankbound.io import cache_folder, is_private_and_writable
+from rankbound.models.backbone import EFFICIENTNET, backbone_features
 
 __all__ = ["run"]
 
 _BACKBONE_SIZE = 224
+_BRIGHTNESS = np.array([0.299, 0.587, 0.114])  # of red, green and blue, as in JPEG
 _FRACTIONS = (0.7, 0.1, 0.2)  # training, validation and test; no person is in two of them
 
 _PAIRWISE = ("RankNet", "DirectRanker")  # they learn from pairs, and from pairs of similar age unless min_gap is set
@@ -32,8 +35,8 @@ def run(spec: TrialSpec, source: Source) -> Outcome:
     """Train on 70 % of the persons, select the epoch by Kendall's tau on 10 %, and test on pairs of the others.
 
     As in the paper, classification learns which face of a pair is older; all other models learn from the ages. The
-    training data are extended by mirrored faces, except for features of a network, and for a convolutional network,
-    which mirrors the images itself. Each row of the scores is a pair of test images: its qid names both, and its value
+    training data are extended by mirrored faces, unless the table says ``mirror = false``, and except for features of a
+    network and for a convolutional network, which mirrors the images itself. Each row of the scores is a pair of test images: its qid names both, and its value
     is 1 for the right order, 1/2 for a tie and 0 for the wrong order.
     """
     import polars as pl
@@ -55,7 +58,7 @@ def run(spec: TrialSpec, source: Source) -> Outcome:
         pairs, older = age_pairs(ages[train], train, len(train) // 2, min_gap=gap, seed=spec.fold)
         rows, labels = train[pairs.ravel()], np.stack((older, 1 - older), axis=1).ravel()
     X, y = images[rows], labels
-    if spec.model != "RankCNN" and spec.prepare.backbone is None:
+    if spec.images.mirror and spec.model != "RankCNN" and spec.prepare.backbone is None:
         mirrored = _flat(faces.images[:, :, ::-1])[rows]
         X, y = np.concatenate((X, mirrored)), np.concatenate((y, y))
     ranker.fit(X, y, eval_set=(images[valid], ages[valid]))
@@ -78,22 +81,24 @@ def run(spec: TrialSpec, source: Source) -> Outcome:
     metadata |= {"kept_epoch": int(ranker.kept_epoch_)} if hasattr(ranker, "kept_epoch_") else {}
     examples = None
     if spec.images.examples:
-        examples = example_pairs(faces.images[test], ages[test], scores, pairs, spec.images.examples)
+        examples = example_pairs(_gray(faces.images[test]), ages[test], scores, pairs, spec.images.examples)
     return Outcome(table, history, metadata, examples=examples)
 
 
-def _inputs(source: Source, spec: TrialSpec, faces: Faces) -> NDArray[np.float32]:
+def _inputs(source: Source, spec: TrialSpec, faces: Faces) -> NDArray[Any]:
     """A row per face: its pixels, or the features that a network computes from them."""
     if spec.prepare.backbone is None:
-        return _flat(faces.images)
-    return _features(here(source.files[-1]), digest_of(source), len(faces.ages), source)
+        is_color = faces.images.ndim == 4
+        return faces.images if is_color and spec.model == "RankCNN" else _flat(faces.images)
+    backbone = spec.prepare.backbone if spec.prepare.backbone == EFFICIENTNET else here(source.files[-1])
+    return _features(backbone, digest_of(source), len(faces.ages), source)
 
 
 @lru_cache(maxsize=1)
-def _features(backbone: str, _digest: str, first: int, source: Source) -> NDArray[np.float32]:
-    from rankbound.models.backbone import backbone_features
-
-    return backbone_features(load_whole(source).images[:first], backbone, size=_BACKBONE_SIZE)
+def _features(backbone: str, digest: str, first: int, source: Source) -> NDArray[np.float32]:
+    folder = cache_folder("features")
+    cache = folder / f"{digest}-{first}.npz" if folder is not None and is_private_and_writable(folder) else None
+    return backbone_features(load_whole(source).images[:first], backbone, size=_BACKBONE_SIZE, cache=cache)
 
 
 def _classifies(spec: TrialSpec) -> bool:
@@ -103,3 +108,7 @@ def _classifies(spec: TrialSpec) -> bool:
 
 def _flat(images: NDArray[np.uint8]) -> NDArray[np.float32]:
     return images.reshape(len(images), -1).astype(np.float32)
+
+
+def _gray(images: NDArray[np.uint8]) -> NDArray[Any]:
+    return images if images.ndim == 3 else images @ _BRIGHTNESS

@@ -42,11 +42,12 @@ class UserOptions(StrictModel):
 
 
 class ImageOptions(StrictModel):
-    """Which pairs of images a trial is tested on, and how many examples of each kind it keeps."""
+    """Which pairs of images a trial is tested on, how many examples of each kind it keeps, how it is trained."""
 
     pairs: int
     min_gap: int
     examples: int = 0
+    mirror: bool = True
 
 
 class TrialSpec(StrictModel):

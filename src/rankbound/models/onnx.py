@@ -89,6 +89,8 @@ def _add_network(graph: _Graph, ranker: Any) -> None:
             graph.add("MaxPool", kernel_shape=[layer.kernel_size] * 2, strides=[layer.kernel_size] * 2)
         elif isinstance(layer, nn.Unflatten):
             graph.add("Reshape", np.array([-1, *layer.unflattened_size]))
+        elif hasattr(layer, "order"):  # ChannelsFirst
+            graph.add("Transpose", perm=list(layer.order))
         elif not getattr(layer, "training_only", False):
             raise AssertionError(f"no ONNX form of {layer}")
     objective = ranker.objective_
