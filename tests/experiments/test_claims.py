@@ -27,6 +27,7 @@ RESULTS = pl.DataFrame(
         ({"nsr": [1], "loss": ["nDCG", "AP"]}, "above", "partly confirmed", (1, 0, 1)),
         ({"loss": ["AP"], "nsr": [1]}, "above", "unclear", (0, 0, 1)),
         ({"loss": ["AP"]}, "above", "refuted", (0, 1, 1)),
+        ({"nsr": [2]}, "above", "mixed", (1, 1, 0)),
         ({"loss": ["RR"]}, "above", "not tested", (0, 0, 0)),
         ({"model": ["any"]}, "above", "not tested", (0, 0, 0)),
     ],
@@ -36,6 +37,13 @@ def test_verdicts(where, expect, word, counts):
     assert (verdict.agree, verdict.disagree, verdict.unclear) == counts
     assert verdict.word == word
     assert verdict.sentence.startswith("It is so: ")
+
+
+def test_similar_rows_lie_within_the_margin():
+    """Intervals 0.1 to 0.3, 0.2 to 0.4, -0.1 to 0.1 and -0.5 to -0.2."""
+    for margin, counts in ((0.35, (2, 0, 2)), (0.15, (1, 2, 1)), (0.05, (0, 3, 1))):
+        (verdict,) = judge_claims([Claim(claim="x", expect="similar", margin=margin)], RESULTS)
+        assert (verdict.agree, verdict.disagree, verdict.unclear) == counts
 
 
 def test_results_without_tests():

@@ -28,6 +28,7 @@ from rankbound.analysis import (
     marginal_means,
     meta_evaluation,
     power,
+    random_effects,
     significance,
     smoothing,
 )
@@ -473,6 +474,9 @@ def _analysis() -> Iterable[Entry]:
     yield Entry(
         "PAD", ("analysis.meta_evaluation.percentage_absolute_difference",), pad, {"means": argument(means, ANY_LENGTH)}
     )
+    pooled = {"effects": argument([0.5, 0.25, 0.75]), "errors": argument([0.5, 0.25, 0.125], {"zeros": EITHER})}
+    for name in ("dependent_mean", "random_effects"):
+        yield Entry(name, (f"analysis.random_effects.{name}",), getattr(random_effects, name), pooled)
     x = np.arange(12) / 4
     curve = {"x": argument(x), "y": argument(x**2), "at": argument([0.5, 1.5], ANY_LENGTH)}
     yield Entry("penalized_spline", ("analysis.smoothing.penalized_spline",), smoothing.penalized_spline, curve)
@@ -581,6 +585,7 @@ NO_ARRAYS = {
     "analysis.comparison.compare": "is the compare of the front door",
     "analysis.comparison.run_names": _NAMES,
     "analysis.significance.WinTieLoss": _MADE,
+    "analysis.random_effects.RandomEffects": _MADE,
     **{f"analysis.power.{name}": _NAMES for name in "detection_power queries_needed".split()},
     **{f"analysis.letters.{name}": "takes a relation of systems: see tests/analysis/test_letters.py"
        for name in "compact_letters letter_groups".split()},

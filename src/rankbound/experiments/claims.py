@@ -1,7 +1,7 @@
 """Tests of a paper's findings.
 
-Each claim says which rows of the results should lie above or below the setting that they are tested against; the
-confidence intervals of these differences show whether they do.
+Each claim says which rows of the results should lie above or below the setting that they are tested against, or close
+to it; the confidence intervals of these differences show whether they do.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
     from rankbound.experiments.spec import Claim
 
-__all__ = ["Verdict", "judge_claims"]
+__all__ = ["Verdict", "claim_rows", "judge_claims"]
 
 
 class Verdict(NamedTuple):
-    """A claim, and the numbers of rows whose 95 % interval of the difference agrees, disagrees, or contains 0."""
+    """A claim, and the numbers of rows whose 95 % interval of the difference agrees, disagrees, or decides nothing."""
 
     claim: str
     agree: int
@@ -27,12 +27,14 @@ class Verdict(NamedTuple):
 
     @property
     def word(self) -> str:
-        """One of: confirmed, partly confirmed, refuted, unclear, not tested."""
+        """One of: confirmed, partly confirmed, mixed (some rows agree, some disagree), refuted, unclear, not tested."""
         if not self.agree + self.disagree + self.unclear:
             return "not tested"
         if not self.agree:
             return "refuted" if self.disagree else "unclear"
-        return "confirmed" if not self.disagree + self.unclear else "partly confirmed"
+        if self.disagree:
+            return "mixed"
+        return "partly confirmed" if self.unclear else "confirmed"
 
     @property
     def sentence(self) -> str:
@@ -46,19 +48,28 @@ class Verdict(NamedTuple):
 
 def judge_claims(claims: Iterable[Claim], results: pl.DataFrame) -> list[Verdict]:
     """Test claims on a results table (`rankbound.experiments.results.results_table`)."""
-    import polars as pl
-
     verdicts = []
     for claim in claims:
-        rows = results
-        for key, wanted in claim.where.items():
-            values = [str(value) for value in wanted]
-            rows = rows.filter(pl.col(key).is_in(values)) if key in rows.columns else rows.head(0)
-        low, high = (
-            rows[name].drop_nulls().to_numpy() if name in rows.columns else pl.Series([], dtype=pl.Float64).to_numpy()
-            for name in ("versus_low", "versus_high")
-        )
-        above, below = int((low > 0).sum()), int((high < 0).sum())
-        agree, disagree = (above, below) if claim.expect == "above" else (below, above)
+        rows = claim_rows(claim, results)
+        low, high = (rows[name].to_numpy() for name in ("versus_low", "versus_high"))
+        if claim.expect == "similar":
+            agree = int(((low > -claim.margin) & (high < claim.margin)).sum())
+            disagree = int(((low > claim.margin) | (high < -claim.margin)).sum())
+        else:
+            above, below = int((low > 0).sum()), int((high < 0).sum())
+            agree, disagree = (above, below) if claim.expect == "above" else (below, above)
         verdicts.append(Verdict(claim.claim, agree, disagree, len(low) - agree - disagree))
     return verdicts
+
+
+def claim_rows(claim: Claim, results: pl.DataFrame) -> pl.DataFrame:
+    """The rows of a results table that a claim is about and that were tested against another setting."""
+    import polars as pl
+
+    tested = ("versus_low", "versus_high")
+    if not {*tested, *claim.where} <= set(results.columns):
+        return pl.DataFrame(schema=dict.fromkeys(tested, pl.Float64))
+    rows = results.drop_nulls(tested)
+    for key, wanted in claim.where.items():
+        rows = rows.filter(pl.col(key).is_in([str(value) for value in wanted]))
+    return rows

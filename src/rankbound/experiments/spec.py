@@ -329,9 +329,12 @@ class Claim(StrictModel):
 
     claim: str = Field(description="The finding in words.")
     where: dict[str, Several[str | int | float]] = Field(default_factory=dict, description="The rows that it is about.")
-    expect: Literal["above", "below"] = Field(
-        default="above", description="Whether these rows should lie above or below what they are tested against."
+    expect: Literal["above", "below", "similar"] = Field(
+        default="above",
+        description="Whether these rows should lie above or below what they are tested against, or differ from it by "
+        "less than the margin.",
     )
+    margin: float = Field(default=0.005, gt=0, description="Of similar rows: the largest difference that is negligible.")
 
 
 class Study(StrictModel):

@@ -14,6 +14,7 @@ __all__ = [
     "differences",
     "differences_by_query",
     "distribution_of_scores",
+    "forest_plot",
     "list_contents",
     "training_history",
     "value_histograms",
@@ -69,6 +70,39 @@ def differences(table: pl.DataFrame, *, title: str, level: str) -> Any:
     height = max(40, _LINE * table["run"].n_unique())
     chart = grid([zero, interval, point], table, column="measure", size=(220, height), independent=["x"])
     return chart.properties(title=_title(title, f"line: {level} interval"))
+
+
+def forest_plot(table: pl.DataFrame, *, pooled: str) -> Any:
+    """Effects on data sets and their pooled mean, a panel per group: columns group, data, mean, low, high.
+
+    ``pooled`` is the entry of the column data that is the pooled mean; it is drawn last, as a diamond.
+    """
+    names = [name for name in sorted(set(table["data"])) if name != pooled]
+    y = alt.Y("data:N", title=None, sort=[*names, pooled])
+    is_pooled = alt.datum.data == pooled
+    shade = alt.condition(is_pooled, alt.value(PALETTE[1]), alt.value(PALETTE[0]))
+    x = alt.X("low:Q", title="effect: bounded minus unbounded")
+    zero = (
+        alt.Chart(alt.Data(values=[{"zero": 0}]))
+        .mark_rule(color="currentColor", strokeDash=[4, 3], opacity=0.6)
+        .encode(x="zero:Q")
+    )
+    interval = alt.Chart().mark_rule(strokeWidth=2).encode(y=y, x=x, x2="high:Q", color=shade)
+    point = (
+        alt.Chart()
+        .mark_point(filled=True, opacity=1)
+        .encode(
+            y=y,
+            x="mean:Q",
+            color=shade,
+            shape=alt.condition(is_pooled, alt.value("diamond"), alt.value("circle")),
+            size=alt.condition(is_pooled, alt.value(160), alt.value(50)),
+            tooltip=tips(group="group *", data="data *", mean="effect", low="95 % from", high="to"),
+        )
+    )
+    height = max(40, _LINE * max(table.group_by("group").len()["len"]))
+    chart = grid([zero, interval, point], table, column="group", wrap=2, size=(300, height), independent=["x", "y"])
+    return chart.properties(title=_title("Effect of bounding on each data set", "line: 95 % interval"))
 
 
 def differences_by_query(table: pl.DataFrame, *, title: str, measure: str) -> Any:
