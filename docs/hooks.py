@@ -21,13 +21,15 @@ from rankbound.report.figures import all_figures, save_chart
 sys.path.insert(0, str(Path(__file__).parent))  # mkdocs imports this file by its path
 
 from notebooks import notebook_page
-from results_pages import result_pages
+from results_pages import MARKER, overview, result_pages
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
 
 NOTEBOOKS = "examples/notebooks"
+OVERVIEW = "results/index.md"
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
 
@@ -47,6 +49,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         page = notebook_page(path, path.relative_to(root).as_posix())
         files.append(File.generated(config, f"notebooks/{path.stem}.md", content=page))
     return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, **_: Any) -> str:
+    """Fill in the overview of the results."""
+    if page.file.src_uri != OVERVIEW:
+        return markdown
+    return markdown.replace(MARKER, overview(Path(config.docs_dir) / "results"))
 
 
 def on_page_content(content: str, **_: Any) -> str:

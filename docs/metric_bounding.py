@@ -23,8 +23,9 @@ TREES = {  # file -> (method, reference) -> bounding: trees that are trained wit
 RECOMMENDERS = "bounding-recommenders-differences"
 MEAN = "mean over data sets"
 VERDICTS = ("helps", "hurts", "no clear effect")
+SINGLE = "one data set"
 COLUMNS = ("source", "data", "loss", "bounding", "lists", "difference", "low", "high")
-SAMPLED, COMPLETE = "sampled lists", "complete lists"
+SAMPLED, COMPLETE = "sampled", "complete"
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def pooled_effects(folder: Path) -> Pooled:
 
 
 def _group(group: str, rows: int, pooled: RandomEffects) -> dict[str, Any]:
-    verdict = VERDICTS[0 if pooled.low > 0 else 1 if pooled.high < 0 else 2]
+    verdict = VERDICTS[0 if pooled.low > 0 else 1 if pooled.high < 0 else 2] if pooled.studies > 1 else SINGLE
     has_range = pooled.studies > 2
     return {
         "group": group,
@@ -78,10 +79,11 @@ def _group(group: str, rows: int, pooled: RandomEffects) -> dict[str, Any]:
 def answer(groups: pl.DataFrame) -> str:
     """The answer in a few sentences; its numbers are those of the table."""
     helps, hurts, unclear = (groups.filter(pl.col("verdict") == word) for word in VERDICTS)
-    start = "**Not in general.**" if helps.height < groups.height / 2 else "**Mostly.**"
+    count = helps.height + hurts.height + unclear.height
+    start = "**Not in general.**" if helps.height < count / 2 else "**Mostly.**"
     sentences = [
-        f"{start} Of {groups.height} combinations of loss, bounding and lists, bounding helps in {helps.height}, hurts in "
-        f"{hurts.height}, and has no clear effect on average over data sets in {unclear.height}."
+        f"{start} Of {count} combinations of loss, bounding and kind of lists that were tried on several data sets, "
+        f"bounding helps on average in {helps.height}, hurts in {hurts.height}, and has no clear effect in {unclear.height}."
     ]
     sentences += [f"It helps {_list(helps)}."] if helps.height else []
     sentences += [f"It hurts {_list(hurts)}."] if hurts.height else []
@@ -116,17 +118,17 @@ def all_effects(folder: Path) -> pl.DataFrame:
 def group_of(source: str, loss: str, bounding: str, lists: str) -> str:
     """The group that a difference is pooled in.
 
-    >>> group_of("thesis-5.1", "nRBP", "min-max", "sampled lists")
-    'nRBP: any affine bounding, sampled lists'
-    >>> group_of("thesis-5.1", "AP", "distribution", "complete lists")
-    'nDCG, AP, RR: distribution, complete lists'
+    >>> group_of("thesis-5.1", "nRBP", "min-max", "sampled")
+    'nRBP: any affine bounding, sampled'
+    >>> group_of("thesis-5.1", "AP", "distribution", "complete")
+    'nDCG AP RR: distribution, complete'
     """
     if source in TREES:
         return f"trees: {bounding}"
     if loss.startswith(("nRBP", "RBP")):
         affine = bounding in (*AFFINE, "any bounding")
         return f"nRBP: {'any affine bounding' if affine else bounding}, {lists}"
-    return f"nDCG, AP, RR: {bounding}, {lists}"
+    return f"nDCG AP RR: {bounding}, {lists}"
 
 
 def _of_studies(folder: Path) -> pl.DataFrame:

@@ -29,20 +29,28 @@ OPEN_ROWS = 40  # longer tables are collapsed
 NOT_SHOWN = ("seconds", "chosen", "epochs", "p_value")  # columns that are only in the CSV file
 TEXT = ("table", "data", "model", "loss", "bounding", "nsr", "test_nsr", "test", "measure", "versus", "selection", "note")
 INPUTS = ("coverage",)  # tables that are not results
-PAPERS_DATA, OTHER_DATA, NO_DATA = "done, the paper's data", "done, other data", "done, no data needed"
+PAPERS_DATA, OTHER_DATA, NO_DATA = "done on the paper's data", "done on other data", "done, needs no data"
 NOTHING, IMPOSSIBLE, WAITING = "nothing to compute", "impossible here", "not run yet"
-ORDER = (PAPERS_DATA, OTHER_DATA, NO_DATA, NOTHING, IMPOSSIBLE, WAITING)
+SHORT = {  # status -> heading of its column in the overview
+    PAPERS_DATA: "paper's data", OTHER_DATA: "other data", NO_DATA: "no data needed", NOTHING: "definitions",
+    IMPOSSIBLE: "impossible", WAITING: "not run",
+}  # fmt: skip
+MARKER = "<!-- overview -->"
 
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper: its page is results/KEY.md; ``tables`` are patterns of the files with its results."""
+    """A paper: its page is results/KEY.md; ``tables`` are patterns of the files with its results.
+
+    ``headlines`` are the claims that the overview shows.
+    """
 
     key: str
     short: str
     citation: str
     question: str
     tables: list[str] = field(default_factory=list)
+    headlines: list[str] = field(default_factory=list)
 
     def files(self, folder: Path) -> list[Path]:
         """The CSV files with results of this paper."""
@@ -76,10 +84,10 @@ def read_table(path: Path) -> pl.DataFrame:
 
 
 def result_pages(folder: Path) -> tuple[dict[str, str], dict[str, Any]]:
-    """Markdown of all pages by their path, and charts by the path of their SVG file."""
+    """Markdown of all pages but the overview by their path, and charts by the path of their SVG file."""
     papers = load_papers(folder)
     charts: dict[str, Any] = {}
-    pages = {"results/index.md": overview(folder, papers)}
+    pages = {}
     for paper in papers:
         pages[f"results/{paper.key}.md"] = paper_page(folder, paper, charts)
     pages["results/metric-bounding.md"] = bounding_page(folder, charts)
@@ -87,22 +95,23 @@ def result_pages(folder: Path) -> tuple[dict[str, str], dict[str, Any]]:
     return pages, charts
 
 
-def overview(folder: Path, papers: list[Paper]) -> str:
+def overview(folder: Path) -> str:
     """What came of the five papers, on one page."""
-    verdicts, covered = [], []
-    for paper in papers:
-        words = Counter(finding.verdict.word for finding in findings(folder, paper))
+    verdicts, headlines, covered = [], [], []
+    for paper in load_papers(folder):
+        found = findings(folder, paper)
+        words = Counter(finding.verdict.word for finding in found)
+        headlines += [
+            [paper.short, finding.verdict.claim, f"**{finding.verdict.word}**", finding.evidence]
+            for finding in found
+            if finding.verdict.claim in paper.headlines
+        ]
         name = f"[{paper.short}]({paper.key}.md)"
         verdicts.append([name, paper.question, str(sum(words.values())), _counts(words)])
         statuses = Counter(row["status"] for row in coverage(folder) if row["paper"] == paper.key)
-        covered.append([name, *(str(statuses[status] or "") for status in ORDER)])
+        covered.append([name, *(str(statuses[status] or "") for status in SHORT)])
     pooled = pooled_effects(folder)
     lines = [
-        *("---", "hide: [toc]", "---", "", "# Results", ""),
-        "Five papers, run again. Each has a page with our numbers next to the published ones, 95 % confidence intervals "
-        "over queries or users, a verdict on each of its claims, and a list of its tables and figures. Differences are "
-        "reported as they are, and nothing is tuned on test data unless the column `selection` says so.",
-        "",
         "## Do the papers' claims hold?",
         "",
         *_markdown(["paper", "question", "claims", "verdicts"], verdicts),
@@ -110,6 +119,10 @@ def overview(folder: Path, papers: list[Paper]) -> str:
         "A claim is *confirmed* if the 95 % intervals of all rows that it is about agree with it, *partly confirmed* if "
         "some agree and the others show no clear difference, *mixed* if some agree and some disagree, *refuted* if none "
         "agrees and some disagree, and *unclear* if no interval decides.",
+        "",
+        "Claims that matter most, each with the number behind it:",
+        "",
+        *_markdown(["paper", "claim", "verdict", "evidence"], headlines),
         "",
         "## Does metric bounding help?",
         "",
@@ -121,7 +134,7 @@ def overview(folder: Path, papers: list[Paper]) -> str:
         "",
         "Tables and figures of each paper:",
         "",
-        *_markdown(["paper", *ORDER], covered),
+        *_markdown(["paper", *SHORT.values()], covered),
         "",
         "## More results",
         "",
@@ -130,11 +143,8 @@ def overview(folder: Path, papers: list[Paper]) -> str:
         "- [Does bounding help recommenders?](bounding-recommenders.md) Five data sets, full ranking and sampled lists.",
         "- [How stable are normalized measures?](covid-stability.md) 143 official runs of TREC-COVID.",
         "- [Speed](../how-fast.md), compared with other libraries.",
-        "",
-        "`rankbound reproduce STUDY` runs a study again and `--results DIR` writes its tables; `rankbound stability` "
-        "computes `covid-stability`, and `make models-report` the tables `models`, `factorization` and `training`.",
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def paper_page(folder: Path, paper: Paper, charts: dict[str, Any]) -> str:
@@ -207,8 +217,8 @@ def bounding_page(folder: Path, charts: dict[str, Any]) -> str:
         "items, protocols and measures that these tables have, except rows that were selected on test data, means over "
         "several data sets, simulated data, and second measures of the same models (nDCG@k). The loss of nRBP is not "
         "normalized: all its affine boundings (min-max, expectation, expectation-max) divide it by the number of pairs, "
-        "up to a constant factor, and they are one group. *Sampled lists* have a few sampled negative items for each relevant "
-        "one in training, *complete lists* all judged documents, or all items of the catalog. Trees are trained by LightGBM "
+        "up to a constant factor, and they are one group. *Sampled* lists have a few sampled negative items for each relevant "
+        "one in training, *complete* ones all judged documents, or all items of the catalog. Trees are trained by LightGBM "
         "on the lambda loss of nDCG.",
         "",
         "Differences on the same data set share their queries or users and are correlated. They are averaged first, and "

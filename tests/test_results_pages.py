@@ -1,0 +1,186 @@
+"""Pages of results: every table and figure of the papers has a row, every number comes from a table."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from rankbound.experiments.spec import known_studies
+from rankbound.report.figures import FIGURES
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+RESULTS = DOCS / "results"
+
+
+@pytest.fixture(scope="module")
+def pages():
+    sys.path.insert(0, str(DOCS))
+    import results_pages
+
+    yield results_pages
+    sys.path.remove(str(DOCS))
+
+
+@pytest.fixture(scope="module")
+def bounding(pages):
+    import metric_bounding
+
+    return metric_bounding
+
+
+def numbered(kind: str, *numbers: int | str) -> set[str]:
+    return {f"{kind} {number}" for number in numbers}
+
+
+PUBLISHED = {  # every numbered table and figure of the papers
+    "westerborg": numbered("table", "1.1", "2.1", "2.2", "2.3", "2.4", "3.1", "3.2", "3.3", "5.1")
+    | numbered("figure", "1.1", *(f"3.{n}" for n in range(1, 8)), *(f"5.{n}" for n in range(1, 11))),
+    "li-wu": numbered("table", 1, 2, 3) | numbered("figure", *range(1, 9)),
+    "qin": numbered("table", 1, 2, 3) | numbered("figure", *range(1, 6)),
+    "li": numbered("table", 1) | numbered("figure", *range(1, 6)),
+    "karmaker-feng": numbered("table", *range(1, 22)) | numbered("figure", 1, 2, 3),
+}
+
+
+def test_no_table_or_figure_is_missing(pages):
+    rows = pages.coverage(RESULTS)
+    assert {paper.key for paper in pages.load_papers(RESULTS)} == set(PUBLISHED)
+    for paper, items in PUBLISHED.items():
+        listed = [row["item"] for row in rows if row["paper"] == paper]
+        assert items <= set(listed)
+        assert len(set(listed)) == len(listed)
+    assert {row["paper"] for row in rows} == set(PUBLISHED)
+
+
+def test_every_row_names_something_that_exists(pages):
+    for row in pages.coverage(RESULTS):
+        kind, _, name = row["how"].partition(":")
+        if kind == "figure":
+            assert name in FIGURES, row
+        elif kind == "test":
+            assert (ROOT / name).is_file(), row
+        else:
+            assert kind in ("", "notation", "command"), row
+        stem = row["results"].partition("::")[0].split("*")[0]
+        assert not stem or any(study.startswith(stem.rstrip("-")) for study in known_studies()), row
+        assert row["results"] or row["how"], row
+        assert row["status"] in pages.SHORT
+        if row["status"] == pages.IMPOSSIBLE:
+            assert row["reason"], row
+
+
+def test_every_paper_has_a_page_with_its_numbers(pages):
+    made, charts = pages.result_pages(RESULTS)
+    for paper in pages.load_papers(RESULTS):
+        page = made[f"results/{paper.key}.md"]
+        for path in paper.files(RESULTS):
+            assert f"{{ #{path.stem} }}" in page
+        for finding in pages.findings(RESULTS, paper):
+            assert f"| {finding.verdict.claim} | **{finding.verdict.word}** |" in page
+    table = pages.read_table(RESULTS / "thesis-5.1.csv")
+    first = table.row(0, named=True)
+    shown = f"| {first['published']:.4f} | {first['ours']:.4f} | {first['difference']:.4f} |"
+    assert shown in made["results/westerborg.md"]
+    shown_charts = {name for name in charts if any(f"]({Path(name).name})" in page for page in made.values())}
+    assert shown_charts == set(charts)
+    written = {f"{paper.key}.md" for paper in pages.load_papers(RESULTS)} | {"metric-bounding.md", "other.md"}
+    navigation = (ROOT / "mkdocs.yml").read_text("utf-8")
+    assert all(f"results/{name}" in navigation for name in written)
+
+
+def test_the_overview_shows_every_paper(pages):
+    text = pages.overview(RESULTS)
+    assert pages.MARKER in (RESULTS / "index.md").read_text("utf-8")
+    for paper in pages.load_papers(RESULTS):
+        assert f"[{paper.short}]({paper.key}.md)" in text
+        known = {finding.verdict.claim for finding in pages.findings(RESULTS, paper)}
+        assert known & set(paper.headlines), paper.key
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two studies: a coverage of them that has each status."""
+    head = "table,data,model,loss,bounding,nsr,measure,published,ours,difference,ci_low,ci_high\n"
+    (tmp_path / "mine-a.csv").write_text(head + "T,ohsumed,M,nDCG,none,,AP,0.5,0.6,0.1,0.55,0.65\n")
+    (tmp_path / "coverage.csv").write_text(
+        "paper,item,shows,results,paper_data,other_data,how,reason\n"
+        "p,table 1,x,mine-*,ohsumed,mq2008,,\n"
+        "p,table 2,x,mine-*,td2004,ohsumed,,TD2004 is gone\n"
+        "p,table 3,x,mine-*,td2004,,,TD2004 is gone\n"
+        "p,table 4,x,mine-*,mq2007,mq2008,,\n"
+        "p,table 5,x,,,,notation,\n"
+        "p,figure 1,x,,,,figure:lower-bounds,\n"
+        "p,table 6,x,mine-*::U,ohsumed,,,\n"
+    )
+    return tmp_path
+
+
+def test_the_status_follows_from_the_tables(pages, folder):
+    statuses = {row["item"]: row["status"] for row in pages.coverage(folder)}
+    assert statuses == {
+        "table 1": pages.PAPERS_DATA,
+        "table 2": pages.OTHER_DATA,
+        "table 3": pages.IMPOSSIBLE,
+        "table 4": pages.WAITING,
+        "table 5": pages.NOTHING,
+        "figure 1": pages.NO_DATA,
+        "table 6": pages.WAITING,
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "word", "counts"),
+    [
+        ({"limit": 2}, "mixed", (2, 1, 0)),
+        ({"limit": 0}, "confirmed", (3, 0, 0)),
+        ({"limit": 3, "expect": "below"}, "partly confirmed", (2, 0, 1)),
+        ({"than": {"measure": ["b", "a"]}, "by": ["data"]}, "confirmed", (1, 0, 0)),
+        ({"than": {"measure": ["a", "b"]}, "by": ["data"]}, "refuted", (0, 1, 0)),
+        ({"limit": 0, "where": {"absent": ["x"]}}, "not tested", (0, 0, 0)),
+    ],
+)
+def test_claims_about_single_numbers(pages, change, word, counts):
+    table = pl.DataFrame({"data": ["x", "x", "y"], "measure": ["a", "b", "b"], "ours": [1.0, 3.0, 2.5]})
+    verdict = pages.judge_entry({"claim": "c", "table": "t", "column": "ours"} | change, table).verdict
+    assert (verdict.word, tuple(verdict[1:])) == (word, counts)
+
+
+# ---- meta-analysis ---------------------------------------------------------------------------------------------------
+
+
+def test_which_differences_are_pooled(bounding, tmp_path):
+    head = "data,loss,bounding,nsr,measure,versus,versus_difference,versus_low,versus_high,selection\n"
+    rows = [
+        "ml-1m,nDCG,none,1,nDCG,,,,,validation",  # the reference
+        "ml-1m,nDCG,min-max,1,nDCG,nDCG · none,0.01,0.00,0.02,validation",
+        "ml-1m,nDCG,min-max,1,nDCG,AP · none,0.09,0.08,0.10,validation",  # another loss
+        "ml-1m,nDCG,min-max,1,nDCG,nDCG · none,0.09,0.08,0.10,test",  # selected on test data
+        "mq2007,nRBP,expectation,,nRBP,nRBP · none,0.03,0.01,0.05,validation",
+    ]
+    (tmp_path / "thesis-5.1.csv").write_text(head + "\n".join(rows) + "\n")
+    (tmp_path / "thesis-5.1-k.csv").write_text(head + rows[1] + "\n")  # other measures of the same models
+    (tmp_path / "unknown.csv").write_text(head + rows[1] + "\n")
+    effects = bounding.all_effects(tmp_path)
+    assert effects.select("data", "difference", "group").rows() == [
+        ("ml-1m", 0.01, "nDCG AP RR: min-max, sampled"),
+        ("mq2007", 0.03, "nRBP: any affine bounding, complete"),
+    ]
+
+
+def test_the_pooled_effects_are_those_of_the_tables(bounding):
+    pooled = bounding.pooled_effects(RESULTS)
+    assert pooled.effects.height == pooled.groups["rows"].sum()
+    assert pooled.effects.filter(pl.col("high") <= pl.col("low")).is_empty()
+    trees = pooled.groups.row(by_predicate=pl.col("group") == "trees: expectation", named=True)
+    table = pl.read_csv(RESULTS / "training-expectation.csv").filter(
+        (pl.col("method") == "ours, expectation")
+        & (pl.col("reference") == "ours")
+        & ~pl.col("set").str.starts_with("simulator")
+    )
+    assert trees["sets"] == trees["rows"] == table.height
+    assert table["difference"].min() < trees["mean"] < table["difference"].max()
+    assert all(f"{row['mean']:+.4f}" in pooled.answer for row in pooled.groups.to_dicts() if row["verdict"] == "hurts")
