@@ -29,9 +29,12 @@ from rankbound.experiments import (
 )
 from rankbound.experiments.modules import import_modules, module_digests
 from rankbound.experiments.runner import run_trials
+from rankbound.experiments.trial import ranker_of
 from rankbound.experiments.worker import Failure
+from rankbound.models.parameters import check_parameters
 
 from .conftest import ROWS
+from .papers import expand_table
 
 TWO = """
 title = "Two models"
@@ -365,3 +368,16 @@ def test_functions_have_few_positional_parameters():
             positional = [p for p in inspect.signature(function).parameters.values() if p.kind in kinds]
             assert len(positional) <= 6, f"{module.__name__}.{name}"
     assert isinstance(load_study("thesis-5.1"), Study)
+
+
+@pytest.mark.parametrize("name", sorted(known_studies()))
+def test_every_model_of_a_study_accepts_its_parameters(name):
+    study = load_study(name)
+    checked = set()
+    for table in study.tables:
+        for slot in expand_table(study, table):
+            spec = slot.trial.spec
+            if (key := f"{spec.model} {spec.params} {spec.loss} {spec.bounding} {spec.loss_options}") not in checked:
+                checked.add(key)
+                check_parameters(ranker_of(spec))
+    assert checked or study.trials_of

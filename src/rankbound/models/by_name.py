@@ -41,7 +41,7 @@ def make_ranker(
     Options of a loss without a loss are those of nDCG, and so is a bounding.
     """
     known = parameters_of(model)
-    arguments = {name: _plain(value) for name, value in params.items()}
+    arguments = {name: _plain(value, known.get(name)) for name, value in params.items()}
     loss_parameter = _loss_parameter(known)
     if loss_parameter == "loss" and bounding != "none":
         loss = loss or "nDCG"  # the default of a ranker may stand for no measure, such as softmax
@@ -72,11 +72,14 @@ def check_ranker(model: str, params: Mapping[str, Any], loss: str | None, boundi
         raise ArgumentError(f"{model} has no parameter for a bounding, got {bounding!r}")
 
 
-def _plain(value: Any) -> Any:
-    """Convert a parameter from TOML, which has lists for tuples and no None ("none")."""
+def _plain(value: Any, default: Any) -> Any:
+    """Convert a parameter from TOML, which has lists for tuples and no None ("none").
+
+    The text "none" stays as it is for parameters that are texts, such as input_transform.
+    """
     if isinstance(value, list):
-        return tuple(map(_plain, value))
-    return None if value == "none" else value
+        return tuple(_plain(entry, default) for entry in value)
+    return None if value == "none" and not isinstance(default, str) else value
 
 
 def _class_of(model: str) -> Any:
