@@ -68,7 +68,7 @@ def test_tables_without_data_are_left_out_with_one_note(tmp_path, monkeypatch):
     monkeypatch.setenv("RANKBOUND_DATA", str(tmp_path))
     study, reported = load_study("approx-tables"), []
     there = expand(study, fetch=False, notify=reported.append)
-    assert {slot.setting["data"] for slot in there} == {"ohsumed"}
+    assert {slot.setting["data"] for slot in there} == {"ohsumed-letor2"}
     assert [text.split(":")[0] for text in reported] == ["left out"] * 2
     assert "TD2003: td2003 is not here" in reported[0]
     assert "TD2004, approximation error, figure 1: td2004 is not here" in reported[1]

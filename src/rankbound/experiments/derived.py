@@ -16,7 +16,10 @@ __all__ = ["DERIVED", "derived_table"]
 
 DERIVED: dict[str, str] = {
     "approximation-error": "rankbound.experiments.approximation:error_along_training",
+    "evaluators": "rankbound.experiments.training_targets:evaluators",
+    "train-evaluate": "rankbound.experiments.training_targets:train_evaluate",
     "meta-evaluation": "rankbound.experiments.meta_tables:meta_tables",
+    "real-systems": "rankbound.experiments.meta_tables:real_systems",
 }
 """Name -> "module:function" of (store, slots of the study, its results table) that returns a table."""
 

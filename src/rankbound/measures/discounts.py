@@ -11,6 +11,7 @@ LOG2          1 / log2(1 + r)   DCG, nDCG
 GEOMETRIC     p^(r - 1)         RBP, nRBP
 CONSTANT      1                 P, R, Rprec, Success, set measures
 RECIPROCAL    1 / r             RR, ERR
+LETOR         1, 1, 1 / log2 r  LetorNDCG
 ============  ================  =========================================
 """
 
@@ -25,7 +26,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BUILT_IN", "CONSTANT", "GEOMETRIC", "LOG2", "RECIPROCAL", "Discount"]
+__all__ = ["BUILT_IN", "CONSTANT", "GEOMETRIC", "LETOR", "LOG2", "RECIPROCAL", "Discount"]
 
 _STEP = 1e-4  # of the central differences, if a discount has no slope
 
@@ -114,8 +115,13 @@ def _reciprocal_slope(rank: Any, parameter: float) -> Any:
     return -1.0 / (rank * rank)
 
 
+def _letor(rank: Any, parameter: float) -> Any:
+    return 1.0 / np.maximum(1.0, np.log2(rank))
+
+
 LOG2 = Discount("log2", _log2, _log2_slope)
 GEOMETRIC = Discount("geometric", _geometric, _geometric_slope, _geometric_total, concentrated=True)
 CONSTANT = Discount("constant", _constant, _constant_slope, _constant_total)
 RECIPROCAL = Discount("reciprocal", _reciprocal, _reciprocal_slope)
+LETOR = Discount("letor", _letor)
 BUILT_IN = (LOG2, GEOMETRIC, CONSTANT, RECIPROCAL)

@@ -16,6 +16,7 @@ from rankbound.measures.inferred_ap import InferredAP
 from rankbound.measures.interpolated_precision import InterpolatedPrecision
 from rankbound.measures.judged import Judged
 from rankbound.measures.kendall_tau import KendallTau
+from rankbound.measures.letor_ndcg import LetorNDCG
 from rankbound.measures.mann_whitney import MannWhitney
 from rankbound.measures.ndcg import NDCG
 from rankbound.measures.nrbp import NRBP
@@ -36,8 +37,8 @@ __all__ = ["definitions", "find", "get_definition", "register", "unregister"]
 
 # A new built-in measure is a file next to this one and a line here; the tests of the whole catalog then cover it.
 _BUILT_IN: tuple[Definition, ...] = (
-    NDCG(), DCG(), ERR(), AveragePrecision(), SumOfPrecisions(), Precision(), Recall(), ReciprocalRank(), Success(),
-    RPrecision(), RBP(), NRBP(), MannWhitney(), PairAccuracy(), KendallTau(), Bpref(), InferredAP(),
+    NDCG(), LetorNDCG(), DCG(), ERR(), AveragePrecision(), SumOfPrecisions(), Precision(), Recall(), ReciprocalRank(),
+    Success(), RPrecision(), RBP(), NRBP(), MannWhitney(), PairAccuracy(), KendallTau(), Bpref(), InferredAP(),
     InterpolatedPrecision(), SetPrecision(), SetRecall(), SetF(), Judged(), NumRet(), NumRel(), NumQ(),
 )  # fmt: skip
 _by_name: dict[str, Definition] = {}

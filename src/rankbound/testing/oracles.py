@@ -126,6 +126,16 @@ def _ndcg(measure: Measure, labels: Sequence[float], depth: int) -> float:
     return _dcg(measure, labels, depth) / ideal if ideal else 0.0
 
 
+def _letor_ndcg(measure: Measure, labels: Sequence[float], depth: int) -> float:
+    def dcg(ranked: Sequence[float], seen: int) -> float:
+        return sum(
+            (2**label - 1) / (1 if rank <= 2 else math.log2(rank)) for rank, label in enumerate(ranked[:seen], 1)
+        )
+
+    ideal = dcg(sorted(labels, reverse=True), _seen(measure, labels, len(labels)))
+    return dcg(labels, _seen(measure, labels, depth)) / ideal if ideal else 0.0
+
+
 def _err(measure: Measure, labels: Sequence[float], depth: int) -> float:
     still_looking, total = 1.0, 0.0
     for i in range(_seen(measure, labels, depth)):
@@ -285,6 +295,7 @@ def _tau(measure: Measure, labels: Sequence[float], depth: int) -> float:
 
 _ORACLES: dict[str, Callable[[Measure, Sequence[float], int], float]] = {
     "nDCG": _ndcg,
+    "LetorNDCG": _letor_ndcg,
     "DCG": _dcg,
     "ERR": _err,
     "AP": _ap,
