@@ -3,9 +3,9 @@
     python -m benchmarks.quality.insights_published LISTWISE.csv PAIRWISE.csv [FOLDER]
 
 The CSV files are the authors' tables of best results (columns metric_optim, fold, NSR, dataset, metric_eval, y). The
-command writes docs/results/insights-published.md and .csv: how often each loss is best, and the estimated marginal means of the
-losses with confidence and prediction intervals, by the paper's own linear model. With FOLDER, it draws the figures
-there, too. `rankbound report STORE --figures FOLDER` draws the same figures from the results of our own study.
+command writes docs/results/insights-published.md and .csv: how often each loss is best, and the estimated marginal
+means of the losses with confidence and prediction intervals, by the paper's own linear model. With FOLDER, it draws the
+figures there, too. `rankbound report STORE --figures FOLDER` draws those of our own study.
 """
 
 from __future__ import annotations
@@ -90,7 +90,9 @@ def page(tables: dict[str, pl.DataFrame]) -> str:
         cells = {(row["measure"], row["system"]): str(row["count"]) for row in counts.iter_rows(named=True)}
         lines += _markdown(title, cells)
         means = effects(trials)
-        title = f"**Estimated marginal means of the {kind} losses** in standard deviations, with 95 % confidence intervals"
+        title = (
+            f"**Estimated marginal means of the {kind} losses** in standard deviations, with 95 % confidence intervals"
+        )
         shown = {(row["measure"], row["system"]): _interval(row) for row in means.iter_rows(named=True)}
         lines += _markdown(title, shown)
         lines += [_verdict(kind, means), ""]
@@ -121,9 +123,9 @@ def _verdict(kind: str, means: pl.DataFrame) -> str:
         above += [measure] if min(lows) > 0 else []
     verdict = "confirmed" if len(above) == len(MEASURES) else f"confirmed for {', '.join(above) or 'none'} only"
     return (
-        f"Claim: optimizing nRBP(p=0.95) is significantly better than optimizing nDCG or AP by all six measures, {kind}: "
-        f"{verdict}. The least difference of a marginal mean to that of nDCG or AP is {min(least):+.3f}; the difference is "
-        f"above zero at 95 % by {len(above)} of {len(MEASURES)} measures."
+        f"Claim: optimizing nRBP(p=0.95) is significantly better than optimizing nDCG or AP by all measures, {kind}: "
+        f"{verdict}. The least difference of a marginal mean to that of nDCG or AP is {min(least):+.3f}; the "
+        f"difference is above zero at 95 % by {len(above)} of {len(MEASURES)} measures."
     )
 
 
@@ -162,7 +164,9 @@ def main(words: list[str]) -> int:
         print(__doc__, file=sys.stderr)
         return 2
     tables = dict(zip(KINDS, map(read, words[:2]), strict=True))
-    means = pl.concat([effects(trials).select(pl.lit(kind).alias("table"), pl.all()) for kind, trials in tables.items()])
+    means = pl.concat(
+        [effects(trials).select(pl.lit(kind).alias("table"), pl.all()) for kind, trials in tables.items()]
+    )
     numbers = pl.selectors.float()
     texts = {"md": page(tables), "csv": means.with_columns(numbers.round(4)).rename({"system": "loss"}).write_csv()}
     for suffix, text in texts.items():
