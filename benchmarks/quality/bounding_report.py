@@ -314,10 +314,10 @@ def _verdict(rows: Sequence[Difference]) -> list[str]:
 _ANSWER = """\
 Hardly, with one exception. Losses that are measures from 0 to 1 (nDCG, AP, RR) gain at most 0.004 on average from
 min-max and expectation-max: nDCG with the whole catalog gains a little under both protocols, and most other differences
-cannot be distinguished from none or change their sign from one split to the next. They lose from expectation when lists
+cannot be distinguished from none or changed their sign when splits were added. They lose from expectation when lists
 have the whole catalog, because it gives most weight to users with few items; only AP with sampled negatives gains a
-little from it. The exception is the loss of nRBP, which is not normalized: it is the number of pairs in the wrong order,
-so that users with many items dominate, and every affine bounding divides it by the number of pairs. With sampled
+little from it. The exception is the loss of nRBP, which is not normalized: it is the number of pairs in the wrong
+order, so that users with many items dominate, and every affine bounding divides it by the number of pairs. With sampled
 negatives that helps clearly; with the whole catalog the two protocols disagree. Bounded or not, none of these losses is
 better than softmax where there is much data (MovieLens, CiteULike-a). On the sparse sets, the validation part selects
 nDCG with min-max (Epinions) or nRBP without bounding (Amazon) under full ranking, where EASE and implicit ALS have
