@@ -28,7 +28,7 @@ from rankbound.experiments import (
     show_progress,
 )
 from rankbound.experiments.modules import import_modules, module_digests
-from rankbound.experiments.runner import run_trials
+from rankbound.experiments.runner import Tally, run_trials
 from rankbound.experiments.trial import ranker_of
 from rankbound.experiments.worker import Failure
 from rankbound.models.parameters import check_parameters
@@ -155,6 +155,35 @@ def test_numbers_do_not_depend_on_where_trials_run(plan, folder, tmp_path):
             assert run_trials(slots, store, jobs=jobs).ran == 3
             stores.append([store.scores(slot.id) for slot in slots])
     assert all(here.equals(there) for here, there in zip(*stores, strict=True))
+
+
+def test_data_sets_of_other_tables_may_be_absent(study, folder, monkeypatch):
+    """--only requires the data of the tables that it selects from, and what is known of the others remains."""
+    table = '[[tables]]\nname = "{0}"\ndata = "{0}"\nmodel = "AdaRank"\nmeasures = ["AP"]\n'
+    sets = ("mq2008", "ohsumed-letor2")
+    study('title = "Two data sets"\n' + "".join(map(table.format, sets)))
+    required = []
+
+    def files(entry):
+        if entry.name not in present:
+            raise DataError(f"{entry.name} is not on this machine")
+        required.append(entry.name)
+        return [folder / "letor" / "train.txt"]
+
+    monkeypatch.setattr("rankbound.experiments.sources._entry_files", files)
+    monkeypatch.setattr("rankbound.experiments.study.run_trials", lambda slots, *_, **__: Tally(len(slots), 0, 0, 0))
+    for name in sets:
+        present = {name}
+        result = rb.run_study("mine.toml", only={"data": name}, store="store")
+        assert result.tally.total == 5
+        assert set(required) == {name}
+        required.clear()
+    with open_store("store") as opened:
+        assert {slot.setting["data"] for slot in opened.slots("mine")} == set(sets)
+        assert len(opened.slots("mine")) == 10
+    for options in ({}, {"only": {"table": list(sets)}}):
+        with pytest.raises(DataError, match="mq2008 is not on this machine"):
+            rb.run_study("mine.toml", store="store", **options)
 
 
 def test_the_data_folder_applies_to_this_call_only(study, folder, monkeypatch):

@@ -27,7 +27,7 @@ from rankbound.measures.measure import parse_measure
 from rankbound.models import RECOMMENDERS
 from rankbound.models.by_name import check_ranker, make_loss
 
-__all__ = ["check_table", "expand", "format_value", "quickened", "select", "with_files"]
+__all__ = ["check_table", "expand", "format_value", "quickened", "select", "with_files", "with_tables_of"]
 
 _MOST_TRIALS = 1_000_000
 
@@ -117,6 +117,14 @@ def select(slots: list[TrialSlot], only: Mapping[str, Any]) -> list[TrialSlot]:
     if not selected:
         raise ArgumentError("only: no trial has all of these: " + ", ".join(f"{k}={v}" for k, v in only.items()))
     return selected
+
+
+def with_tables_of(study: Study, slots: list[TrialSlot]) -> Study:
+    """The study without the tables that none of the slots belongs to, so that their data are not required."""
+    needed = {(slot.setting["table"], slot.setting["data"]) for slot in slots}
+    names = [source_of(table.data, study.path.parent, fetch=False).name for table in study.tables]
+    kept = [table for table, data in zip(study.tables, names, strict=True) if (table.name, data) in needed]
+    return study.model_copy(update={"tables": kept})
 
 
 def with_files(slot: TrialSlot, base: Path) -> TrialSlot:

@@ -192,8 +192,15 @@ class Store:
             for file in (self.folder / name).glob(".*"):
                 file.unlink()
 
-    def register(self, study: str, slots: Iterable[TrialSlot]) -> None:
-        """Record the slots of a study, finished or not, in place of those recorded before."""
+    def register(self, study: str, slots: Iterable[TrialSlot], partial: bool = False) -> None:
+        """Record the slots of a study, finished or not, in place of those recorded before.
+
+        With ``partial``, slots of other tables or data sets that were recorded before remain.
+        """
+        slots = list(slots)
+        if partial and study in self.studies():
+            renewed = {_table_of(slot) for slot in slots}
+            slots += [slot for slot in self.slots(study) if _table_of(slot) not in renewed]
         rows = [(study, position, slot.id, slot.to_json()) for position, slot in enumerate(slots)]
         with self._transaction():
             self._connection.execute("DELETE FROM slots WHERE study = ?", (study,))
@@ -456,6 +463,10 @@ class Store:
         rows = self._rows("SELECT files FROM trials WHERE id = ?", (trial,))
         with self._sound():
             return json.loads(rows[0][0]).get(name) if rows else None
+
+
+def _table_of(slot: TrialSlot) -> tuple[str, str]:
+    return slot.setting["table"], slot.setting["data"]
 
 
 def _text(value: Any) -> str:

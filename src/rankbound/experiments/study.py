@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from rankbound.errors import ArgumentError, DataError, RankboundError
 from rankbound.experiments.claims import Verdict, judge_claims
 from rankbound.experiments.derived import derived_table
-from rankbound.experiments.expansion import expand, quickened, select, with_files
+from rankbound.experiments.expansion import expand, quickened, select, with_files, with_tables_of
 from rankbound.experiments.modules import module_digests
 from rankbound.experiments.progress import ProgressCallback, StudyProgress
 from rankbound.experiments.results import (
@@ -236,11 +236,11 @@ def run_study(
         report(StudyProgress("data"))
         everything = [slot.identified() for slot in prepared.everything]
         slots = select(everything, prepared.only)
-        published = read_published(prepared.study.published_path, {key for slot in everything for key in slot.setting})
+        published = read_published(prepared.study.published_path, prepared.keys)
         with open_store(folder, create=run) as opened:
             if run:
                 with opened.locked():
-                    opened.register(prepared.study.name, everything)
+                    opened.register(prepared.study.name, everything, partial=prepared.partial)
                     tally = _run(slots, opened, jobs, cluster, retry_failed, report)
             else:
                 tally = tally_of(slots, opened)
@@ -318,11 +318,16 @@ class _Reporter:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """A study that was read and expanded."""
+    """A study that was read and expanded; a partial one has only the tables that ``only`` selects trials of.
+
+    ``keys`` are the columns that describe the settings of the whole study.
+    """
 
     study: Study
     everything: list[TrialSlot]
     only: Mapping[str, Any]
+    keys: frozenset[str]
+    partial: bool = False
 
     @property
     def default_store(self) -> Path:
@@ -343,9 +348,15 @@ def _prepare(
     loaded = study if isinstance(study, Study) else load_study(os.fspath(study))
     wanted = dict(loaded.quick.only) | dict(only or {}) if quick else dict(only or {})
     loaded = quickened(loaded) if quick else loaded
-    everything = expand(loaded, fetch=fetch, modules=digests, notify=report.note)
+    needed = loaded
+    if wanted and fetch:  # data sets of other tables may be absent
+        planned = expand(loaded, fetch=False, modules=digests)
+        needed = with_tables_of(loaded, select(planned, wanted))
+    everything = expand(needed, fetch=fetch, modules=digests, notify=report.note)
     select(everything, wanted)  # refuse wrong keys before data are read
-    return _Prepared(loaded, everything, wanted)
+    partial = len(needed.tables) < len(loaded.tables)
+    keys = frozenset(key for slot in (planned if partial else everything) for key in slot.setting)
+    return _Prepared(loaded, everything, wanted, keys, partial)
 
 
 @contextmanager
