@@ -13,9 +13,11 @@ COMMAND = [sys.executable, "-c", "import sys; from rankbound.cli.main import run
 LONG = 120.0  # seconds; waiting ends earlier, when its condition is true
 
 
-def kill_when(command: Sequence[object], condition: Callable[[], object], pause: float = 0.0) -> None:
+def kill_when(
+    command: Sequence[object], condition: Callable[[], object], pause: float = 0.0, cwd: Path | None = None
+) -> None:
     """Run a command until a condition holds and ``pause`` seconds are over; it must not end before."""
-    process = subprocess.Popen([str(word) for word in command])
+    process = subprocess.Popen([str(word) for word in command], cwd=cwd)
     try:
         deadline = time.monotonic() + LONG
         while not condition():

@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.killing import COMMAND, finish, kill_after
+from tests.killing import COMMAND, finish, kill_after, kill_when
 
 from .conftest import content
 
@@ -60,31 +60,42 @@ def results(folder: Path, names: list[str]) -> dict[str, object]:
     return found
 
 
-def check(name: str, inputs: Path, tmp_path_factory: pytest.TempPathFactory, moments: int) -> int:
-    """Kill the command at random moments of its undisturbed duration; return how often it was still running."""
-    words, names = COMMANDS[name]
-    command = [*COMMAND, *words.split()]
+def undisturbed(name: str, inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], Path]:
+    """Run the command in a copy of the inputs; return its words and the copy."""
     if name == "train":
         (inputs / "result").rmdir()
+    command = [*COMMAND, *COMMANDS[name][0].split()]
     whole = tmp_path_factory.mktemp("whole") / "folder"
     shutil.copytree(inputs, whole)
-    finish(command, whole)  # compiles what is not compiled yet
-    shutil.rmtree(whole)
-    shutil.copytree(inputs, whole)
-    seconds = finish(command, whole)
-    choice = random.Random(name)
+    finish(command, whole)
+    return command, whole
+
+
+def test_training_that_was_killed_after_an_epoch(inputs, tmp_path_factory):
+    command, whole = undisturbed("train", inputs, tmp_path_factory)
+    kill_when(command, lambda: list(inputs.glob("steps/epoch-*")), cwd=inputs)
+    assert not (inputs / "result").exists()
+    finish(command, inputs)
+    assert results(inputs, ["result"]) == results(whole, ["result"])
+
+
+def kill_at_random(name: str, inputs: Path, tmp_path_factory: pytest.TempPathFactory, moments: int) -> int:
+    """Kill the command at moments of its undisturbed duration; return how often it was still running."""
+    command, whole = undisturbed(name, inputs, tmp_path_factory)  # has compiled what must be compiled
+    again = whole.with_name("again")
+    shutil.copytree(inputs, again)
+    seconds, choice = finish(command, again), random.Random(name)
     kills = sum(kill_after(command, choice.random() * seconds, inputs) for _ in range(moments))
     finish(command, inputs)
-    assert results(inputs, names) == results(whole, names)
+    assert results(inputs, COMMANDS[name][1]) == results(whole, COMMANDS[name][1])
     return kills
 
 
-@pytest.mark.parametrize("name", ["train", "evaluate"])
-def test_a_few_moments(name, inputs, tmp_path_factory):
-    assert check(name, inputs, tmp_path_factory, moments=2) >= 1
+def test_evaluation_that_was_killed_twice(inputs, tmp_path_factory):
+    assert kill_at_random("evaluate", inputs, tmp_path_factory, moments=2) >= 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_twenty_moments(name, inputs, tmp_path_factory):
-    assert check(name, inputs, tmp_path_factory, moments=20) >= 10
+    assert kill_at_random(name, inputs, tmp_path_factory, moments=20) >= 10

@@ -1,6 +1,7 @@
 """Run every kernel on small lists and print values and gradients as JSON. Called by test_interpreted.py.
 
-The argument is the type of the scores, float32 or float64.
+The first argument is the type of the scores, float32 or float64. With a second one, "reference", the program prints
+what torch computes for the losses, without any kernel and without hessians.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import json
 import sys
 
 import numpy as np
+
+import torch
 
 import rankbound.measures
 from rankbound.losses import get_loss, long_lists, loss_names, set_threads
@@ -85,7 +88,26 @@ def results(dtype):
         yield f"factors from interactions, {loss}", model.user_vectors_, model.item_vectors_
 
 
+def references(dtype):
+    """Values and gradients of the cases above that have a reference, under the same names."""
+    for name, loss in losses():
+        for spread in (1.0, 200.0):
+            values = of_reference(loss, *batch(dtype, spread))
+            for with_hessian in (False, True):
+                yield f"{name}, {spread}, {with_hessian}", *values
+    for name in ("nDCG", "AP", "nRBP", "nRBP(p=0.8)", "Own"):
+        yield f"{name} by series", *of_reference(get_loss(name), *batch(np.float64, 3.0))
+
+
+def of_reference(loss, scores, labels, offsets):
+    leaf = torch.tensor(scores, requires_grad=True)
+    values = loss.reference(leaf, loss.plan(labels, offsets))
+    values.sum().backward()
+    return values.detach().numpy(), leaf.grad.numpy()
+
+
 if __name__ == "__main__":
     set_threads(1)
-    found = results(np.dtype(sys.argv[1]))
+    torch.set_num_threads(1)
+    found = (references if "reference" in sys.argv else results)(np.dtype(sys.argv[1]))
     json.dump({name: [np.ravel(array).tolist() for array in arrays] for name, *arrays in found}, sys.stdout)

@@ -216,6 +216,7 @@ MLPRanker(hidden=(8,), epochs=EPOCHS, batch_size=4, checkpoint=sys.argv[1]).fit(
 """
 
 
+@pytest.mark.slow  # tests/faults/test_kills.py does the same with the command
 @pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
 def test_kill_in_mid_training_and_resume_gives_the_same_files_as_an_uninterrupted_run(tmp_path):
     def command(name):

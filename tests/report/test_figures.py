@@ -116,6 +116,14 @@ def test_every_figure_is_drawn_from_a_study_with_losses_and_histories(outcomes):
     assert all(outcome.title and outcome.caption for outcome in outcomes.values())
 
 
+def test_every_figure_is_valid_vega_lite(outcomes, specifications):
+    """Drawing does not validate specifications, which takes time."""
+    for name, specification in specifications.items():
+        with alt.theme.enable("none"):
+            valid = outcomes[name].chart.to_dict()  # raises an error otherwise
+        assert valid | {"config": specification["config"]} == specification, name
+
+
 def test_no_figure_holds_more_rows_than_the_limit(specifications):
     for name, specification in specifications.items():
         rows = sum(len(rows) for rows in specification["datasets"].values())

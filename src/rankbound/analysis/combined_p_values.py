@@ -14,6 +14,7 @@ method                most sensitive to                             level holds
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -95,13 +96,20 @@ def higher_criticism(p_values: ArrayLike, *, resamples: int = 10_000, seed: int 
     half = (len(p) + 1) // 2
     observed = _criticism(np.sort(p)[None, :half], len(p))[0]
     draws = min(resamples, max(1000, _MOST_CELLS // len(p)))
-    rng = np.random.default_rng(seed)
-    reached = 0
-    for start in range(0, draws, max(1, _CELLS // (len(p) + 1))):
-        size = min(max(1, _CELLS // (len(p) + 1)), draws - start)
-        sums = np.cumsum(rng.standard_exponential((size, len(p) + 1)), axis=1)  # sorted uniform variables, scaled
-        reached += int((_criticism(sums[:, :half] / sums[:, -1:], len(p)) >= observed).sum())
+    reached = int((_random_criticisms(len(p), draws, int(seed)) >= observed).sum())
     return (1 + reached) / (1 + draws)
+
+
+@lru_cache(maxsize=4)  # the systems of a comparison have equally many queries
+def _random_criticisms(m: int, draws: int, seed: int) -> NDArray[np.float64]:
+    """The statistics of samples of m uniform variables."""
+    rng, half, rows = np.random.default_rng(seed), (m + 1) // 2, max(1, _CELLS // (m + 1))
+    parts = []
+    for start in range(0, draws, rows):
+        size = min(rows, draws - start)
+        sums = np.cumsum(rng.standard_exponential((size, m + 1)), axis=1)  # sorted uniform variables, scaled
+        parts.append(_criticism(sums[:, :half] / sums[:, -1:], m))
+    return np.concatenate(parts)
 
 
 def _criticism(smallest: NDArray[np.float64], m: int) -> NDArray[np.float64]:

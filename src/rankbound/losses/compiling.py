@@ -38,7 +38,7 @@ from rankbound.measures import discounts
 from rankbound.parallel import set_threads, threads
 
 __all__ = [
-    "block_kernel", "helper", "inlined_helper", "kernel", "kernel_folder", "ranges", "running", "set_threads",
+    "HELPER_OPTIONS", "block_kernel", "helper", "inlined_helper", "kernel", "kernel_folder", "ranges", "running", "set_threads",
     "threads", "threads_for",
 ]  # fmt: skip
 
@@ -142,7 +142,7 @@ def kernel_folder(package: Path | None = None) -> Path | None:
 
 _folder = kernel_folder()
 _OPTIONS: dict[str, Any] = {"fastmath": True, "error_model": "numpy", "nogil": True}
-_HELPER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, **_OPTIONS}
+HELPER_OPTIONS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, **_OPTIONS}
 
 
 def block_kernel(function: Function, variant: str = "") -> Function:
@@ -202,11 +202,11 @@ def helper(function: Function, variant: str = "") -> Function:
 
     For ``variant`` see `block_kernel`.
     """
-    compiled: Function = numba.njit(**_HELPER)(_named(function, variant))
+    compiled: Function = numba.njit(**HELPER_OPTIONS)(_named(function, variant))
     return compiled
 
 
 def inlined_helper(function: Function) -> Function:
     """The same, inlined into its caller: for loops that LLVM optimizes better where it sees their arguments."""
-    compiled: Function = numba.njit(forceinline=True, **_HELPER)(function)
+    compiled: Function = numba.njit(forceinline=True, **HELPER_OPTIONS)(function)
     return compiled

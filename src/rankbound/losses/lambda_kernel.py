@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.losses.compiling import block_kernel, helper
+from rankbound.losses.memory import empty, indices
 from rankbound.losses.sigmoids import can_be_factored, fill_exponentials, in_strides, log_of_complement, logistic
 from rankbound.losses.swaps import NEARNESS, NORMALIZE_LIGHTGBM, fill_by_score, normalizing_factor
 
@@ -108,14 +109,15 @@ def _fill(
 ) -> None:
     """Fill the last four rows of the memory; a pair counts if one of its ranks is among the first ``last``."""
     columns, first_columns = in_strides(n), in_strides(last)
-    for at in range(_OUT, len(m), _ROW):
-        m[at : at + columns] = 0.0
-    kept = np.empty((4, _STEP), m.dtype)
+    for row in range(4):
+        for b in range(columns):
+            m[_OUT + row * _ROW + b] = 0
+    kept = empty(4 * _STEP, m)
     for a in range(n):
         if a == last:  # the rows that follow have the first columns only: what whole steps add to others is undone
             for row in range(4):
                 for b in range(last, min(first_columns, n)):
-                    kept[row, b - last] = m[_OUT + row * _ROW + b]
+                    kept[row * _STEP + b - last] = m[_OUT + row * _ROW + b]
         width = columns if a < last else first_columns
         if not is_factored:
             _direct_row(m, a, width, by_distance, alpha)
@@ -126,7 +128,7 @@ def _fill(
     if last < n:
         for row in range(4):
             for b in range(last, min(first_columns, n)):
-                m[_OUT + row * _ROW + b] = kept[row, b - last]
+                m[_OUT + row * _ROW + b] = kept[row * _STEP + b - last]
 
 
 @block_kernel
@@ -141,8 +143,7 @@ def lambda_pass(
     instead of True, the values need not be computed, and are undefined. For the other arguments see
     `pair_kernel.pair_pass_of`. Queries without rows keep the zeros of the outputs.
     """
-    keys, now, then = np.empty(LONGEST, scores.dtype), np.empty(LONGEST, np.int64), np.empty(LONGEST, np.int64)
-    m = np.empty(8 * _ROW, scores.dtype)
+    keys, now, then, m = empty(LONGEST, scores), indices(LONGEST), indices(LONGEST), empty(8 * _ROW, scores)
     for q in queries:
         if rows[q] == 0:
             continue

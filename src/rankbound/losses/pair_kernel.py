@@ -24,8 +24,17 @@ from typing import Any
 import numpy as np
 
 from rankbound.losses.compiling import block_kernel, helper
-from rankbound.losses.sigmoids import BLOCK, centered, factors, log_of_complement, logistic, sigmoid_row
-from rankbound.losses.swaps import NORMALIZE_LIGHTGBM, adjust_row, normalizing_factor, swap_functions
+from rankbound.losses.memory import empty, indices, zeros
+from rankbound.losses.sigmoids import (
+    BLOCK,
+    centered,
+    factors,
+    in_strides,
+    log_of_complement,
+    logistic,
+    sigmoid_row,
+)
+from rankbound.losses.swaps import NORMALIZE_LIGHTGBM, adjust_row, fill_by_score, normalizing_factor, swap_functions
 
 __all__ = ["COST_LOGISTIC", "COST_SQUARE", "COST_TANH", "pair_pass_of"]
 
@@ -167,21 +176,10 @@ def pair_pass_of(cost: int, swap: int) -> Callable[..., None]:
     functions: Any = swap_functions(swap) if swap >= 0 else (None, None)
     fill_table, fill_row = functions
 
-    def weigh_row(
-        table: Any, first_stop: int, x: Any, i: int, start: int, truncation: int, by_distance: bool, alpha: float,
-        weight: Any,
-    ) -> None:  # fmt: skip
-        if swap >= 0:
-            fill_row(table, first_stop, i, start, weight)
-            if truncation > 0 or by_distance:
-                adjust_row(weight, x, i, start, table[len(table) - 1], truncation, by_distance, alpha)
-
-    weigh = helper(weigh_row, f"swap {swap}")
-
     def pair_pass(
         queries: Any, scores: Any, ranked_by: Any, offsets: Any, order: Any, rows: Any, columns_from: Any, gains: Any,
         scales: Any, cuts: Any, levels: Any, pair_weights: Any, discounts: Any, alpha: float, mu: float,
-        truncation: int, normalization: int, measure_scores: bool,
+        truncation: int | None, normalization: int, measure_scores: bool,
         values: Any, measured: Any, gradient: Any, hessian: Any,
     ) -> None:  # fmt: skip
         """Compute the pairwise loss of each query and its gradient; the weights of pairs count as constants.
@@ -190,8 +188,9 @@ def pair_pass_of(cost: int, swap: int) -> Callable[..., None]:
         ``columns_from`` where the lower labels of each row begin; ``scales`` multiply queries. Of a loss with swap
         deltas (see `rankbound.losses.swaps`) the measure of the present ranking is written to ``measured``. Swap deltas
         and ``truncation`` (0 for none) refer to the ranks by ``ranked_by``; ``measure_scores`` has the measure computed
-        for the ranks by the scores instead. ``normalization`` is an index into `NORMALIZATIONS`. ``hessian`` is None if
-        no hessian is requested. The outputs must be zeros on entry.
+        for the ranks by the scores instead. ``normalization`` is an index into `NORMALIZATIONS`. ``truncation`` is None
+        if the weights of pairs are the swap deltas alone, ``hessian`` if no hessian is requested. The outputs must be
+        zeros on entry.
         """
         for q in queries:
             if rows[q] == 0:
@@ -200,32 +199,40 @@ def pair_pass_of(cost: int, swap: int) -> Callable[..., None]:
             n, own_order, own_columns = hi - lo, order[lo:hi], columns_from[lo:hi]
             x, largest = centered(scores[lo:hi], own_order, alpha)
             exponentials = factors(x, largest, rows[q], None)
-            sorted_gradient = np.zeros_like(x)
-            weight, other_weight = np.ones_like(x), np.ones_like(x)
+            sorted_gradient, weight, other_weight = zeros(n, x), empty(n, x), empty(n, x)
             by_distance = normalization == NORMALIZE_LIGHTGBM and largest > 0.0
             if swap >= 0:
                 own_gains = gains[lo:hi]
-                table, first_stop, measure = fill_table(
-                    ranked_by[lo:hi], own_order, own_gains, own_columns, levels, pair_weights, lo, discounts, cuts[q],
-                    mu,
-                )  # fmt: skip
-                if measure_scores:  # the ranks are not those of the scores, but the measure is that of the scores
-                    _, _, measure = fill_table(
-                        scores[lo:hi], own_order, own_gains, own_columns, levels, pair_weights, lo, discounts, cuts[q],
-                        mu,
-                    )  # fmt: skip
-                measured[q] = measure
+                keys, now, then = empty(in_strides(n), x), indices(n), indices(n)
+                position = indices(n)
+                for j in range(n):
+                    position[own_order[j]] = j
+                for turn in range(2 if measure_scores else 1):  # the last one is for the ranks, the first one measures
+                    ranking = scores[lo:hi] if measure_scores and turn == 0 else ranked_by[lo:hi]
+                    ranked = fill_by_score(ranking, keys, now, then)
+                    for rank in range(n):
+                        ranked[rank] = position[ranked[rank]]
+                    table, first_stop, measure = fill_table(
+                        ranked, x, own_gains, own_columns, levels, pair_weights, lo, discounts, cuts[q], mu
+                    )
+                    if turn == 0:
+                        measured[q] = measure
             else:
                 table, first_stop = x, -1
+                for j in range(n):
+                    weight[j], other_weight[j] = 1, 1
             if hessian is not None or cost != COST_LOGISTIC:
-                above, slope, value = np.empty_like(x), np.empty_like(x), np.empty_like(x)
-                pair_gradient, pair_hessian, sorted_hessian = np.empty_like(x), np.empty_like(x), np.zeros_like(x)
+                above, slope, value = empty(n, x), empty(n, x), empty(n, x)
+                pair_gradient, pair_hessian, sorted_hessian = empty(n, x), empty(n, x), zeros(n, x)
             result, lambdas, taken = 0.0, 0.0, 0
             for i in range(rows[q]):
                 if i < taken:
                     continue
                 start = own_columns[i]
-                weigh(table, first_stop, x, i, start, truncation, by_distance, alpha, weight)
+                if swap >= 0:
+                    fill_row(table, first_stop, i, start, weight)
+                if truncation is not None:
+                    adjust_row(weight, x, i, start, table[len(table) - 1], truncation, by_distance, alpha)
                 if hessian is not None or cost != COST_LOGISTIC:
                     sigmoid_row(None, x, exponentials, i, start, n, above, slope)
                     _cost_row(cost, x[start:], x[i], above[start:], slope[start:], value[start:], pair_gradient[start:])
@@ -238,7 +245,10 @@ def pair_pass_of(cost: int, swap: int) -> Callable[..., None]:
                         own = _add_weighted(pair_hessian[start:], weight[start:], sorted_hessian[start:])
                         sorted_hessian[i] += own
                 elif len(exponentials) > 0 and i + 1 < rows[q] and own_columns[i + 1] == start:
-                    weigh(table, first_stop, x, i + 1, start, truncation, by_distance, alpha, other_weight)
+                    if swap >= 0:
+                        fill_row(table, first_stop, i + 1, start, other_weight)
+                    if truncation is not None:
+                        adjust_row(other_weight, x, i + 1, start, table[len(table) - 1], truncation, by_distance, alpha)
                     paid, own = _two_rows(x, exponentials, i, start, n, weight, other_weight, sorted_gradient)
                     result += paid
                     lambdas += own

@@ -66,11 +66,13 @@ def _run_pairs(
             values, measured, gradient, hessian,
         )  # fmt: skip
     else:
+        is_adjusted = truncation > 0 or normalization == swaps.NORMALIZE_LIGHTGBM
         run_blocks(
             pair_pass_of(options.cost, plan.swap), blocks,
             scores, ranked_by, plan.offsets, plan.order, plan.rows, plan.columns_from, plan.weights,
             plan.constants, plan.cuts, plan.levels, plan.pair_weights, plan.discounts,
-            alpha, float(options.mu), truncation, normalization, measure_scores, values, measured, gradient, hessian,
+            alpha, float(options.mu), truncation if is_adjusted else None, normalization, measure_scores,
+            values, measured, gradient, hessian,
         )  # fmt: skip
     hessian = scores[:0].copy() if hessian is None else hessian
     return KernelResult(values, gradient, hessian, plan.offset + plan.scale * measured)

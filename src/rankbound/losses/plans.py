@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.losses.compiling import block_kernel, ranges, threads_for
+from rankbound.losses.memory import indices
 from rankbound.losses.workers import run_blocks
 from rankbound.measures.label_counts import LabelCounts
 
@@ -179,7 +180,9 @@ def _order(levels: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[np.int64
 def _counting_sort(block: Any, levels: Any, offsets: Any, most: int, order: Any) -> None:
     for q in range(block[0], block[1]):
         lo, hi = offsets[q], offsets[q + 1]
-        position = np.zeros(most + 1, np.int64)  # position[c]: where the next item of level most - 1 - c goes
+        position = indices(most + 1)  # position[c]: where the next item of level most - 1 - c goes
+        for c in range(most + 1):
+            position[c] = 0
         for j in range(lo, hi):
             position[most - levels[j]] += 1
         for c in range(1, most + 1):

@@ -33,8 +33,9 @@ import numpy as np
 from numba.extending import overload
 
 from rankbound.errors import ArgumentError
-from rankbound.losses.compiling import helper
+from rankbound.losses.compiling import HELPER_OPTIONS, helper
 from rankbound.losses.lazy_torch import torch
+from rankbound.losses.memory import empty, zeros
 
 __all__ = [
     "BLOCK",
@@ -141,12 +142,12 @@ def _exact_log(t: Any) -> Any:
 # Compiled code selects the form by type once, at compile time.
 
 
-@overload(logistic, jit_options={"fastmath": True, "error_model": "numpy"})  # type: ignore[untyped-decorator]
+@overload(logistic, jit_options=HELPER_OPTIONS)  # type: ignore[untyped-decorator]
 def _logistic_by_type(x: Any) -> Any:
     return _rational if x.bitwidth == 32 else _exact
 
 
-@overload(log_of_complement, jit_options={"fastmath": True, "error_model": "numpy"})  # type: ignore[untyped-decorator]
+@overload(log_of_complement, jit_options=HELPER_OPTIONS)  # type: ignore[untyped-decorator]
 def _log_of_complement_by_type(t: Any) -> Any:
     return _log_by_polynomial if t.bitwidth == 32 else _exact_log
 
@@ -166,10 +167,11 @@ def centered(scores: Any, order: Any, alpha: float) -> Any:
     """
     lowest, highest = scores[0], scores[0]
     for j in range(len(scores)):
-        lowest, highest = min(lowest, scores[j]), max(highest, scores[j])
+        lowest = scores[j] if scores[j] < lowest else lowest  # min and max would be functions of their own to compile
+        highest = scores[j] if scores[j] > highest else highest
     half = (highest - lowest) / 2
     middle = lowest + half
-    x = np.empty_like(scores)
+    x = empty(len(scores), scores)
     for j in range(len(x)):
         x[j] = alpha * (scores[order[j]] - middle)
     return x, alpha * half
@@ -183,9 +185,9 @@ def in_strides(count: int) -> int:
 
 @helper
 def padded(values: Any, length: int) -> Any:
-    """Copy values and append zeros up to a length."""
-    result = np.zeros(length, values.dtype)
-    for j in range(min(len(values), length)):
+    """Copy values and append zeros up to a length, which must not be smaller than their number."""
+    result = zeros(length, values)
+    for j in range(len(values)):
         result[j] = values[j]
     return result
 
@@ -204,7 +206,7 @@ def factors(x: Any, largest: float, rows: int, code: int | None) -> Any:
     """
     if code is not None or rows < _FEW_ROWS or not can_be_factored(x, largest):
         return x[:0]
-    result = np.zeros(in_strides(len(x)), x.dtype)
+    result = zeros(in_strides(len(x)), x)
     fill_exponentials(x, result)
     return result
 

@@ -37,6 +37,7 @@ from typing import Any
 import numpy as np
 
 from rankbound.losses.compiling import block_kernel, helper, inlined_helper
+from rankbound.losses.memory import empty, zeros
 from rankbound.losses.sigmoids import (
     BLOCK,
     add_row,
@@ -133,10 +134,10 @@ def _coupled_ranks(ranks: Any, weights: Any, beta: float, k: float, out: Any, li
     """AP of smooth ranks by Qin, Liu & Li eq. 22, and its derivative in each rank; O(P^2), nothing stored per pair."""
     rows = len(ranks)
     result = 0.0
-    contribution, hits, rank_change = np.empty(rows), np.ones(rows), np.zeros(rows)
+    contribution, hits, rank_change = empty(rows, ranks), empty(rows, ranks), zeros(rows, ranks)
     for i in range(rows):
         inside, _ = _truncation(ranks[i], k, beta)
-        contribution[i] = weights[i] * inside / ranks[i]
+        contribution[i], hits[i] = weights[i] * inside / ranks[i], 1.0
     for i in range(rows):  # each pair once: the other step is 1 - this one
         own_hits, own_change = 0.0, 0.0
         for j in range(i):
@@ -190,9 +191,10 @@ def _rows_in_fours(
     ``sorted_hessian`` is None if no hessian is requested.
     """
     zero, one, least = exponentials.dtype.type(0), exponentials.dtype.type(1), exponentials.dtype.type(_LEAST_CURVATURE)
-    slope0, slope1 = np.empty_like(exponentials), np.empty_like(exponentials)  # without the factor of their row
-    slope2, slope3 = np.empty_like(exponentials), np.empty_like(exponentials)
-    end, result = np.uintp(len(exponentials)), 0.0
+    count, result = len(exponentials), 0.0
+    slope0, slope1 = empty(count, exponentials), empty(count, exponentials)  # without the factor of their row
+    slope2, slope3 = empty(count, exponentials), empty(count, exponentials)
+    end = np.uintp(count)
     for i in range(0, rows, 4):
         i1, i2, i3 = min(i + 1, rows - 1), min(i + 2, rows - 1), min(i + 3, rows - 1)
         own0, own1, own2, own3 = exponentials[i], exponentials[i1], exponentials[i2], exponentials[i3]
@@ -284,7 +286,7 @@ def _pairs_in_fours(
         while last < rows and columns_from[last] == start:
             last += 1
         others = padded(exponentials[start:n], in_strides(n - start))
-        column_gradient = np.zeros_like(others)
+        column_gradient = zeros(len(others), others)
         for at in range(i, last, 4):
             at1, at2, at3 = min(at + 1, last - 1), min(at + 2, last - 1), min(at + 3, last - 1)
             own0, own1, own2, own3 = exponentials[at], exponentials[at1], exponentials[at2], exponentials[at3]
@@ -349,7 +351,7 @@ def _additive(
     beta: float, k: float, parameter: float, sorted_gradient: Any, sorted_hessian: Any,
 ) -> float:  # fmt: skip
     end, result = len(sorted_gradient), 0.0
-    value, slope = np.empty(end, x.dtype), np.empty(end, x.dtype)
+    value, slope = empty(end, x), empty(end, x)
     for i in range(rows):
         rank = 1.0 + sigmoid_row(sigmoid, x, exponentials, i, 0, end, value, slope)
         term, d_rank = additive_term(discount, rank, weights[i], beta, k, parameter)
@@ -364,7 +366,7 @@ def _precision_sum(
     sorted_gradient: Any, sorted_hessian: Any,
 ) -> float:  # fmt: skip
     end, result = len(sorted_gradient), 0.0
-    value, slope = np.empty(end, x.dtype), np.empty(end, x.dtype)
+    value, slope = empty(end, x), empty(end, x)
     for i in range(rows):
         hits = sigmoid_row(sigmoid, x, exponentials, i, 0, relevant, value, slope)
         others = sigmoid_row(sigmoid, x, exponentials, i, relevant, end, value, slope)
@@ -381,9 +383,9 @@ def _cascade(
     sigmoid: int | None, beta: float, k: float, parameter: float, sorted_gradient: Any, sorted_hessian: Any,
 ) -> float:  # fmt: skip
     end, result = len(sorted_gradient), 0.0
-    value, slope = np.empty(end, x.dtype), np.empty(end, x.dtype)
+    value, slope = empty(end, x), empty(end, x)
     one, least = x.dtype.type(1), x.dtype.type(1e-30)
-    stops = np.empty(relevant, x.dtype)
+    stops = empty(relevant, x)
     for j in range(relevant):
         stops[j] = weights[j]
     for i in range(rows):
@@ -410,7 +412,7 @@ def _pairs(
 ) -> float:  # fmt: skip
     """The sum over rows of weight times sigmoids; also the gradient of other structures, whose d_rank are weights."""
     end, result = len(sorted_gradient), 0.0
-    value, slope = np.empty(end, x.dtype), np.empty(end, x.dtype)
+    value, slope = empty(end, x), empty(end, x)
     for i in range(rows):
         start = columns_from[i]
         total = sigmoid_row(sigmoid, x, exponentials, i, start, end, value, slope)
@@ -433,7 +435,7 @@ def _ranks(x: Any, exponentials: Any, rows: int, sigmoid: int | None, ranks: Any
     if len(exponentials) > 0:
         _ranks_in_fours(exponentials, rows, ranks)
         return
-    value, slope = np.empty_like(x), np.empty_like(x)
+    value, slope = empty(len(x), x), empty(len(x), x)
     for i in range(rows):
         ranks[i] = 1.0 + sigmoid_row(sigmoid, x, exponentials, i, 0, len(x), value, slope)
 
@@ -470,8 +472,8 @@ def smooth_pass_of(structure: int) -> Callable[..., None]:
             n, own_order, own_weights, own_columns = hi - lo, order[lo:hi], weights[lo:hi], columns_from[lo:hi]
             x, largest = centered(scores[lo:hi], own_order, alpha)
             exponentials = factors(x, largest, rows[q], sigmoid)
-            sorted_gradient = np.zeros(max(n, len(exponentials)), x.dtype)  # gradient and hessian in sorted order
-            sorted_hessian: Any = None if hessian is None else np.zeros_like(sorted_gradient)
+            sorted_gradient = zeros(max(n, len(exponentials)), x)  # gradient and hessian in sorted order
+            sorted_hessian: Any = None if hessian is None else zeros(len(sorted_gradient), x)
             result = 0.0
             if structure == ADDITIVE:
                 if len(exponentials) > 0 and n <= _SHORT:
@@ -496,7 +498,7 @@ def smooth_pass_of(structure: int) -> Callable[..., None]:
                 )  # fmt: skip
             else:
                 if of_ranks:
-                    ranks, d_ranks = np.empty(rows[q]), np.zeros(rows[q])
+                    ranks, d_ranks = zeros(rows[q], constants), zeros(rows[q], constants)
                     _ranks(x, exponentials, rows[q], sigmoid, ranks)
                     if structure == COUPLED:
                         coupled = _coupled_ranks(ranks, own_weights, beta, cuts[q], d_ranks, x)

@@ -45,6 +45,7 @@ from typing import Any
 import numpy as np
 
 from rankbound.losses.compiling import helper
+from rankbound.losses.memory import empty, indices, zero_table
 from rankbound.losses.sigmoids import STRIDE, in_strides
 
 __all__ = [
@@ -89,7 +90,7 @@ def fill_by_score(scores: Any, keys: Any, now: Any, then: Any) -> Any:
     lowest = scores[0]
     for j in range(n):
         keys[j] = scores[j]
-        lowest = min(lowest, scores[j])
+        lowest = scores[j] if scores[j] < lowest else lowest
     for j in range(n, in_strides(n)):
         keys[j] = lowest  # the filler of the last stride is above no item
     for lo in range(0, n, STRIDE):
@@ -97,7 +98,7 @@ def fill_by_score(scores: Any, keys: Any, now: Any, then: Any) -> Any:
         count = np.uintp(
             len(block)
         )  # hides the constant from LLVM, which would unroll the loop below instead of vectorizing it
-        for i in range(min(STRIDE, n - lo)):
+        for i in range(STRIDE if lo + STRIDE < n else n - lo):
             own, above, equal = block[i], zero, zero
             for j in range(count):
                 above += one if block[j] > own else zero
@@ -107,10 +108,11 @@ def fill_by_score(scores: Any, keys: Any, now: Any, then: Any) -> Any:
                 for j in range(i):
                     position += block[j] == own
             now[position] = lo + i
-    width = STRIDE
+    width = np.int64(STRIDE)  # not the constant, for which numba would compile `_merge_halves` once more
     while width < n:
         for lo in range(0, n, 2 * width):
-            middle, hi = min(lo + width, n), min(lo + 2 * width, n)
+            middle, hi = lo + width, lo + 2 * width
+            middle, hi = middle if middle < n else n, hi if hi < n else n
             if hi - middle == width:
                 _merge_halves(scores, now, then, lo, width)
                 continue
@@ -146,7 +148,8 @@ def _merge_halves(scores: Any, now: Any, then: Any, lo: int, width: int) -> None
 
 # ---- tables: what the deltas of a query need, by one pass over its ranks ---------------------------------------------
 
-# The functions of all forms have the same arguments. ``gains`` is in sorted order (items of high label first, as
+# The functions of all forms have the same arguments. ``ranked`` are the items by descending score, as indices in sorted
+# order, ``like`` is an array in the precision of the scores. ``gains`` is in sorted order (items of high label first, as
 # ``order`` lists them): gain over normalizer of an additive measure, one over divisor of a relevant item for a
 # precision sum, stop probability for a cascade. ``discounts`` are those of the ranks 1, 2, ...; they count to rank k,
 # or all if k is 0. ``levels`` are those of the batch, where the query begins at ``first``; ``mu`` is that of loss 2++.
@@ -157,26 +160,11 @@ def _merge_halves(scores: Any, now: Any, then: Any, lo: int, width: int) -> None
 
 
 @helper
-def _ranked(scores: Any, order: Any) -> Any:
-    """The items by descending score, as indices in sorted order."""
-    n = len(scores)
-    keys, now, then = np.empty(in_strides(n), scores.dtype), np.empty(n, np.int64), np.empty(n, np.int64)
-    by_score = fill_by_score(scores, keys, now, then)
-    position = np.empty(n, np.int64)
-    for j in range(n):
-        position[order[j]] = j
-    for above in range(n):
-        by_score[above] = position[by_score[above]]
-    return by_score
-
-
-@helper
 def _additive_table(
-    scores: Any, order: Any, gains: Any, columns_from: Any, levels: Any, pair_weights: Any, first: int,
+    ranked: Any, like: Any, gains: Any, columns_from: Any, levels: Any, pair_weights: Any, first: int,
     discounts: Any, k: float, mu: float,
 ) -> Any:  # fmt: skip
-    table, result = np.zeros((3, len(scores)), scores.dtype), 0.0
-    ranked = _ranked(scores, order)
+    table, result = zero_table(3, like), 0.0
     for above in range(len(ranked)):
         j = ranked[above]
         discount, gain = 0.0 if 0.0 < k <= above else discounts[above], gains[j]
@@ -187,15 +175,15 @@ def _additive_table(
 
 @helper
 def _loss1_table(
-    scores: Any, order: Any, gains: Any, columns_from: Any, levels: Any, pair_weights: Any, first: int,
+    ranked: Any, like: Any, gains: Any, columns_from: Any, levels: Any, pair_weights: Any, first: int,
     discounts: Any, k: float, mu: float,
 ) -> Any:  # fmt: skip
     """The discount has no cutoff; that of the measure has."""
     table, _, _ = _additive_table(
-        scores, order, gains, columns_from, levels, pair_weights, first, discounts, 0.0, mu
+        ranked, like, gains, columns_from, levels, pair_weights, first, discounts, 0.0, mu
     )  # fmt: skip
     result = 0.0
-    for j in range(len(scores)):
+    for j in range(len(ranked)):
         if k <= 0.0 or table[2, j] <= k:
             result += discounts[int(table[2, j]) - 1] * gains[j]
     return table, -1, result
@@ -203,29 +191,28 @@ def _loss1_table(
 
 @helper
 def _distance_table(
-    scores: Any, order: Any, gains: Any, columns_from: Any, levels: Any, pair_weights: Any, first: int,
+    ranked: Any, like: Any, gains: Any, columns_from: Any, levels: Any, pair_weights: Any, first: int,
     discounts: Any, k: float, mu: float,
 ) -> Any:  # fmt: skip
     """Row 2 holds mu |d(m) - d(m + 1)| at m - 1, for a distance of m ranks."""
-    n = len(scores)
-    additive, _, result = _additive_table(
-        scores, order, gains, columns_from, levels, pair_weights, first, discounts, k, mu
-    )  # fmt: skip
-    table = np.zeros((4, n), scores.dtype)
-    table[0], table[1], table[3] = additive[0], additive[1], additive[2]
-    for distance in range(1, n):
-        table[2, distance - 1] = mu * abs(discounts[distance - 1] - discounts[distance])
+    table, result = zero_table(4, like), 0.0
+    for above in range(len(ranked)):
+        j = ranked[above]
+        discount, gain = 0.0 if 0.0 < k <= above else discounts[above], gains[j]
+        table[0, j], table[1, j], table[3, j] = discount, gain, above + 1
+        result += discount * gain
+        if above > 0:
+            table[2, above - 1] = mu * abs(discounts[above - 1] - discounts[above])
     return table, -1, result
 
 
 @helper
 def _precision_table(
-    scores: Any, order: Any, gains: Any, columns_from: Any, levels: Any, pair_weights: Any, first: int,
+    ranked: Any, like: Any, gains: Any, columns_from: Any, levels: Any, pair_weights: Any, first: int,
     discounts: Any, k: float, mu: float,
 ) -> Any:  # fmt: skip
     """Down to the rank, row 2 sums discounts of relevant items, row 3 counts them; row 4 is count * discount - sum."""
-    table = np.zeros((6, len(scores)), scores.dtype)
-    ranked = _ranked(scores, order)
+    table = zero_table(6, like)
     running, count, result = 0.0, 0.0, 0.0
     for above in range(len(ranked)):
         j = ranked[above]
@@ -241,12 +228,11 @@ def _precision_table(
 
 @helper
 def _first_hit_table(
-    scores: Any, order: Any, gains: Any, columns_from: Any, levels: Any, pair_weights: Any, first: int,
+    ranked: Any, like: Any, gains: Any, columns_from: Any, levels: Any, pair_weights: Any, first: int,
     discounts: Any, k: float, mu: float,
 ) -> Any:  # fmt: skip
     """Row 2 holds at 0 the discount of the first relevant item, row 3 that of the second one."""
-    table = np.zeros((5, len(scores)), scores.dtype)
-    ranked = _ranked(scores, order)
+    table = zero_table(5, like)
     count, result = 0, 0.0
     for above in range(len(ranked)):
         j = ranked[above]
@@ -263,7 +249,7 @@ def _first_hit_table(
 
 @helper
 def _cascade_table(
-    scores: Any, order: Any, gains: Any, columns_from: Any, levels: Any, pair_weights: Any, first: int,
+    ranked: Any, like: Any, gains: Any, columns_from: Any, levels: Any, pair_weights: Any, first: int,
     discounts: Any, k: float, mu: float,
 ) -> Any:  # fmt: skip
     """The discount is multiplied by the probability to come that far.
@@ -271,8 +257,7 @@ def _cascade_table(
     Row 2 is the running sum of the measure, row 3 that before the item plus row 0, row 4 is 1 / (1 - gain), and row 5
     is row 3 without the first certain stop.
     """
-    table = np.zeros((7, len(scores)), scores.dtype)
-    ranked = _ranked(scores, order)
+    table = zero_table(7, like)
     running, probability, beyond, first_stop = 0.0, 1.0, 0.0, -1
     for above in range(len(ranked)):
         j = ranked[above]
@@ -298,39 +283,42 @@ def _cascade_table(
 
 @helper
 def _pair_table(
-    scores: Any, order: Any, gains: Any, columns_from: Any, levels: Any, pair_weights: Any, first: int,
+    ranked: Any, like: Any, gains: Any, columns_from: Any, levels: Any, pair_weights: Any, first: int,
     discounts: Any, k: float, mu: float,
 ) -> Any:  # fmt: skip
     """Row 0 is S of the item's own level, row 1 this level as a number from 0, from row 2 on S of every level."""
-    n, number, at = len(scores), 0, 0
+    n, number, at = len(ranked), 0, 0
     while at < n:  # items are sorted by level, and ``columns_from`` is where the run of an item's level ends
         number, at = number + 1, columns_from[at]
-    table = np.zeros((3 + number, n), scores.dtype)
-    starts = np.zeros(number + 1, np.int64)  # of the runs of equal level
+    table = zero_table(3 + number, like)
+    starts = indices(number + 1)  # of the runs of equal level
+    starts[0] = 0
     for level in range(number):
         starts[level + 1] = columns_from[starts[level]]
         for j in range(starts[level], starts[level + 1]):
             table[1, j] = level
-    signed = np.zeros((number, number))  # the weights f of two levels
+    memory = np.empty(number * (number + 2))  # the weights f of two levels, their running sums, and counts
+    running, seen = number * number, number * (number + 1)
+    for entry in range(len(memory)):
+        memory[entry] = 0.0
     for high in range(number):
         for low in range(high + 1, number):
             weight = 1.0
             if pair_weights is not None:
                 weight = pair_weights[levels[first + starts[high]], levels[first + starts[low]]]
-            signed[high, low] = weight
-            signed[low, high] = -weight
-    ranked = _ranked(scores, order)
-    running, seen, result = np.zeros(number), np.zeros(number), 0.0
+            memory[high * number + low] = weight
+            memory[low * number + high] = -weight
+    result = 0.0
     for above in range(n):
         j = ranked[above]
         own = int(table[1, j])
         for low in range(own + 1, number):
-            result += signed[own, low] * seen[low]
-        seen[own] += 1.0
+            result += memory[own * number + low] * memory[seen + low]
+        memory[seen + own] += 1.0
         for level in range(number):
-            running[level] += signed[level, own]
-            table[2 + level, j] = running[level]
-        table[0, j], table[2 + number, j] = running[own], above + 1
+            memory[running + level] += memory[level * number + own]
+            table[2 + level, j] = memory[running + level]
+        table[0, j], table[2 + number, j] = memory[running + own], above + 1
     return table, -1, result
 
 
@@ -411,7 +399,10 @@ def _cascade_row(table: Any, first_stop: int, i: int, start: int, weight: Any) -
 
 @helper
 def _pair_row(table: Any, first_stop: int, i: int, start: int, weight: Any) -> None:
-    own, level, of_row, at_row = table[0], table[1], table[2 + int(table[1, i])], table[2:, i].copy()
+    own, level, of_row = table[0], table[1], table[2 + int(table[1, i])]
+    at_row = empty(len(table), weight)
+    for row in range(2, len(table)):
+        at_row[row - 2] = table[row, i]
     for j in range(start, len(weight)):
         weight[j] = abs(of_row[j] - own[i] + at_row[int(level[j])] - own[j])
 
