@@ -16,6 +16,7 @@ from rankbound.checkpoints import Checkpoints
 from rankbound.errors import ArgumentError, DataError
 from rankbound.losses import NDCGLoss
 from rankbound.parallel.processes import Workers, _current, current_workers, workers
+from tests.distributed.all_losses import values_and_gradients
 from tests.distributed.all_models import MODELS, fitted
 
 ROOT = Path(__file__).parents[2]
@@ -28,9 +29,10 @@ def environment(**more):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """What one process fits in 4 epochs; what two compute; and what one resumes from the checkpoints of two."""
+    """What one process fits in 2 epochs; what two compute; and what one resumes from the checkpoints of two."""
     folder = tmp_path_factory.mktemp("fits")
-    fitted(folder / "one", 2)
+    fitted(folder / "one", 1)
+    alone = {"losses of one": values_and_gradients(), "expected": fitted(folder / "alone", 2)}
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
         [*launch, "-m", "tests.distributed.program", str(folder)],
@@ -39,13 +41,16 @@ def results(tmp_path_factory):
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["workers"] == 2
-    return found | {"expected": fitted(folder / "alone", 4), "back": fitted(folder / "two", 4)}
+    return found | alone | {"back": fitted(folder / "two", 2)}
 
 
 def test_two_processes_give_what_one_gives(results):
-    """A single test, because what all of these compare takes minutes to compute."""
-    assert results["losses"]["failed"] == []  # value and gradient behind DistributedDataParallel
-    assert results["losses"]["compared"] > 400
+    """A single test, because what all of these compare takes long to compute."""
+    losses, expected = results["losses"], results["losses of one"]
+    assert list(losses) == list(expected)
+    assert len(losses) > 400
+    for name, values in expected.items():  # value and gradient behind DistributedDataParallel
+        np.testing.assert_allclose(losses[name], values, rtol=0, atol=1e-9 * max(1, *np.abs(values)), err_msg=name)
     for name in MODELS:
         two_processes_fit_the_model_of_one(results, name)
         for which in ("resumed", "back"):
@@ -53,8 +58,8 @@ def test_two_processes_give_what_one_gives(results):
 
 
 def two_processes_fit_the_model_of_one(results, name):
-    expected, found = results["expected"][name]["history"][:2], results["two"][name]["history"]
-    assert len(found) == 2, name
+    expected, found = results["expected"][name]["history"][:1], results["two"][name]["history"]
+    assert len(found) == 1, name
     for row, wanted in zip(found, expected, strict=True):
         assert row == pytest.approx(wanted, rel=1e-5), name
 
@@ -62,7 +67,7 @@ def two_processes_fit_the_model_of_one(results, name):
 def a_fit_resumes_with_another_number_of_workers(results, name, which):
     """From one to two processes and from two to one: history, scores and measure are those without an interruption."""
     expected, found = results["expected"][name], results[which][name]
-    assert [row["epoch"] for row in found["history"]] == [1, 2, 3, 4], (name, which)
+    assert [row["epoch"] for row in found["history"]] == [1, 2], (name, which)
     assert found["measure"] == pytest.approx(expected["measure"], abs=1e-6), (name, which)
     size = max(1.0, np.abs(expected["scores"]).max())
     np.testing.assert_allclose(found["scores"], expected["scores"], rtol=0, atol=1e-4 * size, err_msg=name)

@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import rankbound as rb
+from rankbound.analysis.significance import EXACT_RANDOMIZATION
 from rankbound.data.candidates import read_candidates
 from rankbound.difficulty.queries import query_weights, weights_of_parts
 from rankbound.evaluation import EvaluationSummary, partitioned
@@ -285,20 +286,21 @@ def test_a_killed_client_leaves_no_file(folder: Path, tmp_path: Path) -> None:
 
 
 def test_comparisons_of_parts_are_those_of_tables(folder: Path, client: Any) -> None:
+    """All means, intervals and p-values, also those of drawn signs, whatever the parts and the order of the rows."""
     qrels, run = tables(60)
     other = run.with_columns(score=(pl.col("score") * 7919) % 1.0)
     write(other, folder, "other", [70])
-    expected = rb.compare(run, other, qrels=qrels, measures=["AP", "EM(nDCG@10)"], names=["a", "b"])
-    paths = [str(folder / f"{name}-*.parquet") for name in ("run", "other")]
-    for options in ({}, {"cluster": client}):
-        judgments = str(folder / "qrels-*.parquet")
-        result = rb.compare(*paths, qrels=judgments, measures=["AP", "EM(nDCG@10)"], names=["a", "b"], **options)
-        for row, of in zip(result.rows, expected.rows, strict=True):
-            assert (row.mean_run, row.mean_baseline, row.wins, row.losses) == (
-                of.mean_run, of.mean_baseline, of.wins, of.losses,
-            )  # fmt: skip
-            assert row.p_t == pytest.approx(of.p_t, rel=1e-12)
-            assert (row.ci_low, row.ci_high) == pytest.approx((of.ci_low, of.ci_high), rel=1e-12)
+    options: dict[str, Any] = {"measures": ["AP", "EM(nDCG@10)"], "names": ["a", "b"], "resamples": 200}
+    expected = rb.compare(run, other, qrels=qrels, **options)
+    assert max(row.wins + row.losses for row in expected.rows) > EXACT_RANDOMIZATION  # signs are drawn
+    judgments = str(folder / "qrels-*.parquet")
+    for first, workers in (("run", {}), ("mixed", {}), ("mixed", {"cluster": client, "scratch": folder / "scratch"})):
+        paths = [str(folder / f"{name}-*.parquet") for name in (first, "other")]
+        result = rb.compare(*paths, qrels=judgments, **options, **workers)
+        assert result.to_dict() == expected.to_dict()
+        assert result.per_query.equals(expected.per_query)
+    mixed = [table.sample(fraction=1, shuffle=True, seed=seed) for seed, table in enumerate((run, other, qrels))]
+    assert rb.compare(*mixed[:2], qrels=mixed[2], **options).to_dict() == expected.to_dict()
 
 
 @pytest.mark.parametrize("mixed", [False, True])

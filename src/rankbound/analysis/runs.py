@@ -334,16 +334,24 @@ def _named_measures(measures: Iterable[str | Measure]) -> dict[str, Measure]:
 
 
 def _common_queries(query_ids: Sequence[Any]) -> tuple[list[Any], list[NDArray[np.int64]], int]:
-    """The queries that all runs have, in the first one's order; their indices in each run; how many only some have."""
+    """The queries that all runs have, in order of their ids; their indices in each run; how many only some have.
+
+    In this order signs and samples are drawn for tests and intervals, which therefore do not depend on the order of the
+    data. Shorter ids come first: q2 before q10.
+    """
     named = [np.asarray(ids).tolist() for ids in query_ids]
     if all(ids == named[0] for ids in named[1:]):
-        return named[0], [np.arange(len(named[0]))] * len(named), 0
-    index_of = [{name: index for index, name in enumerate(ids)} for ids in named]
-    common = [name for name in named[0] if all(name in known for known in index_of)]
-    if not common:
-        raise DataError(f"the runs have no query in common (their first queries are {[ids[:1] for ids in named]})")
-    indices = [np.array([known[name] for name in common]) for known in index_of]
-    return common, indices, len(set().union(*index_of)) - len(common)
+        common, indices, unshared = named[0], [np.arange(len(named[0]))] * len(named), 0
+    else:
+        index_of = [{name: index for index, name in enumerate(ids)} for ids in named]
+        common = [name for name in named[0] if all(name in known for known in index_of)]
+        if not common:
+            raise DataError(f"the runs have no query in common (their first queries are {[ids[:1] for ids in named]})")
+        indices = [np.array([known[name] for name in common]) for known in index_of]
+        unshared = len(set().union(*index_of)) - len(common)
+    text = np.array([str(name) for name in common], dtype=np.str_)
+    order = np.lexsort((text, np.char.str_len(text)))
+    return [common[index] for index in order], [index[order] for index in indices], unshared
 
 
 def _in_no_run(coverage: Sequence[Coverage], evaluated: Sequence[int], in_any: int) -> int | None:

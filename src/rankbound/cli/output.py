@@ -136,15 +136,21 @@ def working(what: str) -> Iterator[Callable[[str], None] | None]:
 
 
 def parts_progress(show: Callable[[str], None] | None) -> Callable[[str, int, int], None] | None:
-    """A function that shows the fraction of rows that is done and the time that is left, or None."""
+    """A function that shows the fraction of rows or bytes that is done and the time that is left, or None.
+
+    The time is estimated anew for every step, and for every run: where less is done than before, another one begins.
+    """
     if show is None:
         return None
-    began: dict[str, float] = {}
+    step, began, before = "", 0.0, 0
 
     def report(what: str, done: int, total: int) -> None:
-        passed = time.monotonic() - began.setdefault(what, time.monotonic())
+        nonlocal step, began, before
+        if what != step or done < before:
+            step, began = what, time.monotonic()
+        before, passed = done, time.monotonic() - began
         left = f", {passed * (total - done) / done:,.0f} s left" if passed > 0 and done else ""
-        show(f"{what} ... {100 * done / max(total, 1):.0f} % of {total:,} rows{left}")
+        show(f"{what} ... {100 * done / max(total, 1):.0f} %{left}")
 
     return report
 

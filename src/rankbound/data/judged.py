@@ -46,12 +46,13 @@ _UNJUDGED = -1e300  # stands for "no label" while labels are looked up
 class DuplicateError(DataError):
     """A document occurs twice in a query; ``side`` is ``qrels`` or ``run``."""
 
-    def __init__(self, side: str, message: str) -> None:
+    def __init__(self, side: str, message: str, query: Any = None, document: Any = None) -> None:
         super().__init__(f"{side}: {message}")
-        self.side, self._message = side, message
+        self.side, self._message, self.query, self.document = side, message, query, document
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.side, self._message)  # to be pickled when a worker process returns it
+        # to be pickled when a worker process returns it
+        return type(self), (self.side, self._message, self.query, self.document)
 
 
 class CandidatesError(DataError):
@@ -220,7 +221,8 @@ def from_frames(
     def not_twice(frame: str, query: NDArray[Any], doc: NDArray[Any], twice: NDArray[np.int64]) -> None:
         if len(twice):
             document, name = documents[int(doc[twice[0]])], names[int(query[twice[0]])]
-            raise DuplicateError(frame, f"document {document!r} occurs more than once in query {name!r}")
+            message = f"document {document!r} occurs more than once in query {name!r}"
+            raise DuplicateError(frame, message, name, document)
 
     key_q, key_r = query_q * len(documents) + doc_q, query_r * len(documents) + doc_r
     match, twice_q, twice_r = _match(key_q, key_r, span)

@@ -24,7 +24,9 @@ from rankbound.lists import Lists, check_dicts
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["chunks_of_lists", "is_parquet", "is_source", "to_frame", "to_lists"]
+__all__ = ["LARGE_TEXT", "chunks_of_lists", "is_large_text", "is_parquet", "is_source", "to_frame", "to_lists"]
+
+LARGE_TEXT = 32 << 20  # bytes of a TREC file on disk, compressed or not, from which on it is read in chunks
 
 
 def to_lists(
@@ -61,6 +63,15 @@ def chunks_of_lists(qrels: Any, run: Any, *, candidates: CandidateSource, **poli
 def is_parquet(source: Any) -> bool:
     """Whether the source is the path of a parquet file."""
     return isinstance(source, (str, PathLike)) and str(source).endswith(".parquet")
+
+
+def is_large_text(source: Any) -> bool:
+    """Whether the source is the path of a TREC file that should not be held in memory as a whole.
+
+    >>> is_large_text("-"), is_large_text("missing.txt")
+    (False, False)
+    """
+    return _is_text(source) and Path(source).is_file() and Path(source).stat().st_size >= LARGE_TEXT
 
 
 def is_source(source: Any) -> bool:

@@ -1,16 +1,18 @@
-"""Tables larger than memory: parquet files read a million rows at a time, always complete queries.
+"""Tables larger than memory, parquet files or TREC runs, read chunk by chunk, always complete queries.
 
-The rows of a query must be adjacent, as they are in every run that was written query by query. The memory is that of
-one chunk, and of the judgments where they are not part of the table, whatever the size of the file.
+The rows of a query must be adjacent, as they are in every run that was written query by query; `SplitQueryError` names
+a query whose rows are not. The memory is that of one chunk, and of the judgments where they are not part of the table,
+whatever the size of the file. `shuffled_run` writes a run again, divided by query, to a temporary folder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +20,26 @@ from numpy.typing import NDArray
 from rankbound.data.candidates import CandidateSource
 from rankbound.data.frames import check_mark, find_columns, id_text, lists_from_frame, plain_type, polars_explained
 from rankbound.data.judged import from_frames
+from rankbound.data.part_work import Progress, open_work
+from rankbound.data.table_parts import read_part
+from rankbound.data.trec import run_frames
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Coverage, Lists
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["ROWS", "RunChunks", "scored_chunks"]
+__all__ = ["ROWS", "RunChunks", "SplitQueryError", "scored_chunks", "shuffled_run", "watched_run"]
 
 ROWS = 1_000_000  # read at once
+
+
+class SplitQueryError(DataError):
+    """Rows of a query are not adjacent; ``reason`` says which."""
+
+    def __init__(self, path: str | PathLike[str], query: Any) -> None:
+        self.reason = f"the rows of query {query!r} are not adjacent"
+        super().__init__(f"{path}: {self.reason}: sort the table by query")
 
 
 def scored_chunks(
@@ -39,23 +52,25 @@ def scored_chunks(
     column = None if candidates is None else candidates.column
     if candidates is not None and candidates.table is not None:
         raise ArgumentError("a table of labels and scores has no documents; candidates must be a rule or column:NAME")
-    for frame, _ in _complete_queries(path, ("qid", "label", "score"), rows, column):
+    for frame, _ in _complete_queries(path, _parquet_frames(path, ("qid", "label", "score"), rows, column)):
         yield lists_from_frame(frame, candidate=None if column is None else "candidate")
 
 
 class RunChunks:
-    """Iterate over the Lists of judgments in memory and a run in a file with the columns qid, docid and score.
+    """Iterate over the Lists of judgments in memory and a run with the columns qid, docid and score.
 
     Parameters
     ----------
     qrels:
         Judgments with the columns qid, docid and label.
     path:
-        The parquet file of the run.
+        The parquet file of the run, or the name of the run if there are ``frames``.
     missing, judged_only, candidates:
         See `rankbound.data.judged`.
     rows:
-        Rows to read at once.
+        Rows of the parquet file to read at once.
+    frames:
+        Frames with the rows of the run, such as those of `watched_run` and `shuffled_run`.
 
     Attributes
     ----------
@@ -73,9 +88,12 @@ class RunChunks:
         judged_only: bool = False,
         rows: int | None = None,
         candidates: CandidateSource | None = None,
+        frames: Iterable[pl.DataFrame] | None = None,
     ) -> None:
         self._qrels, self._candidates = (candidates or CandidateSource()).take_column(qrels)
-        self._path, self._rows = path, rows
+        self._path = path
+        parquet = ("qid", "docid", "score")
+        self._frames = _parquet_frames(path, parquet, rows) if frames is None else _with_last(frames)
         self._missing, self._judged_only = missing, judged_only
         self.coverage = Coverage()
 
@@ -83,7 +101,7 @@ class RunChunks:
         import polars as pl
 
         unseen, returned, shared, coverage = self._qrels, 0, 0, Coverage()
-        for run, is_last in _complete_queries(self._path, ("qid", "docid", "score"), self._rows):
+        for run, is_last in _complete_queries(self._path, self._frames):
             if run["qid"].dtype != unseen["qid"].dtype:
                 unseen, run = (frame.with_columns(id_text(frame["qid"])) for frame in (unseen, run))
             queries = run["qid"].unique()
@@ -105,30 +123,78 @@ class RunChunks:
         self.coverage = replace(coverage, missing_queries=missing, unjudged_queries=returned - shared)
 
 
+def watched_run(path: str | PathLike[str], progress: Progress | None, what: str) -> Iterator[pl.DataFrame]:
+    """The frames of a TREC run; the progress is reported in bytes of the file."""
+    watch: Callable[[int, int], None] | None = None
+    if progress is not None:
+        report = progress  # for the type checker, to which a captured argument may be None again
+
+        def watch(done: int, total: int) -> None:
+            report(what, done, total)
+
+    return run_frames(path, watch)
+
+
+@contextmanager
+def shuffled_run(
+    path: str | PathLike[str], scratch: str | PathLike[str] | None = None, progress: Progress | None = None
+) -> Iterator[Iterator[pl.DataFrame]]:
+    """Yield the rows of a TREC run in frames of complete queries, whatever their order in the file.
+
+    The rows are written to a temporary folder in ``scratch``, which needs about twice the disk space of the compressed
+    run and disappears at the end.
+    """
+    with open_work(None, scratch, progress=progress) as work:
+        folder = Path(work.folder())
+        for number, frame in enumerate(watched_run(path, progress, "converting")):
+            frame.write_parquet(folder / f"{number:09d}.parquet")
+        table = work.open(folder / "*.parquet", ("qid", "docid", "score"), None)
+        ((table, parts),) = work.shuffled([table])
+        yield (read_part(table, part).sort("qid", maintain_order=True) for part in parts if part)
+
+
 def _complete_queries(
+    path: str | PathLike[str], frames: Iterable[tuple[pl.DataFrame, bool]]
+) -> Iterator[tuple[pl.DataFrame, bool]]:
+    """Yield frames that divide the table between queries, and whether each is the last, from any frames of its rows."""
+    import polars as pl
+
+    left, seen = None, list[NDArray[np.uint64]]()
+    for read, is_last in frames:
+        frame = read if left is None else pl.concat((left, read))
+        cut = len(frame) if is_last else _last_start(frame["qid"])
+        left, frame = frame[cut:], frame[:cut]
+        if len(frame) or is_last:
+            _check_new(path, frame["qid"], seen)
+            yield frame, is_last
+
+
+def _with_last(frames: Iterable[pl.DataFrame]) -> Iterator[tuple[pl.DataFrame, bool]]:
+    """Yield each frame, and whether it is the last."""
+    before = None
+    for frame in frames:
+        if before is not None:
+            yield before, False
+        before = frame
+    if before is not None:
+        yield before, True
+
+
+def _parquet_frames(
     path: str | PathLike[str], columns: tuple[str, ...], rows: int | None, candidate: str | None = None
 ) -> Iterator[tuple[pl.DataFrame, bool]]:
-    """Yield frames that divide the table between queries, and whether each is the last."""
+    """Yield some rows of a parquet file at a time, and whether they are the last; an empty frame if there are none."""
     import polars as pl
 
     rows = rows or ROWS
     with polars_explained(path):
         table = _columns(path, columns, candidate)
         total = int(table.select(pl.len()).collect().item())
-        left, seen = None, list[NDArray[np.uint64]]()
         for start in range(0, max(total, 1), rows):
             frame = table.slice(start, rows).collect()
-            if frame["qid"].null_count():
-                raise DataError(
-                    f"{path}: column 'qid' must be filled in every row, got {frame['qid'].null_count()} empty"
-                )
-            frame = frame if left is None else pl.concat((left, frame))
-            is_last = start + rows >= total
-            cut = len(frame) if is_last else _last_start(frame["qid"])
-            left, frame = frame[cut:], frame[:cut]
-            if len(frame) or is_last:
-                _check_new(path, frame["qid"], seen)
-                yield frame, is_last
+            if empty := frame["qid"].null_count():
+                raise DataError(f"{path}: column 'qid' must be filled in every row, got {empty} empty")
+            yield frame, start + rows >= total
 
 
 def _columns(path: str | PathLike[str], columns: tuple[str, ...], candidate: str | None) -> pl.LazyFrame:
@@ -167,7 +233,7 @@ def _check_new(path: str | PathLike[str], qid: pl.Series, seen: list[NDArray[np.
         again = run[np.searchsorted(run, new).clip(max=len(run) - 1)] == new
         if again.any():
             name = names[int(order[np.argmax(again)])]
-            raise DataError(f"{path}: the rows of query {name!r} are not adjacent: sort the table by query")
+            raise SplitQueryError(path, name)
     while seen and len(seen[-1]) <= len(new):
         new = np.sort(np.concatenate((seen.pop(), new)), kind="stable")  # merges two sorted arrays
     seen.append(new)

@@ -7,24 +7,25 @@ Candidates may come in either form or as pairs (query, document).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from rankbound.data.frames import polars_failures
 from rankbound.data.judged import DuplicateError, from_frames
-from rankbound.data.text_chunks import CONTROL, count_byte, has_controls, is_plain_number, read_text
+from rankbound.data.text_chunks import CONTROL, count_byte, has_controls, is_plain_number, line_chunks, read_text
 from rankbound.errors import FileFormatError
 from rankbound.lists import Lists
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["lists_from_trec", "read_pairs", "read_qrels", "read_run"]
+__all__ = ["lists_from_trec", "read_pairs", "read_qrels", "read_run", "repeated_document", "run_frames"]
 
 _QRELS = ("qid", "iteration", "docid", "label")
 _RUN = ("qid", "q0", "docid", "rank", "score", "tag")
 _SEPARATOR = re.compile("[ \t]+")
+_AT_ONCE = 32 << 20  # bytes of a large run
 
 
 def read_qrels(path: str | PathLike[str]) -> pl.DataFrame:
@@ -35,6 +36,38 @@ def read_qrels(path: str | PathLike[str]) -> pl.DataFrame:
 def read_run(path: str | PathLike[str]) -> pl.DataFrame:
     """Read a run file into a frame with the columns qid, docid (strings) and score; the rank column is ignored."""
     return _File(path, _RUN, "score", float).checked()
+
+
+def run_frames(
+    path: str | PathLike[str], watch: Callable[[int, int], None] | None = None, size: int | None = None
+) -> Iterator[pl.DataFrame]:
+    """Yield the rows of a run file in frames of about 32 MiB of text, which together are what `read_run` returns.
+
+    A document that occurs twice in a query is not looked for, and the rows of a query may be in several frames.
+    ``watch`` is called with the bytes of the file that were read and its size.
+    """
+    is_empty = True
+    for line, text in line_chunks(path, _AT_ONCE if size is None else size, watch):
+        frame = _File(path, _RUN, "score", float, text, line).frame
+        if len(frame):
+            is_empty = False
+            yield frame
+    if is_empty:
+        raise _no_lines(path, _RUN)
+
+
+def repeated_document(path: str | PathLike[str], query: str, document: str) -> FileFormatError | None:
+    """The error for the line of a run on which a document of a query occurs again; None if it does not."""
+    seen = False
+    for first, text in line_chunks(path):
+        for line_number, line in enumerate(text.decode("utf-8", "replace").split("\n"), start=first):
+            parts = _fields(line, len(_RUN))
+            if len(parts) != len(_RUN) or line.startswith("#") or (parts[0], parts[2]) != (query, document):
+                continue
+            if seen:
+                return _occurs_again(path, line_number, query, document)
+            seen = True
+    return None
 
 
 def read_pairs(path: str | PathLike[str]) -> pl.DataFrame:
@@ -68,19 +101,31 @@ def lists_from_trec(qrels: str | PathLike[str], run: str | PathLike[str], **poli
 
 
 class _File:
-    """A TREC file, parsed in bulk if possible and otherwise line by line, which finds the first invalid line."""
+    """A TREC file, parsed in bulk if possible and otherwise line by line, which finds the first invalid line.
+
+    ``part`` are some of its lines, the first of which has the number ``first_line``; None is the whole file, which must
+    not be empty.
+    """
 
     def __init__(
-        self, path: str | PathLike[str], fields: tuple[str, ...], number: str, convert: Callable[[str], float]
+        self,
+        path: str | PathLike[str],
+        fields: tuple[str, ...],
+        number: str,
+        convert: Callable[[str], float],
+        part: bytes | None = None,
+        first_line: int = 1,
     ) -> None:
         self.path, self.fields, self.number, self.convert = path, fields, number, convert
-        self.raw = read_text(path)
+        self.raw, self.first_line = read_text(path) if part is None else part, first_line
         frame = None
         if not has_controls(self.raw):
             frame = self._bulk(self.raw)
             if frame is None:
                 frame = self._bulk(_tidy(self.raw))
         self.frame = self.read_line_by_line() if frame is None else frame
+        if part is None and len(self.frame) == 0:
+            raise _no_lines(path, fields)
 
     def checked(self) -> pl.DataFrame:
         """Return the frame after checking that no document occurs twice in a query."""
@@ -118,7 +163,7 @@ class _File:
 
         fields, number, convert = self.fields, self.number, self.convert
         rows: dict[tuple[str, str], float] = {}
-        for line_number, line in enumerate(self._text().split("\n"), start=1):
+        for line_number, line in enumerate(self._text().split("\n"), start=self.first_line):
             parts = _fields(line, len(fields))
             if not parts or line.startswith("#"):
                 continue
@@ -139,26 +184,32 @@ class _File:
                 raise self._error(line_number, rule, f"got {value!r}")
             key = (parts[0], parts[2])
             if key in rows:
-                got = f"got {key[1]!r} again in query {key[0]!r}"
-                raise self._error(line_number, "a document must occur once per query", got)
+                raise _occurs_again(self.path, line_number, *key)
             rows[key] = converted
-        if not rows:
-            raise self._error(None, f"expected lines of {len(fields)} fields", "got an empty file")
         return pl.DataFrame(
             {"qid": [q for q, _ in rows], "docid": [d for _, d in rows], number: list(rows.values())},
-            schema_overrides={number: pl.Int64 if convert is int else pl.Float64},
+            schema={"qid": pl.String, "docid": pl.String, number: pl.Int64 if convert is int else pl.Float64},
         )
 
     def _text(self) -> str:
         try:
             return self.raw.decode("utf-8")
         except UnicodeDecodeError as error:
-            line_number = self.raw.count(b"\n", 0, error.start) + 1
+            line_number = self.raw.count(b"\n", 0, error.start) + self.first_line
             got = f"got byte {self.raw[error.start]:#04x}"
             raise self._error(line_number, "text must be UTF-8", got) from None
 
     def _error(self, line_number: int | None, rule: str, got: str) -> FileFormatError:
         return FileFormatError(self.path, line_number, rule, got)
+
+
+def _no_lines(path: str | PathLike[str], fields: tuple[str, ...]) -> FileFormatError:
+    return FileFormatError(path, None, f"expected lines of {len(fields)} fields", "got an empty file")
+
+
+def _occurs_again(path: str | PathLike[str], line_number: int, query: str, document: str) -> FileFormatError:
+    got = f"got {document!r} again in query {query!r}"
+    return FileFormatError(path, line_number, "a document must occur once per query", got)
 
 
 def _fields(line: str, most: int = 0) -> list[str]:

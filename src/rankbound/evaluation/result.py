@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rankbound.report.display.plot import Plot
 
-__all__ = ["Evaluation", "Evaluations", "concatenated"]
+__all__ = ["Evaluation", "Evaluations", "concatenated", "in_order"]
 
 _SIDES = ("worst", "expected", "best")
 
@@ -240,3 +240,19 @@ def concatenated(results: Sequence[Evaluation]) -> Evaluation:
         complete={name: np.concatenate([result.complete[name] for result in results]) for name in first.complete},
         p_values={name: PValues.concatenated([result.p_values[name] for result in results]) for name in first.p_values},
     )  # fmt: skip
+
+
+def in_order(result: Evaluation, queries: NDArray[np.int64]) -> Evaluation:
+    """The evaluation with its queries in another order, given by their indices."""
+    return replace(
+        result,
+        query_ids=np.asarray(result.query_ids)[queries],
+        values={name: values[queries] for name, values in result.values.items()},
+        empty={name: marks[queries] for name, marks in result.empty.items()},
+        bounds={
+            name: Bounds(*(getattr(bounds, side)[queries] for side in _SIDES)) for name, bounds in result.bounds.items()
+        },
+        no_choice={name: marks[queries] for name, marks in result.no_choice.items()},
+        complete={name: values[queries] for name, values in result.complete.items()},
+        p_values={name: p.take(queries) for name, p in result.p_values.items()},
+    )

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
 
-from rankbound.data import table_chunks, table_parts
+import numpy as np
+
+from rankbound.data import table_chunks, table_parts, trec
 from rankbound.data.candidates import CandidateSource, read_candidates
+from rankbound.data.frames import id_text
 from rankbound.data.held_out import held_out_judgments, is_held_out
-from rankbound.data.judged import CandidatesError
+from rankbound.data.judged import CandidatesError, DuplicateError
 from rankbound.data.part_work import Progress, is_in_parts
-from rankbound.data.sources import chunks_of_lists, is_parquet, is_source, to_frame
+from rankbound.data.sources import chunks_of_lists, is_large_text, is_parquet, is_source, to_frame
 from rankbound.difficulty.candidates import check_rule
 from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation.coverage import warn_of_coverage
 from rankbound.evaluation.lists import EMPTY, evaluate_lists, requested_measures
 from rankbound.evaluation.partitioned import evaluate_parts
 from rankbound.evaluation.references import references_of
-from rankbound.evaluation.result import Evaluation, Evaluations, concatenated
+from rankbound.evaluation.result import Evaluation, Evaluations, concatenated, in_order
 from rankbound.evaluation.summary import EvaluationSummary
 from rankbound.lists import Coverage, Lists
 from rankbound.measures import parse_measures
@@ -202,32 +205,84 @@ def _evaluate(
     judgments_of_references = None if scored or run is None else qrels
     reference_scores = references_of(judgments_of_references, references, requested, ties=ties, depth=depth, **policy)
     chosen = CandidateSource(check_rule(candidates)) if scored else read_candidates(candidates, judged_outside)
-    if scored:
-        chunks: Iterable[Lists] = (qrels,)
-    elif run is None:
-        chunks = table_chunks.scored_chunks(qrels, candidates=chosen)
-    elif is_parquet(run):
-        judgments = to_frame(qrels, "label", column=chosen.column)
-        chunks = table_chunks.RunChunks(judgments, run, candidates=chosen, **policy)
-    else:
-        chunks = chunks_of_lists(qrels, run, keep_ids=ties == "docid", candidates=chosen, **policy)
-    results, coverage = [], Coverage()
-    for lists in chunks:
-        result = evaluate_lists(
+    described = {"candidates": candidates if scored else chosen.name, "ties": ties, "empty": empty, "missing": missing}
+
+    def evaluated(lists: Lists) -> Evaluation:
+        return evaluate_lists(
             lists, requested, ties=ties, empty=empty, depth=depth, bounds=bounds, candidates=chosen.rule,
             against_random=against_random, references=reference_scores,
         )  # fmt: skip
-        results.append(result)
-        coverage += result.coverage
-    if isinstance(chunks, table_chunks.RunChunks):  # a chunk does not know the queries of the others
-        known = chunks.coverage
-        coverage = replace(coverage, missing_queries=known.missing_queries, unjudged_queries=known.unjudged_queries)
-    described = {"candidates": candidates if scored else chosen.name, "ties": ties, "empty": empty, "missing": missing}
-    result = concatenated(results)
+
+    if scored:
+        result = evaluated(qrels)
+    elif run is None:
+        result = _evaluate_chunks(table_chunks.scored_chunks(qrels, candidates=chosen), evaluated)
+    elif is_parquet(run) or is_large_text(run):
+        judgments = to_frame(qrels, "label", column=chosen.column)
+        if is_parquet(run):
+            chunks = table_chunks.RunChunks(judgments, run, candidates=chosen, **policy)
+            result = _evaluate_chunks(chunks, evaluated)
+        else:
+            result, reason = _evaluate_text(
+                judgments, run, evaluated, shuffle=shuffle, scratch=scratch, progress=progress, candidates=chosen,
+                **policy,
+            )  # fmt: skip
+            described |= {"shuffled": reason} if reason else {}
+    else:
+        lists = chunks_of_lists(qrels, run, keep_ids=ties == "docid", candidates=chosen, **policy)
+        result = _evaluate_chunks(lists, evaluated)
     if reference_scores is not None:
         reference_scores.check_covers(result.query_ids)
         described["references"] = reference_scores.describe()
-    return replace(result, coverage=coverage, policy=described)
+    return replace(result, policy=described)
+
+
+def _evaluate_chunks(chunks: Iterable[Lists], evaluated: Callable[[Lists], Evaluation]) -> Evaluation:
+    """Evaluate Lists of different queries as one."""
+    results, coverage = [], Coverage()
+    for lists in chunks:
+        results.append(evaluated(lists))
+        coverage += results[-1].coverage
+    if isinstance(chunks, table_chunks.RunChunks):  # a chunk does not know the queries of the others
+        known = chunks.coverage
+        coverage = replace(coverage, missing_queries=known.missing_queries, unjudged_queries=known.unjudged_queries)
+    return replace(concatenated(results), coverage=coverage)
+
+
+def _evaluate_text(
+    judgments: pl.DataFrame,
+    run: str | PathLike[str],
+    evaluated: Callable[[Lists], Evaluation],
+    *,
+    shuffle: bool,
+    scratch: str | PathLike[str] | None,
+    progress: Progress | None,
+    **options: Any,
+) -> tuple[Evaluation, str]:
+    """Evaluate a TREC run chunk by chunk; the second value says why the run was shuffled, if it was.
+
+    The queries are in the order of the judgments, as if the run had been read at once. If rows of a query are not
+    adjacent, the evaluation starts again with a run that is divided by query.
+    """
+
+    def of_frames(frames: Iterable[pl.DataFrame]) -> Evaluation:
+        return _evaluate_chunks(table_chunks.RunChunks(judgments, run, frames=frames, **options), evaluated)
+
+    shuffled = ""
+    try:
+        try:
+            result = of_frames(table_chunks.watched_run(run, progress, "evaluating"))
+        except table_chunks.SplitQueryError as error:
+            if not shuffle:
+                raise
+            shuffled = error.reason
+            with table_chunks.shuffled_run(run, scratch, progress) as frames:
+                result = of_frames(frames)
+    except DuplicateError as error:
+        raise trec.repeated_document(run, error.query, error.document) or error from error
+    names = id_text(judgments["qid"]).unique(maintain_order=True)
+    rank = {name: index for index, name in enumerate(names)}
+    return in_order(result, np.argsort([rank[name] for name in result.query_ids])), shuffled
 
 
 def evaluate_runs(qrels: Any, runs: Mapping[str, Any], measures: Any, **options: Any) -> Evaluations:
