@@ -6,8 +6,11 @@ WHEEL_VENV ?= .venv-wheel
 SMOKE_VENV ?= .venv-smoke
 BIN = $(VENV)/bin
 FUZZ_SECONDS ?= 600
-# many tests wait for processes that they start: three workers keep two cores busy; groups share what is slow to set up
-WORKERS ?= -n 3 --dist loadgroup
+# many tests wait for processes that they start: three workers keep two cores busy. Each begins with a third of the files,
+# so that fixtures of a file are set up once and no two workers compile the same kernels at the same time.
+WORKERS ?= -n 3 --dist worksteal
+# most files of the packages are never imported: those that are get compiled then
+export PIP_NO_COMPILE = 1
 # tests that use every dependency, for the lowest versions and for other interpreters
 SMOKE = tests/test_evaluation.py tests/test_lists.py tests/cli/test_evaluate.py tests/cli/test_report.py
 SMOKE_EXTRAS = tests/cli/test_train.py tests/cli/test_recommend.py tests/losses/test_objectives.py tests/models/test_saving.py \
@@ -97,9 +100,11 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt --editable ".[all]"
 	touch $@
 
-$(VENV)/.ready-test: $(VENV)/.ready
+$(VENV)/.ready-test: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet -c constraints.txt --editable ".[integrations]" --group test --group lint
-	touch $@
+	touch $(VENV)/.ready $@
 
 # peers have an environment of their own, so that the versions they pin do not constrain the tests
 $(BENCH_VENV)/.ready: pyproject.toml constraints.txt
