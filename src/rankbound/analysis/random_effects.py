@@ -50,9 +50,9 @@ def random_effects(effects: ArrayLike, errors: ArrayLike, *, confidence: float =
     """Pool the effects of independent studies, given their standard errors.
 
     An observed effect is the true effect of its study plus an error of known variance :math:`s_i^2`; true effects vary
-    with variance :math:`\\tau^2` around the mean. The variance is estimated by moments (DerSimonian and Laird 1986), the
-    mean is weighted by :math:`1 / (s_i^2 + \\tau^2)`, and its interval uses the weighted variance of the effects and
-    Student's distribution (Hartung and Knapp 2001), because intervals of the normal distribution are too narrow for
+    with variance :math:`\\tau^2` around the mean. The variance is estimated by moments (DerSimonian and Laird 1986),
+    the mean is weighted by :math:`1 / (s_i^2 + \\tau^2)`, and its interval uses the weighted variance of the effects
+    and Student's distribution (Hartung and Knapp 2001), because intervals of the normal distribution are too narrow for
     few studies. A single study keeps its own error and the normal distribution.
 
     >>> pooled = random_effects([0.1, 0.3, 0.2], [0.1, 0.1, 0.1])
@@ -103,8 +103,8 @@ def random_effects(effects: ArrayLike, errors: ArrayLike, *, confidence: float =
 def dependent_mean(effects: ArrayLike, errors: ArrayLike) -> tuple[float, float]:
     """The mean of effects that were measured on the same queries, and the largest standard error that it can have.
 
-    Such effects are correlated in an unknown way. The error of their mean is largest if the correlation is 1: it is then
-    the mean of their errors.
+    Such effects are correlated in an unknown way. The error of their mean is largest if the correlation is 1: it is
+    then the mean of their errors.
 
     >>> mean, error = dependent_mean([0.1, 0.3], [0.05, 0.15])
     >>> round(mean, 3), round(error, 3)
