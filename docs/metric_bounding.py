@@ -1,4 +1,4 @@
-"""Does metric bounding help? A meta-analysis of all differences between bounded and unbounded training in docs/results."""
+"""Does metric bounding help? A meta-analysis of all differences of bounded and unbounded training in docs/results."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ def answer(groups: pl.DataFrame) -> str:
     start = "**Not in general.**" if helps.height < count / 2 else "**Mostly.**"
     sentences = [
         f"{start} Of {count} combinations of loss, bounding and kind of lists that were tried on several data sets, "
-        f"bounding helps on average in {helps.height}, hurts in {hurts.height}, and has no clear effect in {unclear.height}."
+        f"bounding helps on average in {helps.height}, hurts in {hurts.height}, and has no clear effect in "
+        f"{unclear.height}."
     ]
     sentences += [f"It helps {_list(helps)}."] if helps.height else []
     sentences += [f"It hurts {_list(hurts)}."] if hurts.height else []
@@ -158,7 +159,10 @@ def _of_recommenders(folder: Path) -> pl.DataFrame:
     path = folder / f"{RECOMMENDERS}.csv"
     if not path.is_file():
         return pl.DataFrame()
-    numbers = [pl.col(name).cast(pl.String).str.strip_prefix("+").cast(pl.Float64) for name in ("difference", "ci_low", "ci_high")]
+    numbers = [
+        pl.col(name).cast(pl.String).str.strip_prefix("+").cast(pl.Float64)
+        for name in ("difference", "ci_low", "ci_high")
+    ]
     words = pl.col("comparison").str.split(", ")
     return (
         pl.read_csv(path, infer_schema_length=None)
@@ -188,9 +192,14 @@ def _of_trees(folder: Path) -> pl.DataFrame:
             rows = table.filter((pl.col("method") == method) & (pl.col("reference") == reference))
             parts.append(
                 rows.select(
-                    pl.lit(name).alias("source"), pl.col("set").alias("data"), pl.lit("lambda").alias("loss"),
-                    pl.lit(bounding).alias("bounding"), pl.lit(COMPLETE).alias("lists"), "difference", pl.col("ci_low").alias("low"),
+                    pl.lit(name).alias("source"),
+                    pl.col("set").alias("data"),
+                    pl.lit("lambda").alias("loss"),
+                    pl.lit(bounding).alias("bounding"),
+                    pl.lit(COMPLETE).alias("lists"),
+                    "difference",
+                    pl.col("ci_low").alias("low"),
                     pl.col("ci_high").alias("high"),
                 )
-            )  # fmt: skip
+            )
     return pl.concat(parts) if parts else pl.DataFrame()

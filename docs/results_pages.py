@@ -1,8 +1,8 @@
 """Pages of results, made from the tables in docs/results: an overview, a page for each paper, and all other tables.
 
-``papers.toml`` names the papers and the tables of each, ``coverage.csv`` lists every table and figure of the papers with
-the data that it needs, and ``claims.toml`` the findings that are no part of a study's file. All numbers come from the
-CSV files that ``rankbound reproduce STUDY --results docs/results`` writes.
+``papers.toml`` names the papers and the tables of each, ``coverage.csv`` lists every table and figure of the papers
+with the data that it needs, and ``claims.toml`` the findings that are no part of a study's file. All numbers come from
+the CSV files that ``rankbound reproduce STUDY --results docs/results`` writes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,20 @@ from rankbound.report.numbers import show_number
 
 OPEN_ROWS = 40  # longer tables are collapsed
 NOT_SHOWN = ("seconds", "chosen", "epochs", "p_value")  # columns that are only in the CSV file
-TEXT = ("table", "data", "model", "loss", "bounding", "nsr", "test_nsr", "test", "measure", "versus", "selection", "note")
+TEXT = (
+    "table",
+    "data",
+    "model",
+    "loss",
+    "bounding",
+    "nsr",
+    "test_nsr",
+    "test",
+    "measure",
+    "versus",
+    "selection",
+    "note",
+)
 INPUTS = ("coverage",)  # tables that are not results
 PAPERS_DATA, OTHER_DATA, NO_DATA = "done on the paper's data", "done on other data", "done, needs no data"
 NOTHING, IMPOSSIBLE, WAITING = "nothing to compute", "impossible here", "not run yet"
@@ -116,8 +129,10 @@ def overview(folder: Path) -> str:
         "",
         *_markdown(["paper", "question", "claims", "verdicts"], verdicts),
         "",
-        "A claim is *confirmed* if the 95 % intervals of all rows that it is about agree with it, *partly confirmed* if "
-        "some agree and the others show no clear difference, *mixed* if some agree and some disagree, *refuted* if none "
+        "A claim is *confirmed* if the 95 % intervals of all rows that it is about agree with it, *partly "
+        "confirmed* if "
+        "some agree and the others show no clear difference, *mixed* if some agree and some disagree, *refuted* "
+        "if none "
         "agrees and some disagree, and *unclear* if no interval decides.",
         "",
         "Claims that matter most, each with the number behind it:",
@@ -140,7 +155,8 @@ def overview(folder: Path) -> str:
         "",
         "- [Other tables](other.md): our training methods compared with those of LightGBM, XGBoost and CatBoost, "
         "recommenders, and searches for hyperparameters.",
-        "- [Does bounding help recommenders?](bounding-recommenders.md) Five data sets, full ranking and sampled lists.",
+        "- [Does bounding help recommenders?](bounding-recommenders.md) Five data sets, full ranking and sampled "
+        "lists.",
         "- [How stable are normalized measures?](covid-stability.md) 143 official runs of TREC-COVID.",
         "- [Speed](../how-fast.md), compared with other libraries.",
     ]
@@ -154,7 +170,12 @@ def paper_page(folder: Path, paper: Paper, charts: dict[str, Any]) -> str:
     found = findings(folder, paper)
     if found:
         rows = [
-            [finding.verdict.claim, f"**{finding.verdict.word}**", finding.evidence, f"[{finding.table}](#{finding.table})"]
+            [
+                finding.verdict.claim,
+                f"**{finding.verdict.word}**",
+                finding.evidence,
+                f"[{finding.table}](#{finding.table})",
+            ]
             for finding in found
         ]
         lines += _markdown(["claim", "verdict", "evidence", "table"], rows)
@@ -195,7 +216,16 @@ def bounding_page(folder: Path, charts: dict[str, Any]) -> str:
         ]
         for row in pooled.groups.iter_rows(named=True)
     ]
-    head = ["loss, bounding, lists", "data sets", "differences", "mean effect", "95 % interval", "95 % of data sets", "I²", "verdict"]
+    head = [
+        "loss, bounding, lists",
+        "data sets",
+        "differences",
+        "mean effect",
+        "95 % interval",
+        "95 % of data sets",
+        "I²",
+        "verdict",
+    ]
     sources = ", ".join(f"[{name}]({name}.csv)" for name in pooled.sources)
     lines = [
         *("---", "hide: [navigation]", "---", "", "# Does metric bounding help?", ""),
@@ -209,26 +239,36 @@ def bounding_page(folder: Path, charts: dict[str, Any]) -> str:
         "",
         "![Forest plot of the effect of bounding on every data set](metric-bounding.svg)",
         "",
-        "Each line is a data set, the last one of each panel the mean over data sets. Lines are 95 % confidence intervals.",
+        "Each line is a data set, the last one of each panel the mean over data sets. Lines are 95 % confidence "
+        "intervals.",
         "",
         "## How it was computed",
         "",
-        f"The {pooled.effects.height} differences are from the tables {sources}: all losses, boundings, ratios of negative "
+        f"The {pooled.effects.height} differences are from the tables {sources}: all losses, boundings, ratios of "
+        "negative "
         "items, protocols and measures that these tables have, except rows that were selected on test data, means over "
         "several data sets, simulated data, and second measures of the same models (nDCG@k). The loss of nRBP is not "
-        "normalized: all its affine boundings (min-max, expectation, expectation-max) divide it by the number of pairs, "
-        "up to a constant factor, and they are one group. *Sampled* lists have a few sampled negative items for each relevant "
-        "one in training, *complete* ones all judged documents, or all items of the catalog. Trees are trained by LightGBM "
+        "normalized: all its affine boundings (min-max, expectation, expectation-max) divide it by the number of "
+        "pairs, "
+        "up to a constant factor, and they are one group. *Sampled* lists have a few sampled negative items for "
+        "each relevant "
+        "one in training, *complete* ones all judged documents, or all items of the catalog. Trees are trained "
+        "by LightGBM "
         "on the lambda loss of nDCG.",
         "",
-        "Differences on the same data set share their queries or users and are correlated. They are averaged first, and "
+        "Differences on the same data set share their queries or users and are correlated. They are averaged "
+        "first, and "
         "their mean gets the largest standard error that it can have, that of a correlation of 1. Data sets are then "
-        "pooled by a random-effects model: the variance between data sets is estimated by the method of DerSimonian and "
-        "Laird, the interval of the mean is that of Hartung and Knapp (Student's distribution, suited to few data sets), "
-        "and the interval for 95 % of data sets is a prediction interval. I² is the fraction of the variance that is due "
+        "pooled by a random-effects model: the variance between data sets is estimated by the method of "
+        "DerSimonian and "
+        "Laird, the interval of the mean is that of Hartung and Knapp (Student's distribution, suited to few "
+        "data sets), "
+        "and the interval for 95 % of data sets is a prediction interval. I² is the fraction of the variance "
+        "that is due "
         "to differences between data sets. `rankbound.analysis.random_effects` computes all of it.",
         "",
-        "Limits: the intervals of single data sets do not cover other splits and seeds; some data sets are alike (three are "
+        "Limits: the intervals of single data sets do not cover other splits and seeds; some data sets are alike "
+        "(three are "
         "from MovieLens); a single data set has no interval between data sets; and intervals are not corrected for the "
         "number of groups.",
     ]
@@ -243,8 +283,10 @@ def other_page(folder: Path, papers: list[Paper]) -> str:
         "`training` compares our training methods with those of LightGBM, XGBoost and CatBoost, `training-expectation` "
         "shows what expectation bounding does to trees, and `training-networks` compares losses of networks (`make "
         "models-report`). `tuning` compares `rankbound tune` with LightGBM tuned by Optuna (`python -m "
-        "benchmarks.quality.tuning`), `recommenders` compares recommenders (`python -m benchmarks.quality.recommenders`), "
-        "and `bounding-recommenders` shows what bounding does to them. `sampled-metrics` repeats what Walid Krichene and "
+        "benchmarks.quality.tuning`), `recommenders` compares recommenders (`python -m "
+        "benchmarks.quality.recommenders`), "
+        "and `bounding-recommenders` shows what bounding does to them. `sampled-metrics` repeats what Walid "
+        "Krichene and "
         "Steffen Rendle found in [On Sampled Metrics for Item Recommendation](https://doi.org/10.1145/3394486.3403226) "
         "(KDD 2020).",
     ]
@@ -297,14 +339,20 @@ def judge_entry(entry: dict[str, Any], table: pl.DataFrame) -> Finding:
         agree, disagree = disagree, agree
     verdict = Verdict(entry["claim"], agree, disagree, len(margin) - agree - disagree)
     counts = f"{agree} of {len(margin)} rows agree, {disagree} disagree" if len(margin) else ""
-    return Finding(verdict, "; ".join(filter(None, (counts, numbers))) + (" (no intervals)" if counts else ""), entry["table"])
+    return Finding(
+        verdict, "; ".join(filter(None, (counts, numbers))) + (" (no intervals)" if counts else ""), entry["table"]
+    )
 
 
 def _evidence(verdict: Verdict, rows: pl.DataFrame) -> str:
     if not rows.height:
         return ""
     away = rows["versus_difference"]
-    spread = f"{away.mean():+.4f} on average, {away.min():+.4f} to {away.max():+.4f}" if rows.height > 1 else f"{away[0]:+.4f}"
+    spread = (
+        f"{away.mean():+.4f} on average, {away.min():+.4f} to {away.max():+.4f}"
+        if rows.height > 1
+        else f"{away[0]:+.4f}"
+    )
     if rows.height == 1:
         spread += f" ({rows['versus_low'][0]:+.4f} to {rows['versus_high'][0]:+.4f})"
     counts = f"{verdict.agree} of {rows.height} rows agree, {verdict.disagree} disagree, {verdict.unclear} are unclear"
@@ -384,9 +432,13 @@ def _charts(path: Path, table: pl.DataFrame) -> dict[str, Any]:
         drawn[f"{path.stem}-cutoff-curves"] = cutoff_curves(_by_cutoff(table), "nDCG")
     if {"epoch", "system", "train"} <= set(table.columns):
         paths = table.select(
-            "data", pl.col("table").alias("variant"), "system", pl.lit("approximation error").alias("quantity"), "epoch",
-            pl.col("train").alias("mean"), pl.col("train").alias("low"), pl.col("train").alias("high"),
-        )  # fmt: skip
+            "data",
+            pl.col("table").alias("variant"),
+            "system",
+            pl.lit("approximation error").alias("quantity"),
+            "epoch",
+            *(pl.col("train").alias(name) for name in ("mean", "low", "high")),
+        )
         drawn[f"{path.stem}-by-epoch"] = approximation_error(paths)
     return drawn
 
@@ -433,7 +485,9 @@ def _published(table: pl.DataFrame) -> list[str]:
     settings = [name for name in before if name not in ("table", "data") and rows[name].n_unique() > 1]
     cells = []
     for row in rows.iter_rows(named=True):
-        interval = f"{show_number(row['ci_low'])} to {show_number(row['ci_high'])}" if row.get("ci_low") is not None else ""
+        interval = (
+            f"{show_number(row['ci_low'])} to {show_number(row['ci_high'])}" if row.get("ci_low") is not None else ""
+        )
         table_and_data = [str(row[name]) for name in ("table", "data") if row.get(name) is not None]
         cells.append(
             [
@@ -445,7 +499,16 @@ def _published(table: pl.DataFrame) -> list[str]:
                 str(row.get("selection") or ""),
             ]
         )
-    head = ["table, data", "setting", "measure", "published", "ours", "difference", "95 % interval of ours", "selected on"]
+    head = [
+        "table, data",
+        "setting",
+        "measure",
+        "published",
+        "ours",
+        "difference",
+        "95 % interval of ours",
+        "selected on",
+    ]
     lines = _markdown(head, cells)
     if rows.height > OPEN_ROWS:
         lines = [f'??? note "The {rows.height} rows with a published number"', "", *(f"    {line}" for line in lines)]

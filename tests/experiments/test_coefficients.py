@@ -30,6 +30,13 @@ def test_an_image_comes_back_as_it_was():
     np.testing.assert_array_equal(images["LR"], weights.reshape(6, 6))
 
 
+def test_the_colors_of_a_pixel_are_added():
+    weights = np.random.default_rng(0).normal(size=(4, 4, 3))
+    rows = list(coefficients(fitted(coef_=weights.ravel())))
+    assert [name for _, name, _ in rows][:5] == [f"coefficient {at}" for at in ("0,0", "0,1", "0,2", "0,3", "1,0")]
+    np.testing.assert_allclose([value for *_, value in rows], weights.sum(axis=2).ravel())
+
+
 @pytest.mark.parametrize(
     ("attributes", "message"), [({}, "no coefficients"), ({"coef_": np.ones(5)}, "got 5 coefficients")]
 )

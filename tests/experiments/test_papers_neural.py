@@ -18,15 +18,17 @@ from rankbound.experiments.trial import run_trial
 from .papers import expand_table, published_without_a_setting, run_here
 
 
-def test_every_published_number_has_a_place():
-    study = load_study("neural-tables")
+@pytest.mark.parametrize("name", ["neural-tables", "neural-color"])
+def test_every_published_number_has_a_place(name):
+    study = load_study(name)
     published = read_published(study.published_path, ["table", "data", "model"])
     assert published.height == 31
     assert published_without_a_setting(study, published) == []
 
 
-def test_which_models_classify():
-    study = load_study("neural-tables")
+@pytest.mark.parametrize("name", ["neural-tables", "neural-color"])
+def test_which_models_classify(name):
+    study = load_study(name)
     faces = [slot for table in study.tables if table.kind == "faces" for slot in expand_table(study, table)]
     for slot in faces:
         assert trial_faces._classifies(slot.trial.spec) == slot.setting["model"].startswith("Class"), slot.setting
@@ -87,6 +89,43 @@ def test_classifiers_learn_which_of_two_is_older(plan, faces, monkeypatch):
     assert taught["RandomForestRanker"].tolist() == [0, 1]
     assert taught["LogisticRanker"].tolist() == [0, 1]
     assert len(taught["RegressionRanker"]) > 10
+
+
+COLOR = """
+title = "Faces"
+[[tables]]
+data = { faces = "color.npz" }
+mirror = false
+pairs = 300
+measures = "pairwise accuracy"
+examples = 1
+models = [
+    { model = "RegressionRanker", name = "Reg LR", params = { options = { alpha = 1.0 } } },
+    { model = "RankCNN", params = { channels = [4], hidden = [8], epochs = 3, kernel_size = 5, padding = false } },
+]
+"""
+
+
+def test_color_images(plan, faces, folder, monkeypatch):
+    """Only green shows the disc; neither model would order pairs by the other colors."""
+    noise = np.random.default_rng(0).integers(0, 256, (*faces.images.shape, 2), dtype=np.uint8)
+    images = np.concatenate((noise[..., :1], faces.images[..., None], noise[..., 1:]), axis=3)
+    np.savez(folder / "color.npz", images=images, age=faces.ages)
+    rows = []
+    ranker_of = trial_faces.ranker_of
+
+    def listening(spec, **changes):
+        ranker = ranker_of(spec, **changes)
+        fit = ranker.fit
+        ranker.fit = lambda X, y, **others: (rows.append(X.shape), fit(X, y, **others))[1]
+        return ranker
+
+    monkeypatch.setattr(trial_faces, "ranker_of", listening)
+    for slot in plan(COLOR):
+        outcome = run_trial(slot.trial)
+        assert outcome.scores["pairwise accuracy"].mean() > 0.6, slot.setting
+        assert outcome.examples.height == 2 * 5
+    assert rows == [(140, 12 * 12 * 3), (140, 12, 12, 3)]  # 70 % of the images, not mirrored
 
 
 class Means(torch.nn.Module):

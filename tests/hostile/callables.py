@@ -474,7 +474,10 @@ def _analysis() -> Iterable[Entry]:
     yield Entry(
         "PAD", ("analysis.meta_evaluation.percentage_absolute_difference",), pad, {"means": argument(means, ANY_LENGTH)}
     )
-    pooled = {"effects": argument([0.5, 0.25, 0.75]), "errors": argument([0.5, 0.25, 0.125], {"zeros": EITHER})}
+    pooled = {
+        "effects": argument([0.5, 0.25, 0.75], called=["effects", "errors"]),
+        "errors": argument([0.5, 0.25, 0.125]),
+    }
     for name in ("dependent_mean", "random_effects"):
         yield Entry(name, (f"analysis.random_effects.{name}",), getattr(random_effects, name), pooled)
     x = np.arange(12) / 4

@@ -340,7 +340,9 @@ def test_rank_cnn_has_the_layers_of_the_paper() -> None:
     """100 x 100 in color: 17 x 17 filters leave 84, pooling 42, then 26 and 13 pixels per side."""
     images = np.random.default_rng(0).integers(0, 256, (4, 100, 100, 3), dtype=np.uint8)
     ranker = RankCNN(channels=(6, 16), kernel_size=17, padding=False, hidden=(300, 60), epochs=1)
-    shapes = [tuple(weights.shape) for weights in ranker.fit(images, [1, 2, 3, 4]).network_.parameters() if weights.ndim > 1]
+    shapes = [
+        tuple(weights.shape) for weights in ranker.fit(images, [1, 2, 3, 4]).network_.parameters() if weights.ndim > 1
+    ]
     assert shapes == [(6, 3, 17, 17), (16, 6, 17, 17), (300, 16 * 13 * 13), (60, 300), (1, 60)]
 
 

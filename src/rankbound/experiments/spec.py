@@ -334,7 +334,9 @@ class Claim(StrictModel):
         description="Whether these rows should lie above or below what they are tested against, or differ from it by "
         "less than the margin.",
     )
-    margin: float = Field(default=0.005, gt=0, description="Of similar rows: the largest difference that is negligible.")
+    margin: float = Field(
+        default=0.005, gt=0, description="Of similar rows: the largest difference that is negligible."
+    )
 
 
 class Study(StrictModel):

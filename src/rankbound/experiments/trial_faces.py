@@ -36,8 +36,8 @@ def run(spec: TrialSpec, source: Source) -> Outcome:
 
     As in the paper, classification learns which face of a pair is older; all other models learn from the ages. The
     training data are extended by mirrored faces, unless the table says ``mirror = false``, and except for features of a
-    network and for a convolutional network, which mirrors the images itself. Each row of the scores is a pair of test images: its qid names both, and its value
-    is 1 for the right order, 1/2 for a tie and 0 for the wrong order.
+    network and for a convolutional network, which mirrors the images itself. Each row of the scores is a pair of test
+    images: its qid names both, and its value is 1 for the right order, 1/2 for a tie and 0 for the wrong order.
     """
     import polars as pl
 
