@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import kendalltau, ttest_rel
 
 from rankbound.data.synthetic import synthetic_letor
-from rankbound.experiments.meta_tables import _PUBLISHED, meta_tables
+from rankbound.experiments.meta_tables import _PUBLISHED, meta_tables, real_systems
 from rankbound.experiments.results import read_published, results_table, score_table
 from rankbound.experiments.spec import load_study
 from rankbound.experiments.store import open_store
@@ -112,6 +112,45 @@ def test_a_single_ranker_has_no_meta_evaluation(tmp_path):
     with open_store(tmp_path, create=True) as store:
         assert meta_tables(store, [], pl.DataFrame()).is_empty()
     assert study.derived == ["meta-evaluation", "real-systems"]
+
+
+def test_real_systems_are_evaluated_like_rankers(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANKBOUND_DATA", str(tmp_path))
+    (tmp_path / "trec-covid-round1" / "runs").mkdir(parents=True)
+    generator = np.random.default_rng(5)
+    labels = generator.integers(0, 3, size=(12, 40))
+    lines = [f"{topic} 0 d{at} {label}\n" for topic, row in enumerate(labels) for at, label in enumerate(row)]
+    (tmp_path / "trec-covid-round1" / "qrels.covid-round1.txt").write_text("".join(lines))
+    gains, values = 2.0**labels - 1, []
+    for system, noise in enumerate((0.5, 1, 2, 4)):
+        order = np.argsort(-(labels + noise * generator.normal(size=labels.shape)), axis=1)
+        run = [f"{topic} Q0 d{document} {rank} {-rank} s\n"
+               for topic, row in enumerate(order) for rank, document in enumerate(row, 1)]  # fmt: skip
+        (tmp_path / "trec-covid-round1" / "runs" / f"system{system}").write_text("".join(run))
+        values.append([_ndcg(np.take_along_axis(gains, order, axis=1), k) for k in CUTOFFS])
+    significant = sum(
+        ttest_rel(values[a][at], values[b][at]).pvalue < 0.05
+        for at in range(len(CUTOFFS)) for a, b in combinations(range(4), 2)
+    )  # fmt: skip
+    with open_store(tmp_path / "store", create=True) as store:
+        meta = real_systems(store, [], pl.DataFrame()).rename({"value": "ours"})
+    assert set(meta["data"]) == {"trec-covid-round1"}
+    assert ours(meta, "significant pairs", "nDCG@k") == significant
+    assert ours(meta, "significant fraction", "nDCG@k") == pytest.approx(significant / (6 * len(CUTOFFS)))
+    assert {"UL1(SP@k)", "UL2(SP@k)", "UL1(nDCG@k)", "UL2(nDCG@k)"} < set(meta["measure"])
+
+
+def _ndcg(gains, k):
+    """nDCG@k of each row of gains in the order of the ranks."""
+    discount = 1 / np.log2(np.arange(2, k + 2))
+    return (gains[:, :k] @ discount) / (-np.sort(-gains, axis=1)[:, :k] @ discount)
+
+
+def test_without_the_runs_there_is_no_table_of_real_systems(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANKBOUND_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with open_store(tmp_path / "store", create=True) as store:
+        assert real_systems(store, [], pl.DataFrame()).is_empty()
 
 
 @pytest.mark.real_data

@@ -86,7 +86,8 @@ def _means(values: pl.DataFrame, name: str, versus: str, others: pl.DataFrame | 
     import polars as pl
 
     mean = _estimate(values)
-    row: dict[str, Any] = {"ours": mean.mean, "ci_low": mean.interval[0], "ci_high": mean.interval[1], "versus": versus}
+    row: dict[str, Any] = {"ours": mean.mean, "ci_low": mean.interval[0], "ci_high": mean.interval[1]}
+    row |= {"folds": values["fold"].n_unique(), "versus": versus}
     if others is None or name == versus:
         return row | dict.fromkeys(("versus_difference", "versus_low", "versus_high"))
     paired = values.join(others, on=list(_RUN), maintain_order="left")
