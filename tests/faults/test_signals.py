@@ -59,12 +59,16 @@ def test_kill_while_a_result_is_written(start, runs, ending):
     assert all(name.startswith(f".result.{ending}.") for name in left)
 
 
-@pytest.mark.parametrize("number", list(POLITE))
-def test_a_signal_while_a_result_is_written(start, runs, number):
+WRITING = [(number, "evaluate qrels run --per-query result.csv") for number in POLITE]
+WRITING.append((signal.SIGINT, "weights qrels -o result.csv"))
+
+
+@pytest.mark.parametrize(("number", "command"), WRITING)
+def test_a_signal_while_a_result_is_written(start, runs, number, command):
     """Ctrl-C, the end of a batch job and a closed terminal leave nothing at all, and say so in one line."""
     (runs / "result.csv").write_text("as it was")
     writer = start(
-        sys.executable, "-c", STUCK, "evaluate", "qrels", "run", "--per-query", "result.csv", cwd=runs,
+        sys.executable, "-c", STUCK, *command.split(), cwd=runs,
         preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # nohup and background jobs ignore some
     )  # fmt: skip
     assert writer.stdout.readline() == b"half\n"

@@ -10,7 +10,6 @@ import json
 import sys
 
 import numpy as np
-
 import torch
 
 import rankbound.measures

@@ -38,8 +38,8 @@ from rankbound.measures import discounts
 from rankbound.parallel import set_threads, threads
 
 __all__ = [
-    "HELPER_OPTIONS", "block_kernel", "helper", "inlined_helper", "kernel", "kernel_folder", "ranges", "running", "set_threads",
-    "threads", "threads_for",
+    "HELPER_OPTIONS", "block_kernel", "helper", "inlined_helper", "kernel", "kernel_folder", "ranges", "running",
+    "set_threads", "threads", "threads_for",
 ]  # fmt: skip
 
 Function = TypeVar("Function", bound=Callable[..., object])

@@ -108,7 +108,7 @@ def fill_by_score(scores: Any, keys: Any, now: Any, then: Any) -> Any:
                 for j in range(i):
                     position += block[j] == own
             now[position] = lo + i
-    width = np.int64(STRIDE)  # not the constant, for which numba would compile `_merge_halves` once more
+    width: Any = np.int64(STRIDE)  # not the constant, for which numba would compile `_merge_halves` once more
     while width < n:
         for lo in range(0, n, 2 * width):
             middle, hi = lo + width, lo + 2 * width
@@ -149,8 +149,8 @@ def _merge_halves(scores: Any, now: Any, then: Any, lo: int, width: int) -> None
 # ---- tables: what the deltas of a query need, by one pass over its ranks ---------------------------------------------
 
 # The functions of all forms have the same arguments. ``ranked`` are the items by descending score, as indices in sorted
-# order, ``like`` is an array in the precision of the scores. ``gains`` is in sorted order (items of high label first, as
-# ``order`` lists them): gain over normalizer of an additive measure, one over divisor of a relevant item for a
+# order (items of high label first), ``like`` is an array in the precision of the scores. ``gains`` is in sorted order:
+# gain over normalizer of an additive measure, one over divisor of a relevant item for a
 # precision sum, stop probability for a cascade. ``discounts`` are those of the ranks 1, 2, ...; they count to rank k,
 # or all if k is 0. ``levels`` are those of the batch, where the query begins at ``first``; ``mu`` is that of loss 2++.
 #
