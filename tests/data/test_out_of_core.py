@@ -100,17 +100,17 @@ models = (["MLPRanker", "--epochs", "1", "--param", "hidden=4"], ["LambdaMART", 
 for model in models:
     assert run(["train", "small.txt", "--model", *model, "-o", "small-model"]) == 0  # loads kernels and threads
 used = int(next(line for line in open("/proc/self/status") if line.startswith("VmData")).split()[1]) << 10
-resource.setrlimit(resource.RLIMIT_DATA, (used + (50 << 20),) * 2)
+resource.setrlimit(resource.RLIMIT_DATA, (used + (100 << 20),) * 2)
 print([run(["train", "large.txt", "--model", *model, "-o", "model", "--json"]) for model in models])
 """
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A small file, and one of 50,000 rows with 500 features, most of them 0."""
+    """A small file, and one of 100,000 rows with 500 features, most of them 0."""
     path = tmp_path_factory.mktemp("letor")
     rng = np.random.default_rng(0)
-    for name, count in (("small", 200), ("large", 50_000)):
+    for name, count in (("small", 200), ("large", 100_000)):
         columns = rng.integers(1, 500, (count, 3))
         with (path / f"{name}.txt").open("w") as stream:
             for row, (a, b, c) in enumerate(columns):
@@ -122,7 +122,7 @@ def folder(tmp_path_factory):
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA counts mapped private memory on Linux only")
 @pytest.mark.parametrize(("kind", "codes"), [("limited", [0, 0]), ("in memory", [2, 2])])
 def test_train_with_less_memory_than_features(folder, monkeypatch, kind, codes):
-    """Features of 100 MB with 50 MB of private memory; in memory, the same commands fail."""
+    """Features of 200 MB with 100 MB of private memory; in memory, the same commands fail."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("RANKBOUND_THREADS", "1")
     done = subprocess.run(
