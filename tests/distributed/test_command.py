@@ -18,6 +18,10 @@ from rankbound.cli.main import run
 from rankbound.cli.train import _without_workers
 from tests.distributed.test_workers import ROOT, environment
 
+pytestmark = [  # the launcher of torch leaves files of its logs open
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 # the launcher is in this process, which has loaded torch already; the workers are others
 OPTIONS = ["--param", "hidden=8", "--param", "learning_rate=0.01", "--json"]
 
@@ -76,7 +80,8 @@ def test_a_killed_worker_does_not_change_the_model(letor, capfd):
 
 def test_an_error_of_all_workers_is_printed_once(letor, capfd):
     assert run(["train", "train.txt", "--param", "hidden=-3", "--workers", "2", "-o", "model"]) == 2
-    assert capfd.readouterr().err.strip() == "rankbound: hidden must be positive integers, got -3"
+    lines = capfd.readouterr().err.splitlines()  # there may be another one on kernels that were compiled
+    assert [line for line in lines if "rankbound" in line] == ["rankbound: hidden must be positive integers, got -3"]
     assert not (letor / "model").exists()
 
 

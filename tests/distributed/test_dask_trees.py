@@ -139,7 +139,7 @@ def test_a_partition_with_bad_values_is_named(client):
 
 def test_a_worker_with_another_version_is_named(client, monkeypatch):
     monkeypatch.setattr(clusters, "versions", lambda packages: {"python": "3.11", "lightgbm": "0.0"})
-    monkeypatch.setattr(client, "run", lambda *_: {"tcp://a:1": {"python": "3.11", "lightgbm": "4.7.0"}})
+    monkeypatch.setattr(client, "run", lambda *_, **__: {"tcp://a:1": {"python": "3.11", "lightgbm": "4.7.0"}})
     with pytest.raises(DataError, match=r"worker tcp://a:1 has lightgbm 4.7.0, the client has 0.0"):
         fit_on_dask(LambdaMART(), partitioned(queries(1), 2), features=FEATURES, client=client)
 

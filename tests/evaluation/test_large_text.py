@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import rankbound as rb
 from rankbound.cli.main import run as command
 from rankbound.data import sources, table_chunks, trec
-from rankbound.evaluation import runs
+from rankbound.io import reading, watched_progress
 
 pytestmark = pytest.mark.filterwarnings("ignore::rankbound.errors.InferenceWarning")  # of intervals for few queries
 
@@ -135,7 +135,7 @@ def test_memory_is_that_of_a_chunk(tmp_path: Path) -> None:
             mock.patch.object(table_chunks, "from_frames", watched),
             mock.patch.object(table_chunks, "open_work") as of,
         ):
-            of.side_effect = lambda cluster, scratch, progress: open_work(cluster, scratch, 20, progress)
+            of.side_effect = lambda cluster, scratch: open_work(cluster, scratch, 20)
             evaluated(400, *paths, MEASURES)
         assert max(rows) <= 400 // len("q1 Q0 d1 1 0.0 tag") + 12 + (20 if mixed else 0)
         assert len(rows) > 3
@@ -197,13 +197,19 @@ def test_bytes_that_are_not_utf_8_and_empty_files_are_named(tmp_path: Path) -> N
 @pytest.mark.parametrize("kind", ["", ".gz", ".zst"])
 def test_the_progress_counts_bytes_of_the_file(tmp_path: Path, kind: str) -> None:
     qrels, run = written(tmp_path, 0, kind)
-    seen = []
-    with in_chunks(100):
-        runs.evaluate_runs(qrels, {"run": run}, "AP", progress=lambda *report: seen.append(report))
-    steps, done, total = zip(*seen, strict=True)
-    assert set(steps) == {"evaluating"}
-    assert set(total) == {run.stat().st_size} == {done[-1]}
-    assert list(done) == sorted(done)
+    seen: list[tuple[str, int, int]] = []
+    size = run.stat().st_size
+    every_file = mock.patch.object(reading, "WATCHED", 1)
+    with in_chunks(100), every_file, watched_progress(lambda *report: seen.append(report)):
+        rb.evaluate(qrels, run, "AP")
+    done = [read for _, read, total in seen if total == size]
+    assert {step for step, _, _ in seen} == {"reading"}
+    assert done == sorted(done)
+    assert done[-1] == size
+    seen.clear()
+    with watched_progress(lambda *report: seen.append(report)):
+        rb.evaluate(qrels, run, "AP")
+    assert seen == []  # small files are read at once
 
 
 def test_the_command_evaluates_a_large_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

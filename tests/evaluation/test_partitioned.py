@@ -26,6 +26,7 @@ from rankbound.difficulty.queries import query_weights, weights_of_parts
 from rankbound.evaluation import EvaluationSummary, partitioned
 from rankbound.evaluation.partitioned import evaluate_parts
 from rankbound.evaluation.summary import LARGE, Sketch
+from rankbound.io import watched_progress
 from rankbound.measures import parse_measures, registry
 from rankbound.parallel import clusters
 
@@ -229,19 +230,61 @@ def test_a_dask_frame_is_a_table_in_parts(folder: Path, client: Any) -> None:
     assert bits(result) == bits(rb.evaluate(qrels, run, ["AP"]))
 
 
-def test_a_killed_worker_changes_nothing(folder: Path, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = str(folder / "qrels-*.parquet"), str(folder / "run-*.parquet")
+@pytest.mark.parametrize("work", ["evaluating", "weighting", "shuffling"])
+def test_a_killed_worker_changes_nothing(folder: Path, client: Any, tmp_path: Path, work: str) -> None:
+    """A worker is killed when the first part is done, and another one does its parts."""
     victim = next(iter(client.run(os.getpid).values()))
     killed = threading.Event()
 
     def kill(what: str, done: int, total: int) -> None:
-        if what == "evaluating" and not killed.is_set():
+        if what == work and not killed.is_set():
             os.kill(victim, signal.SIGKILL)
             killed.set()
 
-    result = parts(*paths, part_rows=3, cluster=client, progress=kill)
+    judgments, run = str(folder / "qrels-*.parquet"), str(folder / "mixed-*.parquet")
+    with watched_progress(kill):
+        if work == "weighting":
+            weights = weights_of_parts(judgments, measure="AP", part_rows=15, cluster=client)
+        else:
+            pattern = run.replace("mixed", "run") if work == "evaluating" else run
+            result = parts(judgments, pattern, part_rows=15, cluster=client, scratch=tmp_path)
     assert killed.is_set()
-    assert bits(result) == bits(parts(*paths))
+    if work == "weighting":
+        alone = weights_of_parts(judgments, measure="AP")
+        assert (weights.qids.tolist(), weights.weights.tolist()) == (alone.qids.tolist(), alone.weights.tolist())
+    else:
+        assert bits(result) == bits(parts(judgments, run))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_any_number_of_workers_gives_the_same_bits(folder: Path, client: Any, tmp_path: Path) -> None:
+    judgments, options = str(folder / "qrels-*.parquet"), {"scratch": tmp_path, "cluster": client}
+    expected: list[Any] = []
+    for count, name, rows in ((4, "run", 25), (2, "mixed", 40), (1, "mixed", 17)):
+        scale(client, count)
+        run = str(folder / f"{name}-*.parquet")
+        result = parts(judgments, run, part_rows=rows, per_query=tmp_path / "values.parquet", **options)
+        weights = weights_of_parts(judgments, measure="AP", part_rows=rows, cluster=client)
+        pair = rb.compare(run, judgments_as_run(tmp_path), qrels=judgments, measures=["AP"], resamples=200, **options)
+        found = [
+            bits(result), result.per_query.sort("qid").rows(), weights.qids.tolist(), weights.weights.tolist(),
+            pair.to_dict()["differences"][0] | {"run": "", "baseline": ""},
+        ]  # fmt: skip
+        expected = expected or found
+        assert found == expected
+    scale(client, 2)
+
+
+def scale(client: Any, count: int) -> None:
+    client.cluster.scale(count)
+    end = time.monotonic() + 120
+    while len(client.scheduler_info(n_workers=-1)["workers"]) != count and time.monotonic() < end:
+        time.sleep(0.05)
+
+
+def judgments_as_run(folder: Path) -> str:
+    """A run that has the labels as scores."""
+    return write(tables(60)[0].rename({"label": "score"}), folder / "labels", "run", [70])
 
 
 def test_a_corrupt_part_is_named(folder: Path, client: Any, tmp_path: Path) -> None:
@@ -267,19 +310,25 @@ def test_versions_of_workers_must_agree(client: Any, folder: Path, monkeypatch: 
 clusters_versions = clusters.versions()
 
 
-def test_a_killed_client_leaves_no_file(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("arguments", [["evaluate", "qrels", "run", "--per-query"], ["weights", "qrels", "-o"]])
+def test_a_killed_client_leaves_no_file(folder: Path, tmp_path: Path, arguments: list[str]) -> None:
     program = (
-        "import os, sys, rankbound.evaluation.partitioned as p\n"
-        "from rankbound.data.candidates import read_candidates\n"
-        "from rankbound.measures import parse_measures\n"
-        "kill = lambda what, done, total: what == 'evaluating' and done > total / 2 and os.kill(os.getpid(), 9)\n"
-        "p.evaluate_parts(*sys.argv[1:3], parse_measures(['AP']), candidates=read_candidates('judged'), part_rows=20,\n"
-        "                 per_query=sys.argv[3], progress=kill)\n"
+        "import os, sys\n"
+        "from rankbound.cli.main import run\n"
+        "from rankbound.data import table_parts\n"
+        "from rankbound.io import watched_progress\n"
+        "table_parts.ROWS = 20\n"
+        "def kill(what, done, total):\n"
+        "    if what in ('evaluating', 'weighting') and done > total / 2:\n"
+        "        os.kill(os.getpid(), 9)\n"
+        "with watched_progress(kill):\n"
+        "    run(sys.argv[1:])\n"
     )
-    paths = [str(folder / f"{name}-*.parquet") for name in ("qrels", "run")]
-    done = subprocess.run([sys.executable, "-c", program, *paths, str(tmp_path / "values.parquet")], check=False)
+    words = [str(folder / f"{word}-*.parquet") if word in ("qrels", "run") else word for word in arguments]
+    target = tmp_path / "values.parquet"
+    done = subprocess.run([sys.executable, "-c", program, *words, str(target)], check=False)
     assert done.returncode == -signal.SIGKILL
-    assert not (tmp_path / "values.parquet").exists()
+    assert not target.exists()
 
 
 # ---- what else works on parts ---------------------------------------------------------------------------------------

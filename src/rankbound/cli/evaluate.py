@@ -71,7 +71,8 @@ def evaluate(
 
     A quoted pattern, such as 'run-*.parquet', names the parts of one table. Tables in parts, and parquet files with
     --cluster, are evaluated part by part: memory does not grow with their size, --per-query writes a .parquet file as
-    the parts are done, and the numbers do not depend on the parts or on the number of workers.
+    the parts are done, and the numbers do not depend on the parts or on the number of workers. TREC runs of 32 MiB or
+    more, compressed or not, are evaluated in chunks as well, and shuffled if rows of a query are not adjacent.
 
     \b
     Examples:
@@ -91,7 +92,7 @@ def evaluate(
     policy = Inference(confidence=confidence, correction=correction.value)
     in_parts = cluster is not None or any(map(is_in_parts, (qrels, *runs)))
     recommends = not in_parts and is_held_out(qrels)
-    with output.working("evaluating ...") as show, warnings.catch_warnings():
+    with output.working("evaluating ..."), warnings.catch_warnings():
         warnings.simplefilter("ignore", CoverageWarning)  # they are printed below
         results = evaluate_runs(
             qrels if min_rating is None else held_out_judgments(qrels, min_rating),
@@ -111,7 +112,6 @@ def evaluate(
             shuffle=shuffle,
             per_query=per_query if in_parts else None,
             scratch=scratch,
-            progress=output.parts_progress(show),
         )
     tests = _compare_with_random(results, policy) if against_random else {}
     output.print_warnings(f"{name}: {text}" for name, result in results.items() for text in result.warnings)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rankbound.analysis.inference import Inference
+    from rankbound.io import Progress
     from rankbound.lists import Coverage
 
 __all__ = [
@@ -31,7 +32,6 @@ __all__ = [
     "describe_coverage",
     "describe_policy",
     "json_text",
-    "parts_progress",
     "plain_params",
     "print_json",
     "print_note",
@@ -43,6 +43,7 @@ __all__ = [
     "show_number",
     "show_p",
     "show_policy",
+    "show_progress",
     "working",
     "write_table",
 ]
@@ -113,17 +114,19 @@ def print_warnings(sentences: Iterable[str]) -> None:
 
 
 @contextmanager
-def working(what: str) -> Iterator[Callable[[str], None] | None]:
-    """Show a spinner on stderr while the block runs, if stderr is a terminal, and how many distributions are done.
+def working(what: str) -> Iterator[None]:
+    """Show a spinner on stderr while the block runs, if stderr is a terminal, with the progress of long work.
 
-    Yields a function that replaces the text next to the spinner, or None.
+    Large files that are read, tables in parts, trees and distributions report how much is done and how long the rest
+    takes.
     """
     if not sys.stderr.isatty():
-        yield None
+        yield
         return
     from rich.console import Console
 
     from rankbound.difficulty.distribution.many import watched_distributions
+    from rankbound.io import watched_progress
 
     with Console(stderr=True).status(what) as status:
 
@@ -131,26 +134,28 @@ def working(what: str) -> Iterator[Callable[[str], None] | None]:
             if done % 10 == 0 or done == total:
                 status.update(f"{what} distribution {done:,} of {total:,}")
 
-        with watched_distributions(show):
-            yield status.update
+        with watched_distributions(show), watched_progress(show_progress(what, status.update)):
+            yield
 
 
-def parts_progress(show: Callable[[str], None] | None) -> Callable[[str, int, int], None] | None:
-    """A function that shows the fraction of rows or bytes that is done and the time that is left, or None.
+def show_progress(what: str, show: Callable[[str], None]) -> Progress:
+    """A function that shows the fraction of something that is done, and the time that is left.
 
-    The time is estimated anew for every step, and for every run: where less is done than before, another one begins.
+    The time is estimated anew for every step, and where less is done than before, because another file begins.
+
+    >>> report = show_progress("evaluating ...", print)
+    >>> report("reading", 30, 120)
+    evaluating ... reading 25 %
     """
-    if show is None:
-        return None
-    step, began, before = "", 0.0, 0
+    step, began, first, before = "", 0.0, 0, 0
 
-    def report(what: str, done: int, total: int) -> None:
-        nonlocal step, began, before
-        if what != step or done < before:
-            step, began = what, time.monotonic()
+    def report(name: str, done: int, total: int) -> None:
+        nonlocal step, began, first, before
+        if name != step or done < before:
+            step, began, first = name, time.monotonic(), done
         before, passed = done, time.monotonic() - began
-        left = f", {passed * (total - done) / done:,.0f} s left" if passed > 0 and done else ""
-        show(f"{what} ... {100 * done / max(total, 1):.0f} %{left}")
+        left = f", {passed * (total - done) / (done - first):,.0f} s left" if done > first else ""
+        show(f"{what} {name} {100 * done / max(total, 1):.0f} %{left}")
 
     return report
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from rankbound.arrays import weights_of
 from rankbound.data.frames import as_polars, id_text, is_table
 from rankbound.data.interactions import Interactions, kept_rows, name_codes
-from rankbound.data.ratings import ROLES, read_ratings, role_indices
+from rankbound.data.ratings import ROLES, role_indices
 from rankbound.errors import ArgumentError, DataError
 
 __all__ = ["as_interactions", "find_codes", "recoded", "series_of", "weighted_interactions"]
@@ -52,7 +52,9 @@ def as_interactions(
     """
     named = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
     if isinstance(data, (str, PathLike)):
-        return read_ratings(data, user=user, item=item, rating=rating, timestamp=timestamp)
+        from rankbound.data.loading import read_interactions_file
+
+        return read_interactions_file(data, named)
     if isinstance(data, Interactions) or hasattr(data, "tocsr"):
         _refuse_names(named, type(data).__name__)
         return data if isinstance(data, Interactions) else _from_sparse(data)

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankbound.data.growing_table import GrowingTable
+from rankbound.data.growing_table import GrowingFile, GrowingTable
 from rankbound.errors import DataError
 
-__all__ = ["LONGEST_NAME", "Interactions", "NameCoder", "comparable_names", "kept_rows", "name_codes"]
+__all__ = [
+    "LONGEST_NAME",
+    "Interactions",
+    "NameCoder",
+    "comparable_names",
+    "count_codes",
+    "kept_rows",
+    "name_codes",
+    "notes_of",
+    "sorted_rows",
+]
 
 LONGEST_NAME = 255  # bytes: every entry of a NumPy text array is as wide as the longest
 _STEP = 1 << 20
@@ -73,15 +84,14 @@ class Interactions:
         timestamps: NDArray[np.int64] | None = None,
     ) -> Interactions:
         """Create interactions from codes, one per interaction and in any order, and sorted names."""
-        keep, repeated = _kept_rows(users.astype(np.int64) * len(item_names) + items, ratings, timestamps)
+        keep, repeated = sorted_rows(users.astype(np.int64) * len(item_names) + items, ratings, timestamps)
         users, items = (
             users[keep],
             items[keep],
         )  # each old column is freed before the next is created
         ratings = None if ratings is None else ratings[keep]
         timestamps = None if timestamps is None else timestamps[keep]
-        notes = (f"{repeated} repeated pairs of user and item were dropped",) if repeated else ()
-        return cls(users, items, user_names, item_names, ratings, timestamps, notes)
+        return cls(users, items, user_names, item_names, ratings, timestamps, notes_of(repeated))
 
     def __len__(self) -> int:
         return len(self.users)
@@ -92,7 +102,7 @@ class Interactions:
     @property
     def per_user(self) -> NDArray[np.int64]:
         """Number of interactions of each user."""
-        return np.bincount(self.users, minlength=len(self.user_names)).astype(np.int64)
+        return count_codes(self.users, len(self.user_names))
 
     @property
     def offsets(self) -> NDArray[np.int64]:
@@ -134,6 +144,24 @@ class Interactions:
             self.timestamps,
             self.notes,
         )
+
+
+def count_codes(codes: NDArray[np.integer], size: int) -> NDArray[np.int64]:
+    """Return how often each code below ``size`` occurs; in steps, because NumPy copies what it counts.
+
+    >>> count_codes(np.array([2, 0, 2], np.int32), 4).tolist()
+    [1, 0, 2, 0]
+    """
+    counts = np.zeros(size, np.int64)
+    step = max(_STEP, size)
+    for start in range(0, len(codes), step):
+        counts += np.bincount(codes[start : start + step], minlength=size)
+    return counts
+
+
+def notes_of(repeated: int) -> tuple[str, ...]:
+    """The remark on rows that repeat a pair of user and item, if there are any."""
+    return (f"{repeated} repeated pairs of user and item were dropped",) if repeated else ()
 
 
 def comparable_names(names: NDArray[Any], others: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -179,10 +207,10 @@ class NameCoder:
     (['a', 'b', 'c'], [1, 2, 0, 1])
     """
 
-    def __init__(self, *, keep_text: bool = False) -> None:
+    def __init__(self, *, keep_text: bool = False, folder: Path | None = None) -> None:
         self._keep_text = keep_text
         self._known = pl.Series([], dtype=pl.Categorical)
-        self._codes = GrowingTable(np.uint32)
+        self._codes = GrowingTable(np.uint32) if folder is None else GrowingFile(np.uint32, folder)
 
     def add(self, names: pl.Series) -> None:
         """Add the names of another chunk."""
@@ -200,11 +228,19 @@ class NameCoder:
 
     def codes(self) -> NDArray[np.int32]:
         """Return the code of each name that was added, and forget them."""
+        provisional, rank = self.provisional_codes()
+        codes: NDArray[np.int32] = rank[provisional]
+        return codes
+
+    def provisional_codes(self) -> tuple[NDArray[np.uint32], NDArray[np.int32]]:
+        """Return a provisional code of each name that was added, and the final code of each of them; forget the names.
+
+        If there is a ``folder``, the provisional codes are in a temporary file there, mapped into memory.
+        """
         physical = self._known.to_physical().to_numpy()[self._spelled().arg_sort().to_numpy()]
         rank = np.zeros(int(physical.max(initial=0)) + 1, np.int32)
         rank[physical] = np.arange(len(physical))
-        codes: NDArray[np.int32] = rank[self._codes.finish().ravel()]
-        return codes
+        return self._codes.finish().ravel(), rank
 
     def _spelled(self) -> pl.Series:
         spelled = self._known.cast(pl.String)
@@ -219,7 +255,7 @@ def kept_rows(user: Any, item: Any, rating: Any = None, timestamp: Any = None) -
     [1, 2]
     """
     users, items, _, item_names, ratings, timestamps = _coded_columns(user, item, rating, timestamp)
-    keep, _ = _kept_rows(users.astype(np.int64) * len(item_names) + items, ratings, timestamps)
+    keep, _ = sorted_rows(users.astype(np.int64) * len(item_names) + items, ratings, timestamps)
     return np.arange(len(users))[keep]
 
 
@@ -258,7 +294,7 @@ def _coded(role: str, values: Any) -> tuple[NDArray[Any], NDArray[np.int32]]:
     return coder.names(), coder.codes()
 
 
-def _kept_rows(
+def sorted_rows(
     pair: NDArray[np.int64], ratings: NDArray[np.float32] | None, timestamps: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.int64] | slice, int]:
     """Return the rows to keep, sorted by pair, and the number of rows that repeat a pair."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,16 @@ from rankbound.data.faces import read_faces
 from rankbound.data.interactions import Interactions
 from rankbound.data.judged_runs import JudgedRuns
 from rankbound.data.letor import LetorData, group_file, read_letor, read_mapped_letor
-from rankbound.data.ratings import read_ratings
+from rankbound.data.ratings import read_mapped_ratings, read_ratings
 from rankbound.data.sampling import align_interactions
 from rankbound.data.set_files import obtain
 from rankbound.data.splits import Fold, letor_folds
+from rankbound.data.text_chunks import StrPath
 from rankbound.errors import ArgumentError, DataError
 from rankbound.io import cache_folder
 from rankbound.lists import Lists
 
-__all__ = ["load_fold", "load_set", "read_files", "read_letor_file"]
+__all__ = ["load_fold", "load_set", "read_files", "read_interactions_file", "read_letor_file"]
 
 _LARGE = 8 << 20  # bytes on disk; the parsed arrays of larger files are cached
 _LARGE_FILE = 64 << 20  # the same for files of users, which are not read again and again
@@ -81,6 +82,30 @@ def read_letor_file(path: str) -> LetorData:
     if path == "-" or not file.is_file() or file.stat().st_size < _LARGE_FILE or group_file(file).exists():
         return read_letor(path)
     return _read_cached_letor([file])
+
+
+def read_interactions_file(path: StrPath, named: Mapping[str, str | None]) -> Interactions:
+    """Read a file of interactions of a user; a large one is sorted on disk, and in the cache and mapped into memory.
+
+    It may then be larger than memory, and the file is parsed once. ``named`` are columns by their roles: user, item,
+    rating and timestamp.
+    """
+    file = Path(path)
+    if str(path) == "-" or not file.is_file() or file.stat().st_size < _LARGE_FILE:
+        return read_ratings(path, **named)  # type: ignore[arg-type]
+
+    def read() -> Interactions:
+        folder = cache_folder("converted")
+        try:
+            if folder is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+                return read_mapped_ratings(path, named, folder)
+        except OSError:  # the cache cannot be written
+            pass
+        return read_ratings(path, **named)  # type: ignore[arg-type]
+
+    # the name is part of the options, because formats are recognized by it
+    return read_cached([file], read, Interactions, f"{file.name} {sorted(named.items())}")
 
 
 def _read_cached_letor(files: Sequence[Path]) -> LetorData:

@@ -16,15 +16,13 @@ from rankbound.data import part_plans, table_parts
 from rankbound.data.part_plans import Task
 from rankbound.data.table_parts import Part, Survey, Table
 from rankbound.errors import ArgumentError, DataError
+from rankbound.io import Progress, report_progress
 from rankbound.parallel import check_versions, open_client, results_of
 
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["PartWork", "Plan", "Progress", "check_source", "is_in_parts", "open_work"]
-
-Progress = Callable[[str, int, int], None]
-"""Called with what is done ("planning", "shuffling", "evaluating"), and the rows that are done and all rows."""
+__all__ = ["PartWork", "Plan", "check_source", "is_in_parts", "open_work"]
 
 
 def is_in_parts(source: Any) -> bool:
@@ -198,13 +196,16 @@ def _describe_part(part: Part) -> str:
 def open_work(
     cluster: Any, scratch: Any = None, part_rows: int | None = None, progress: Progress | None = None
 ) -> Iterator[PartWork]:
-    """Workers for tables in parts: this process if ``cluster`` is None; see `rankbound.evaluate`."""
+    """Workers for tables in parts: this process if ``cluster`` is None; see `rankbound.evaluate`.
+
+    ``progress`` is called with rows; None reports them to whoever watches (`rankbound.io.watched_progress`).
+    """
     rows = table_parts.ROWS if part_rows is None else part_rows
     if rows < 1:
         raise ArgumentError(f"part_rows must be at least 1, got {rows}")
     with ExitStack() as stack:
         client, is_local = stack.enter_context(_workers(cluster))
-        yield PartWork(client, is_local, stack, scratch, rows, progress or (lambda *_: None))
+        yield PartWork(client, is_local, stack, scratch, rows, progress or report_progress)
 
 
 @contextmanager

@@ -12,12 +12,13 @@ import numpy as np
 import polars as pl
 
 from rankbound.data.frames import polars_explained, polars_failures
-from rankbound.data.growing_table import GrowingTable
+from rankbound.data.growing_table import GrowingFile, GrowingTable
 from rankbound.data.interactions import LONGEST_NAME, Interactions, NameCoder
+from rankbound.data.mapped_interactions import sort_on_disk
 from rankbound.data.text_chunks import CONTROL, StrPath, has_controls, is_plain_number, line_chunks
 from rankbound.errors import ArgumentError, DataError, FileFormatError
 
-__all__ = ["FORMATS", "ROLES", "find_roles", "first_line", "read_ratings", "role_indices"]
+__all__ = ["FORMATS", "ROLES", "find_roles", "first_line", "read_mapped_ratings", "read_ratings", "role_indices"]
 
 FORMATS: Mapping[str, str] = MappingProxyType(
     {
@@ -78,7 +79,18 @@ def read_ratings(
     """
     if form not in ("auto", *FORMATS):
         raise ArgumentError(f"form must be auto or one of {', '.join(FORMATS)}; got {form!r}")
-    named = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
+    return _read(path, form, {"user": user, "item": item, "rating": rating, "timestamp": timestamp}, None)
+
+
+def read_mapped_ratings(path: StrPath, named: Mapping[str, str | None], folder: Path) -> Interactions:
+    """Read a file like `read_ratings`, with columns in temporary files on the disk of a folder, mapped into memory.
+
+    Delimited text may be larger than memory; other formats are read at once. ``named`` are columns by their roles.
+    """
+    return _read(path, "auto", named, folder)
+
+
+def _read(path: StrPath, form: str, named: Mapping[str, str | None], folder: Path | None) -> Interactions:
     if ".parquet" in Path(path).suffixes:
         return _read_parquet(path, named)
     first = first_line(path)
@@ -87,7 +99,7 @@ def read_ratings(
         form = "table" if named_columns and not Path(path).name.endswith(".inter") else _recognize(path, first)
     if form in ("users.dat", "sequences"):
         return _read_sequences(path, counted=form == "users.dat")
-    return _read_delimited(path, _layout(path, form, first, named))
+    return _read_delimited(path, _layout(path, form, first, named), folder)
 
 
 def _recognize(path: StrPath, first: str) -> str:
@@ -183,9 +195,13 @@ def _refused(path: StrPath | None, rule: str, got: str) -> DataError:
     return DataError(f"{rule}, {got}") if path is None else FileFormatError(path, 1, rule, got)
 
 
-def _read_delimited(path: StrPath, layout: _Layout) -> Interactions:
-    users, items = NameCoder(), NameCoder()
-    numbers = {name: GrowingTable(kind) for name, kind in _NUMBERS.items() if name in layout.columns}
+def _read_delimited(path: StrPath, layout: _Layout, folder: Path | None) -> Interactions:
+    users, items = NameCoder(folder=folder), NameCoder(folder=folder)
+    numbers = {
+        name: GrowingTable(kind) if folder is None else GrowingFile(kind, folder)
+        for name, kind in _NUMBERS.items()
+        if name in layout.columns
+    }
     rows = 0
     for line, text in line_chunks(path, 4 << 20):
         frame = _parse(path, line, text, layout)
@@ -196,6 +212,11 @@ def _read_delimited(path: StrPath, layout: _Layout) -> Interactions:
             column.append(frame[name].to_numpy())
     if rows == 0:
         raise DataError(f"{path}: has no interaction")
+    if folder is not None:
+        return sort_on_disk(
+            users.provisional_codes(), items.provisional_codes(), users.names(), items.names(),
+            {f"{name}s": column.finish().ravel() for name, column in numbers.items()}, folder,
+        )  # fmt: skip
     rating, timestamp = numbers.get("rating"), numbers.get("timestamp")
     return Interactions.from_codes(  # no local variable keeps the columns alive
         users.codes(),

@@ -7,7 +7,7 @@ whatever the size of the file. `shuffled_run` writes a run again, divided by que
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from rankbound.data.candidates import CandidateSource
 from rankbound.data.frames import check_mark, find_columns, id_text, lists_from_frame, plain_type, polars_explained
 from rankbound.data.judged import from_frames
-from rankbound.data.part_work import Progress, open_work
+from rankbound.data.part_work import open_work
 from rankbound.data.table_parts import read_part
 from rankbound.data.trec import run_frames
 from rankbound.errors import ArgumentError, DataError
@@ -29,7 +29,7 @@ from rankbound.lists import Coverage, Lists
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["ROWS", "RunChunks", "SplitQueryError", "scored_chunks", "shuffled_run", "watched_run"]
+__all__ = ["ROWS", "RunChunks", "SplitQueryError", "scored_chunks", "shuffled_run"]
 
 ROWS = 1_000_000  # read at once
 
@@ -70,7 +70,7 @@ class RunChunks:
     rows:
         Rows of the parquet file to read at once.
     frames:
-        Frames with the rows of the run, such as those of `watched_run` and `shuffled_run`.
+        Frames with the rows of the run, such as those of `run_frames` and `shuffled_run`.
 
     Attributes
     ----------
@@ -123,30 +123,18 @@ class RunChunks:
         self.coverage = replace(coverage, missing_queries=missing, unjudged_queries=returned - shared)
 
 
-def watched_run(path: str | PathLike[str], progress: Progress | None, what: str) -> Iterator[pl.DataFrame]:
-    """The frames of a TREC run; the progress is reported in bytes of the file."""
-    watch: Callable[[int, int], None] | None = None
-    if progress is not None:
-        report = progress  # for the type checker, to which a captured argument may be None again
-
-        def watch(done: int, total: int) -> None:
-            report(what, done, total)
-
-    return run_frames(path, watch)
-
-
 @contextmanager
 def shuffled_run(
-    path: str | PathLike[str], scratch: str | PathLike[str] | None = None, progress: Progress | None = None
+    path: str | PathLike[str], scratch: str | PathLike[str] | None = None
 ) -> Iterator[Iterator[pl.DataFrame]]:
     """Yield the rows of a TREC run in frames of complete queries, whatever their order in the file.
 
     The rows are written to a temporary folder in ``scratch``, which needs about twice the disk space of the compressed
     run and disappears at the end.
     """
-    with open_work(None, scratch, progress=progress) as work:
+    with open_work(None, scratch) as work:
         folder = Path(work.folder())
-        for number, frame in enumerate(watched_run(path, progress, "converting")):
+        for number, frame in enumerate(run_frames(path)):
             frame.write_parquet(folder / f"{number:09d}.parquet")
         table = work.open(folder / "*.parquet", ("qid", "docid", "score"), None)
         ((table, parts),) = work.shuffled([table])

@@ -7,7 +7,7 @@ characters other than tabs and line ends belong to no format: `has_controls` fin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from os import PathLike
 from typing import BinaryIO, TypeAlias
 
@@ -27,15 +27,10 @@ _AT_ONCE = 1 << 17  # bytes, so that intermediate arrays stay in the cache of th
 _LONGEST = 64 << 20  # bytes of a line, which must fit into memory; no table has longer ones
 
 
-def line_chunks(
-    path: StrPath, size: int = 2 << 20, watch: Callable[[int, int], None] | None = None
-) -> Iterator[tuple[int, bytes]]:
-    """Yield chunks of about ``size`` bytes of complete lines, each with the number of its first line.
-
-    ``watch`` is that of `rankbound.io.open_bytes`.
-    """
+def line_chunks(path: StrPath, size: int = 2 << 20) -> Iterator[tuple[int, bytes]]:
+    """Yield chunks of about ``size`` bytes of complete lines, each with the number of its first line."""
     line, rest = 1, b""
-    with open_bytes(path, watch) as stream:
+    with open_bytes(path) as stream:
         while True:
             block = _with_line_feeds(_whole_line_ends(stream, stream.read(size)))
             text = rest + block

@@ -38,16 +38,13 @@ def read_run(path: str | PathLike[str]) -> pl.DataFrame:
     return _File(path, _RUN, "score", float).checked()
 
 
-def run_frames(
-    path: str | PathLike[str], watch: Callable[[int, int], None] | None = None, size: int | None = None
-) -> Iterator[pl.DataFrame]:
+def run_frames(path: str | PathLike[str]) -> Iterator[pl.DataFrame]:
     """Yield the rows of a run file in frames of about 32 MiB of text, which together are what `read_run` returns.
 
     A document that occurs twice in a query is not looked for, and the rows of a query may be in several frames.
-    ``watch`` is called with the bytes of the file that were read and its size.
     """
     is_empty = True
-    for line, text in line_chunks(path, _AT_ONCE if size is None else size, watch):
+    for line, text in line_chunks(path, _AT_ONCE):
         frame = _File(path, _RUN, "score", float, text, line).frame
         if len(frame):
             is_empty = False

@@ -20,13 +20,13 @@ from rankbound.data.candidates import CandidateSource
 from rankbound.data.frames import lists_from_frame
 from rankbound.data.judged import from_frames, nothing_in_common
 from rankbound.data.part_plans import Task
-from rankbound.data.part_work import Progress, check_source, open_work
+from rankbound.data.part_work import check_source, open_work
 from rankbound.data.table_parts import Table
 from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation.lists import evaluate_lists
 from rankbound.evaluation.result import Evaluation, concatenated
 from rankbound.evaluation.summary import EvaluationSummary
-from rankbound.io import atomic_write
+from rankbound.io import Progress, atomic_write
 from rankbound.lists import Coverage, Lists
 from rankbound.measures import Measure, parse_measures
 

@@ -14,7 +14,7 @@ from rankbound.data.candidates import CandidateSource, read_candidates
 from rankbound.data.frames import id_text
 from rankbound.data.held_out import held_out_judgments, is_held_out
 from rankbound.data.judged import CandidatesError, DuplicateError
-from rankbound.data.part_work import Progress, is_in_parts
+from rankbound.data.part_work import is_in_parts
 from rankbound.data.sources import chunks_of_lists, is_large_text, is_parquet, is_source, to_frame
 from rankbound.difficulty.candidates import check_rule
 from rankbound.errors import ArgumentError, DataError
@@ -75,8 +75,9 @@ def evaluate(  # type: ignore[misc]  # the overloads do not repeat the options
         lists of recommendations, with columns ``user, item, score`` or ``rank``, the run.
         Or give scored Lists as the only data, ``evaluate(lists, measures=[...])``, or the path of a parquet file with
         ``qid, label, score``. A run or scored table in a parquet file is read chunk by chunk, so that it may be larger
-        than memory; the rows of a query must stand together there. Tables with ids of different types are compared as
-        text, and two dicts as they are: the document 7 is not "7".
+        than memory; the rows of a query must stand together there. So is a TREC run of 32 MiB or more on disk,
+        compressed or not; if its rows of a query are not adjacent, it is shuffled. Tables with ids of different types
+        are compared as text, and two dicts as they are: the document 7 is not "7".
     measures:
         Names such as ``"nDCG@10"``, ``"AP(rel=2)"``, ``"EM(nDCG@10)"``, one or several; objects of ir_measures too.
     ties:
@@ -119,8 +120,8 @@ def evaluate(  # type: ignore[misc]  # the overloads do not repeat the options
         Workers that evaluate parquet files part by part: ``"local:4"`` for four processes of this machine, the address
         of a Dask scheduler (``"tcp://host:8786"``), or a client of Dask. The numbers are the same to the last bit.
     shuffle:
-        Whether tables in parts may be written again, divided by query, if rows of a query are in parts that are not
-        adjacent; False raises DataError instead.
+        Whether tables in parts, and large TREC runs, may be written again, divided by query, if rows of a query are
+        not adjacent; False raises DataError instead.
     per_query:
         The .parquet file for the values of each query of tables in parts.
     scratch:
@@ -178,7 +179,6 @@ def _evaluate(
     shuffle: bool = True,
     per_query: str | PathLike[str] | None = None,
     scratch: str | PathLike[str] | None = None,
-    progress: Progress | None = None,
 ) -> Evaluation | EvaluationSummary:
     """`evaluate` without its warnings."""
     scored = isinstance(qrels, Lists)
@@ -190,7 +190,7 @@ def _evaluate(
         return evaluate_parts(
             qrels, run, requested_measures(_required(measures)), candidates=read_candidates(candidates, judged_outside),
             keep_values=not in_parts,
-            cluster=cluster, shuffle=shuffle, per_query=per_query, scratch=scratch, progress=progress, ties=ties,
+            cluster=cluster, shuffle=shuffle, per_query=per_query, scratch=scratch, ties=ties,
             empty=empty, missing=missing, judged_only=judged_only, depth=depth, bounds=bounds,
         )  # fmt: skip
     if scored:
@@ -224,8 +224,7 @@ def _evaluate(
             result = _evaluate_chunks(chunks, evaluated)
         else:
             result, reason = _evaluate_text(
-                judgments, run, evaluated, shuffle=shuffle, scratch=scratch, progress=progress, candidates=chosen,
-                **policy,
+                judgments, run, evaluated, shuffle=shuffle, scratch=scratch, candidates=chosen, **policy,
             )  # fmt: skip
             described |= {"shuffled": reason} if reason else {}
     else:
@@ -256,7 +255,6 @@ def _evaluate_text(
     *,
     shuffle: bool,
     scratch: str | PathLike[str] | None,
-    progress: Progress | None,
     **options: Any,
 ) -> tuple[Evaluation, str]:
     """Evaluate a TREC run chunk by chunk; the second value says why the run was shuffled, if it was.
@@ -271,12 +269,12 @@ def _evaluate_text(
     shuffled = ""
     try:
         try:
-            result = of_frames(table_chunks.watched_run(run, progress, "evaluating"))
+            result = of_frames(trec.run_frames(run))
         except table_chunks.SplitQueryError as error:
             if not shuffle:
                 raise
             shuffled = error.reason
-            with table_chunks.shuffled_run(run, scratch, progress) as frames:
+            with table_chunks.shuffled_run(run, scratch) as frames:
                 result = of_frames(frames)
     except DuplicateError as error:
         raise trec.repeated_document(run, error.query, error.document) or error from error

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from rankbound.io.caching import cache_folder, caching_is_off, is_private_and_writable
 from rankbound.io.locks import locked_file, locked_folder
+from rankbound.io.progress import Progress, report_progress, watched_progress
 from rankbound.io.reading import open_bytes, read_arrays, read_bytes
 from rankbound.io.writing import atomic_write, remove_leftovers
 
 __all__ = [
+    "Progress",
     "atomic_write",
     "cache_folder",
     "caching_is_off",
@@ -21,4 +23,6 @@ __all__ = [
     "read_arrays",
     "read_bytes",
     "remove_leftovers",
+    "report_progress",
+    "watched_progress",
 ]

@@ -7,28 +7,30 @@ import io
 import os
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from rankbound.errors import DataError
+from rankbound.io.progress import is_watched, report_progress
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["open_bytes", "read_arrays", "read_bytes"]
 
+WATCHED = 8 << 20  # bytes of a file from which on the progress of reading is reported
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 
 @contextmanager
-def open_bytes(path: str | os.PathLike[str], watch: Callable[[int, int], None] | None = None) -> Iterator[BinaryIO]:
+def open_bytes(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a file as a stream of decompressed bytes; "-" is standard input.
 
     gzip and zstandard are recognized by their first bytes, whatever the file's name. A file that is missing, damaged
-    or cut short raises a DataError that names it. ``watch`` is called, as the file is read, with the bytes of the file
-    that were read, compressed if it is, and the size of the file.
+    or cut short raises a DataError that names it. The progress of a large file is reported in bytes, compressed if the
+    file is.
     """
     if "\0" in str(path):
         raise DataError(f"{str(path)!r}: cannot be read: a file name has no NUL character")
@@ -36,8 +38,8 @@ def open_bytes(path: str | os.PathLike[str], watch: Callable[[int, int], None] |
         raise DataError(f"{path}: cannot be read: Not a directory; a file name does not end in a slash")
     try:
         raw: BinaryIO = sys.stdin.buffer if str(path) == "-" else Path(path).open("rb")  # noqa: SIM115 - closed below
-        if watch is not None:
-            raw = _Watched(raw, watch)  # type: ignore[assignment]
+        if is_watched() and raw is not sys.stdin.buffer and (size := os.fstat(raw.fileno()).st_size) >= WATCHED:
+            raw = _Watched(raw, size)  # type: ignore[assignment]
         with io.BufferedReader(raw, 1 << 20) as stream:  # type: ignore[type-var]
             magic = stream.peek(4)[:4]
             if magic[:2] == _GZIP:
@@ -59,9 +61,8 @@ def open_bytes(path: str | os.PathLike[str], watch: Callable[[int, int], None] |
 class _Watched(io.RawIOBase):
     """A file that reports how much of it was read."""
 
-    def __init__(self, source: BinaryIO, watch: Callable[[int, int], None]) -> None:
-        self._source, self._watch = source, watch
-        self._size, self._read = os.fstat(source.fileno()).st_size, 0
+    def __init__(self, source: BinaryIO, size: int) -> None:
+        self._source, self._size, self._read = source, size, 0
 
     def readable(self) -> bool:
         return True
@@ -69,7 +70,7 @@ class _Watched(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         count = self._source.readinto(buffer)  # type: ignore[attr-defined]
         self._read += count
-        self._watch(self._read, self._size)
+        report_progress("reading", self._read, self._size)
         return int(count)
 
     def close(self) -> None:

@@ -59,17 +59,14 @@ class Objective:
     ) -> None:
         self.loss, self.starts, self.items = loss, starts, items
         sizes = np.diff(starts)
-        of_rows = np.ones(1, np.float32) if weights is None else weights.astype(np.float64)
+        self._weights = None if weights is None else weights.astype(np.float64)
         sums = sizes.astype(np.float64)
-        if weights is not None:
-            sums = np.add.reduceat(np.append(of_rows, 0.0), starts[:-1]) * (sizes > 0)
+        if self._weights is not None:
+            sums = np.add.reduceat(np.append(self._weights, 0.0), starts[:-1]) * (sizes > 0)
         self.user_weights = sums / np.maximum(sizes, 1)
         self._softmax = loss if isinstance(loss, SoftmaxLoss) and loss.noise == 0 else None
-        self._targets = np.zeros(0, np.float32)
-        if self._softmax is not None:  # of labels that are all 1, every gain is 1, too
-            divisor = sums if self._softmax.normalize else self.user_weights
-            divisor = np.where(divisor > 0, divisor, 1.0).astype(np.float32)
-            self._targets = (of_rows / np.repeat(divisor, sizes)).astype(np.float32)
+        divisor = sums if self._softmax is not None and self._softmax.normalize else self.user_weights
+        self._divisor = np.where(divisor > 0, divisor, 1.0).astype(np.float32)  # of the targets of a softmax
 
     @property
     def is_softmax(self) -> bool:
@@ -108,7 +105,7 @@ class Objective:
         self, scores: NDArray[np.float32], users: NDArray[np.int32], rows: NDArray[np.int64], row_users: NDArray[Any]
     ) -> NDArray[np.float64]:
         scale = np.float32(1 / self._softmax.temperature)  # type: ignore[union-attr]
-        items, targets = self.items[rows], self._targets[rows]
+        items, targets = self.items[rows], self._targets(rows, users[row_users])
         scores -= scores.max(axis=1, keepdims=True)
         scores *= scale
         fitted = np.bincount(row_users, targets * scores[row_users, items], minlength=len(users))
@@ -127,7 +124,7 @@ class Objective:
         lengths = np.diff(offsets)
         positives = _ranges(offsets[:-1], sizes)
         row_users = np.repeat(np.arange(len(users)), sizes)
-        targets = self._targets[_ranges(self.starts[users], sizes)]
+        targets = self._targets(_ranges(self.starts[users], sizes), users[row_users])
         x = (scores - np.repeat(np.maximum.reduceat(scores, offsets[:-1]), lengths)) * scale
         fitted = np.bincount(row_users, targets * x[positives], minlength=len(users))
         totals = np.bincount(row_users, targets, minlength=len(users))
@@ -136,6 +133,11 @@ class Objective:
         gradient *= np.repeat((scale * totals / mass).astype(np.float32), lengths)
         gradient[positives] -= scale * targets
         return np.asarray(totals * np.log(mass) - fitted), gradient
+
+    def _targets(self, rows: NDArray[np.int64], users: NDArray[np.int32]) -> NDArray[np.float32]:
+        """The targets of some rows, whose labels are all 1, so that every gain is 1, too; ``users`` are their users."""
+        gains = np.ones(1, np.float32) if self._weights is None else self._weights[rows]
+        return (gains / self._divisor[users]).astype(np.float32)
 
     # ---- other losses ------------------------------------------------------------------------------------------------
 

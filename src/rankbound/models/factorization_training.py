@@ -25,6 +25,7 @@ import scipy.sparse
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from rankbound.data.interaction_sources import find_codes
+from rankbound.data.interactions import count_codes
 from rankbound.errors import DataError
 from rankbound.models.factorization_kernel import Vectors, score_pairs, update_rows
 from rankbound.models.factorization_losses import Objective
@@ -141,11 +142,13 @@ class InteractionTraining:
     ) -> None:
         self.settings = settings
         self.catalog = len(train.item_names)
-        present = np.zeros(self.catalog, bool)
-        present[train.items] = True
-        self.codes = np.flatnonzero(present)
-        positions = np.cumsum(present, dtype=np.int32) - 1
-        self.starts, self.items = train.offsets, positions[train.items]
+        popularity = count_codes(train.items, self.catalog)
+        self.codes = np.flatnonzero(popularity)
+        self.popularity = popularity[self.codes]
+        self.starts, self.items = train.offsets, np.asarray(train.items)  # a column of a large file is not copied
+        if len(self.codes) < self.catalog:
+            positions = np.cumsum(popularity > 0, dtype=np.int32) - 1
+            self.items = positions[train.items]
         self.all_item_features = item_features
         known_features = None if item_features is None else item_features[self.codes]
         self.features = {"user_features": user_features, "item_features": known_features}
@@ -160,7 +163,6 @@ class InteractionTraining:
                 f"{int((sizes > 0).sum())} users with {self.shape[1]} items"
             )
         self.counts, self.capped = self._negatives(sizes)
-        self.popularity = np.bincount(self.items, minlength=self.shape[1])
         self._local = np.zeros(self.shape[1], np.int32)  # positions of the items of a batch
 
     def new_state(self, warm: dict[str, NDArray[np.float32]] | None = None) -> TableState:

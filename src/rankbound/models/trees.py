@@ -17,6 +17,7 @@ import numpy as np
 from rankbound.difficulty.queries import difficulty_weights
 from rankbound.difficulty.weights import warn_of_two_weightings
 from rankbound.errors import ArgumentError, DataError
+from rankbound.io import report_progress
 from rankbound.models.base import FittedState, Queries, Ranker, seed_of
 from rankbound.models.levels import expected_label, label_levels
 from rankbound.models.measuring import mean_measure
@@ -116,7 +117,8 @@ class _TreeRanker(Ranker):
             features = np.ones_like(features)
         train = lightgbm.Dataset(features, targets, weight=weights, group=groups, categorical_feature=categories)
         history: dict[str, Any] = {}
-        callbacks, valid, evaluate = [], [], None
+        callbacks: list[Callable[[Any], None]] = [_report_round]
+        valid, evaluate = [], None
         if held_out is not None:
             valid = [train.create_valid(held_out.features, np.zeros(len(held_out.features)))]
             lists = held_out.lists
@@ -420,6 +422,11 @@ class RandomForestRanker(_PointwiseTrees):
             "bagging_freq": 1,
             "feature_fraction_bynode": self.max_features,
         }
+
+
+def _report_round(state: Any) -> None:
+    """Called by LightGBM after every round."""
+    report_progress("growing trees", state.iteration + 1, state.end_iteration)
 
 
 def _stopping_callback(on_step: Callable[[int, float], bool]) -> Callable[[Any], None]:

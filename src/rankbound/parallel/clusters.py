@@ -111,14 +111,19 @@ def _version(package: str) -> str:
 
 
 def check_versions(client: Client, packages: Sequence[str] = _PACKAGES) -> None:
-    """Raise DataError if there is no worker, or if one has another version of a package than this process."""
-    try:
-        found: Mapping[str, Any] = client.run(versions, packages)
-    except (ImportError, AttributeError, RuntimeError) as error:  # a worker cannot load this function
-        raise DataError(f"every worker must have rankbound {version('rankbound')} installed, got: {error}") from error
+    """Raise DataError if there is no worker, or if one has another version of a package than this process.
+
+    A worker that ends meanwhile is ignored; what replaces it is checked with its first task.
+    """
+    found: Mapping[str, Any] = client.run(versions, packages, on_error="return")
     if not found:
         raise DataError("the scheduler has no workers yet; start some with: dask worker ADDRESS --nthreads 1")
     for worker, theirs in sorted(found.items()):
+        if isinstance(theirs, OSError):  # it cannot be reached
+            continue
+        if isinstance(theirs, Exception):  # it cannot load this function
+            message = f"every worker must have rankbound {version('rankbound')} installed, got: {theirs}"
+            raise DataError(message) from theirs
         compare_versions(versions(packages), theirs, f"worker {worker}")
 
 
