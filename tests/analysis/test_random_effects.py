@@ -26,7 +26,9 @@ studies = st.integers(2, 12).flatmap(
 def test_equals_statsmodels(both):
     effects, errors = map(np.array, both)
     ours = random_effects(effects, errors)
-    with np.errstate(invalid="ignore", divide="ignore"):  # statsmodels takes roots of variances that it lets be negative
+    with np.errstate(
+        invalid="ignore", divide="ignore"
+    ):  # statsmodels takes roots of variances that it lets be negative
         oracle = combine_effects(effects, errors**2, method_re="dl", use_t=True)
         _, _, (fixed_low, fixed_high), (low, high) = oracle.conf_int(use_t=True)
     if oracle.tau2 <= 0:  # no variance between studies: the weights are those of a fixed effect
