@@ -30,8 +30,6 @@ from rankbound.io import watched_progress
 from rankbound.measures import parse_measures, registry
 from rankbound.parallel import clusters
 
-pytestmark = pytest.mark.xdist_group("cluster")  # its fixtures are set up once
-
 MEASURES = ("nDCG@10", "AP", "ERR@5", "Bpref", "EM(nDCG@10)", "UL2(AP)", "NumRet", "AP(mean='geometric')")
 
 

@@ -17,7 +17,6 @@ from rankbound.integrations import evaluate_spark
 
 pytest.importorskip("pyspark")
 pytestmark = [
-    pytest.mark.xdist_group("spark"),
     pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java"),
     pytest.mark.filterwarnings("ignore"),  # of pyspark and its dependencies
 ]

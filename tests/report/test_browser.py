@@ -19,7 +19,6 @@ alt = pytest.importorskip("altair", reason="the figures of the page need altair"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium or google-chrome on this machine"),
-    pytest.mark.xdist_group("browser"),
 ]
 
 
