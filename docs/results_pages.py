@@ -129,11 +129,9 @@ def overview(folder: Path) -> str:
         "",
         *_markdown(["paper", "question", "claims", "verdicts"], verdicts),
         "",
-        "A claim is *confirmed* if the 95 % intervals of all rows that it is about agree with it, *partly "
-        "confirmed* if "
-        "some agree and the others show no clear difference, *mixed* if some agree and some disagree, *refuted* "
-        "if none "
-        "agrees and some disagree, and *unclear* if no interval decides.",
+        "A claim is *confirmed* if the 95 % intervals of all rows that it is about agree with it, *partly confirmed* "
+        "if some agree and the others show no clear difference, *mixed* if some agree and some disagree, *refuted* "
+        "if none agrees and some disagree, and *unclear* if no interval decides.",
         "",
         "Claims that matter most, each with the number behind it:",
         "",
@@ -199,6 +197,27 @@ def paper_page(folder: Path, paper: Paper, charts: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+_HOW_POOLED = """\
+The {differences} differences are from the tables {sources}: all losses, boundings, ratios of negative items, protocols
+and measures that these tables have, except rows that were selected on test data, means over several data sets,
+simulated data, and second measures of the same models (nDCG@k). The loss of nRBP is not normalized: all its affine
+boundings (min-max, expectation, expectation-max) divide it by the number of pairs, up to a constant factor, and they
+are one group. *Sampled* lists have a few sampled negative items for each relevant one in training, *complete* ones all
+judged documents, or all items of the catalog; this division was made after results without it had been seen. Trees are
+trained by LightGBM on the lambda loss of nDCG.
+
+Differences on the same data set share their queries or users and are correlated. They are averaged first, and their
+mean gets the largest standard error that it can have, that of a correlation of 1. Data sets are then pooled by a
+random-effects model: the variance between data sets is estimated by the method of DerSimonian and Laird, the interval
+of the mean is that of Hartung and Knapp (Student's distribution, suited to few data sets), and the interval for 95 % of
+data sets is a prediction interval. I² is the fraction of the variance that is due to differences between data sets.
+`rankbound.analysis.random_effects` computes all of it.
+
+Limits: the intervals of single data sets do not cover other splits and seeds; some data sets are alike (three are from
+MovieLens); a single data set has no interval between data sets; and intervals are not corrected for the number of
+groups."""
+
+
 def bounding_page(folder: Path, charts: dict[str, Any]) -> str:
     """The answer to the question of the thesis over all data sets, with a forest plot."""
     pooled = pooled_effects(folder)
@@ -244,33 +263,7 @@ def bounding_page(folder: Path, charts: dict[str, Any]) -> str:
         "",
         "## How it was computed",
         "",
-        f"The {pooled.effects.height} differences are from the tables {sources}: all losses, boundings, ratios of "
-        "negative "
-        "items, protocols and measures that these tables have, except rows that were selected on test data, means over "
-        "several data sets, simulated data, and second measures of the same models (nDCG@k). The loss of nRBP is not "
-        "normalized: all its affine boundings (min-max, expectation, expectation-max) divide it by the number of "
-        "pairs, "
-        "up to a constant factor, and they are one group. *Sampled* lists have a few sampled negative items for "
-        "each relevant "
-        "one in training, *complete* ones all judged documents, or all items of the catalog. Trees are trained "
-        "by LightGBM "
-        "on the lambda loss of nDCG.",
-        "",
-        "Differences on the same data set share their queries or users and are correlated. They are averaged "
-        "first, and "
-        "their mean gets the largest standard error that it can have, that of a correlation of 1. Data sets are then "
-        "pooled by a random-effects model: the variance between data sets is estimated by the method of "
-        "DerSimonian and "
-        "Laird, the interval of the mean is that of Hartung and Knapp (Student's distribution, suited to few "
-        "data sets), "
-        "and the interval for 95 % of data sets is a prediction interval. I² is the fraction of the variance "
-        "that is due "
-        "to differences between data sets. `rankbound.analysis.random_effects` computes all of it.",
-        "",
-        "Limits: the intervals of single data sets do not cover other splits and seeds; some data sets are alike "
-        "(three are "
-        "from MovieLens); a single data set has no interval between data sets; and intervals are not corrected for the "
-        "number of groups.",
+        _HOW_POOLED.format(differences=pooled.effects.height, sources=sources),
     ]
     return "\n".join(lines) + "\n"
 
