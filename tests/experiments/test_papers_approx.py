@@ -159,7 +159,7 @@ def test_errors_make_a_table(study, folder):
 def test_a_trial_on_ohsumed(data_dir, tmp_path):
     study = load_study("approx-tables")
     with open_store(tmp_path, create=True) as store:
-        slots = run_here(study, {"model": "AdaRank.NDCG", "fold": 1}, store)
+        slots = run_here(study, {"table": "OHSUMED", "model": "AdaRank.NDCG", "fold": 1}, store)
         table = results_table(store, slots)
     assert table.filter(pl.col("measure") == NDCG)["ours"].item() > 0.55
     assert len(select(expand(study), {"table": "OHSUMED"})) == 155

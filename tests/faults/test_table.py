@@ -62,7 +62,8 @@ def test_nothing_is_executed():
                 call = ast.unparse(node.func)
                 keywords = {word.arg: ast.unparse(word.value) for word in node.keywords}
             assert not modules & FORBIDDEN_MODULES, file
-            assert call not in FORBIDDEN_CALLS, file
+            is_safe = call == "torch.load" and keywords.get("weights_only") == "True"  # reads tensors alone
+            assert call not in FORBIDDEN_CALLS or is_safe, file
             assert keywords.get("allow_pickle", "False") == keywords.get("shell", "False") == "False", file
 
 

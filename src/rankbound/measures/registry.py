@@ -37,7 +37,7 @@ __all__ = ["definitions", "find", "get_definition", "register", "unregister"]
 
 # A new built-in measure is a file next to this one and a line here; the tests of the whole catalog then cover it.
 _BUILT_IN: tuple[Definition, ...] = (
-    NDCG(), LetorNDCG(), DCG(), ERR(), AveragePrecision(), SumOfPrecisions(), Precision(), Recall(), ReciprocalRank(),
+    NDCG(), DCG(), LetorNDCG(), ERR(), AveragePrecision(), SumOfPrecisions(), Precision(), Recall(), ReciprocalRank(),
     Success(), RPrecision(), RBP(), NRBP(), MannWhitney(), PairAccuracy(), KendallTau(), Bpref(), InferredAP(),
     InterpolatedPrecision(), SetPrecision(), SetRecall(), SetF(), Judged(), NumRet(), NumRel(), NumQ(),
 )  # fmt: skip
