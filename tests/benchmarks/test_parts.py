@@ -23,6 +23,7 @@ PEERS = {
     "scale": {"ours, whole table at once", "1 second per million", "1 second"},
     "torch_metrics": {"RetrievalNormalizedDCG of torchmetrics"},
 }
+SLOW = ("evaluation", "distributions", "losses")  # half a minute each, even at small sizes
 MISSING = {"evaluation": {"ranx"}, "losses": {"rax", "keras_rs"}}
 COMPARED = {
     "evaluation": 7,
@@ -45,7 +46,7 @@ def _small(monkeypatch):
     monkeypatch.setattr("benchmarks.curves.peaks", lambda module, curve, way, sizes, folder: (2.0,) * len(sizes))
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", [pytest.param(part, marks=pytest.mark.slow if part in SLOW else ()) for part in PARTS])
 def test_a_part_agrees_with_its_peers(part):
     reported = []
     outcome = run_parts([part], quick=True, scale_rows=20_000, on_finding=lambda _, finding: reported.append(finding))

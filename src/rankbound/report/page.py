@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +20,7 @@ from rankbound.analysis.score_tables import measures_of, without_unmeasured
 from rankbound.analysis.scores import QUERY_TYPE_CODES, ScoreMatrix
 from rankbound.difficulty import describe_query_types
 from rankbound.errors import ArgumentError, DataError
-from rankbound.io import atomic_write
+from rankbound.io import atomic_write, cache_folder, is_private_and_writable
 from rankbound.measures import parse_measure
 from rankbound.report.against_random import random_table
 from rankbound.report.coverage import coverage_cautions, coverage_table
@@ -432,6 +433,17 @@ def _picture(chart: Any) -> str:
 
 @cache
 def _packed_vega() -> str:
+    """Vega's code, packed. Making it takes longer than a small page, so that it is kept in the cache folder."""
     import vl_convert
 
-    return deflate(vl_convert.javascript_bundle("window.rankboundEmbed = vegaEmbed;").encode())
+    folder = cache_folder("vega")
+    kept = None
+    if folder is not None and is_private_and_writable(folder):
+        kept = folder / f"{version('vl-convert-python')}.txt"
+        if kept.is_file():
+            return kept.read_text(encoding="ascii")
+    packed = deflate(vl_convert.javascript_bundle("window.rankboundEmbed = vegaEmbed;").encode())
+    if kept is not None:
+        with atomic_write(kept) as temporary:
+            temporary.write_text(packed, encoding="ascii")
+    return packed
