@@ -20,7 +20,7 @@ from metric_bounding import pooled_effects
 
 from rankbound.experiments.claims import Verdict, claim_rows, judge_claims
 from rankbound.experiments.spec import Study, known_studies, load_study
-from rankbound.report.figures import FIGURES, all_figures
+from rankbound.report.figures import FIGURES, FigureOutcome, all_figures
 from rankbound.report.figures.systems import cutoff_curves
 from rankbound.report.figures.training import approximation_error
 from rankbound.report.numbers import show_number
@@ -188,13 +188,29 @@ def paper_page(folder: Path, paper: Paper, charts: dict[str, Any]) -> str:
     lines += _markdown(["item", "shows", "status", "how"], rows)
     for path in paper.files(folder):
         lines += ["", *study_section(path, charts)]
-    without_data = [row["how"].removeprefix("figure:") for row in coverage(folder) if row["paper"] == paper.key]
-    drawn = [name for name in dict.fromkeys(without_data) if name in FIGURES and not FIGURES[name].needs]
+    drawn = {
+        outcome.name: outcome
+        for row in coverage(folder)
+        if row["paper"] == paper.key and row["how"].startswith("figure:")
+        for outcome in _without_data(row["how"].removeprefix("figure:"))
+    }
     if drawn:
         lines += ["", "## Figures that need no data", ""]
-        for name in drawn:
-            lines += [f"![{FIGURES[name].title}](../figures/{name}.svg)", "", FIGURES[name].caption, ""]
+        for outcome in drawn.values():
+            lines += [f"![{outcome.title}](../figures/{outcome.name}.svg)", "", outcome.caption, ""]
     return "\n".join(lines) + "\n"
+
+
+def _without_data(name: str) -> list[FigureOutcome]:
+    """The figure of this name, or its cases, if it needs no data."""
+    outcomes = _figures_without_data().values()
+    return [outcome for outcome in outcomes if outcome.name == name or outcome.name.startswith(f"{name}-")]
+
+
+@cache
+def _figures_without_data() -> dict[str, FigureOutcome]:
+    drawn = all_figures(pl.DataFrame())
+    return {name: outcome for name, outcome in drawn.items() if outcome.chart is not None}
 
 
 _HOW_POOLED = """\
