@@ -75,7 +75,8 @@ def fit_on_dask(
     from its own rows. Noisy losses, such as the default, draw noise for the queries of a worker. Features with few
     values, ``min_child_samples=1`` and a loss without noise give the trees of one process up to rounding.
 
-    If a worker dies, the training starts again with the workers that are there then, at most twice.
+    If a worker dies, the training starts again with the workers that are there then, at most twice. A worker that still
+    waits for the one that died inside LightGBM can block the second attempt for ever; restart the cluster then.
     """
     from rankbound.models.trees import LambdaMART
 
