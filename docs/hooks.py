@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import latex2mathml.converter
-import polars as pl
 from mkdocs.structure.files import File
 
-from rankbound.report.figures import all_figures, save_chart
+from rankbound.report.figures import save_chart
 
 sys.path.insert(0, str(Path(__file__).parent))  # mkdocs imports this file by its path
 
 from notebooks import notebook_page
-from results_pages import MARKER, overview, result_pages
+from results_pages import MARKER, figures_without_data, overview, result_pages
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -35,8 +34,7 @@ FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>',
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add figures that depend on no data, the pages of results with their charts, and the example notebooks."""
-    outcomes = all_figures(pl.DataFrame()).items()
-    charts = {f"figures/{name}.svg": outcome.chart for name, outcome in outcomes if outcome.chart is not None}
+    charts = {f"figures/{name}.svg": outcome.chart for name, outcome in figures_without_data().items()}
     pages, drawn = result_pages(Path(config.docs_dir) / "results")
     for name, page in pages.items():
         files.append(File.generated(config, name, content=page))

@@ -203,12 +203,13 @@ def paper_page(folder: Path, paper: Paper, charts: dict[str, Any]) -> str:
 
 def _without_data(name: str) -> list[FigureOutcome]:
     """The figure of this name, or its cases, if it needs no data."""
-    outcomes = _figures_without_data().values()
+    outcomes = figures_without_data().values()
     return [outcome for outcome in outcomes if outcome.name == name or outcome.name.startswith(f"{name}-")]
 
 
 @cache
-def _figures_without_data() -> dict[str, FigureOutcome]:
+def figures_without_data() -> dict[str, FigureOutcome]:
+    """The figures that hold for any data."""
     drawn = all_figures(pl.DataFrame())
     return {name: outcome for name, outcome in drawn.items() if outcome.chart is not None}
 
