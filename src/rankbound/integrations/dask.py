@@ -1,7 +1,8 @@
 """LambdaMART on the workers of a Dask cluster, by LightGBM's own distributed training.
 
-Each partition of a Dask DataFrame holds whole queries. LightGBM's workers exchange histograms of gradients, so that a
-tree is grown from all rows, while the objective sees the queries of one worker at a time. What depends on the whole
+Each partition of a Dask DataFrame holds whole queries, and each worker takes a run of adjacent partitions. LightGBM's
+workers exchange histograms of gradients by sockets of their own, so that a tree is grown from all rows, while the
+objective sees the queries of one worker at a time. What depends on the whole
 training set is computed before: the scale of the gradients. LightGBM's own evaluation is not used, because each worker
 would measure its part of the held-out queries only. Instead, the measure of every round is computed after the training
 from all held-out queries, and the round that the same data on one machine would have selected is kept.
@@ -9,14 +10,15 @@ from all held-out queries, and the round that the same data on one machine would
 
 from __future__ import annotations
 
-import importlib
 import math
+import os
+import socket
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlparse
 
 import numpy as np
 
@@ -24,15 +26,18 @@ from rankbound.arrays import labels_of, weights_of
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Lists
 from rankbound.packages import required_package
-from rankbound.parallel import check_versions, open_client
+from rankbound.parallel import check_versions, open_client, workers_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from rankbound.models.trees import LambdaMART
 
 __all__ = ["fit_on_dask"]
 
 _ATTEMPTS = 3  # trainings that may lose a worker
-_SECONDS_TO_NOTICE = 10
+_SECONDS_TO_NOTICE = 10  # that a worker is lost, when its neighbors report an error
+_SECONDS_TO_RETURN = 30  # for a worker that its nanny starts again
 _PACKAGES = ("rankbound", "lightgbm", "numpy")  # whose versions must be the same everywhere
 
 
@@ -69,14 +74,16 @@ def fit_on_dask(
         A client of Dask, or the address of a scheduler, or ``"local:N"`` for N processes of this machine. None: the
         current client.
 
-    With one worker, the trees are those of `LambdaMART.fit`. With more they are others, of about the same quality, that
-    also depend on the worker that each partition is on, for three reasons. LightGBM's workers estimate the number of
-    rows in a leaf from hessians, to which ``min_child_samples`` then applies. Each determines the bins of some features
-    from its own rows. Noisy losses, such as the default, draw noise for the queries of a worker. Features with few
-    values, ``min_child_samples=1`` and a loss without noise give the trees of one process up to rounding.
+    The trees depend on the partitions and on the number of workers, not on which worker has which partitions. With one
+    worker, they are those of `LambdaMART.fit`. With more they are others, of about the same quality, for three reasons.
+    LightGBM's workers estimate the number of rows in a leaf from hessians, to which ``min_child_samples`` then applies.
+    Each determines the bins of some features from its own rows. Noisy losses, such as the default, draw noise for the
+    queries of a worker. Features with few values, ``min_child_samples=1`` and a loss without noise give the trees of
+    one process up to rounding.
 
-    If a worker dies, the training starts again with the workers that are there then, at most twice. A worker that still
-    waits for the one that died inside LightGBM can block the second attempt for ever; restart the cluster then.
+    If a worker dies, the others wait for it inside LightGBM for ever, so that their nannies start them again, too, and
+    what they held in memory is computed again; data that was scattered to them is lost. The training then starts anew,
+    at most twice, after up to 30 seconds for the worker to come back. If it comes back, the trees are the same.
     """
     from rankbound.models.trees import LambdaMART
 
@@ -90,10 +97,11 @@ def fit_on_dask(
     columns = _columns(frame, label, query, weight, features)
     with _client(client) as opened:
         check_versions(opened, _PACKAGES)
+        count = len(_workers(opened))
         for attempt in range(1, _ATTEMPTS + 1):
-            workers = _addresses(opened)
+            workers = _wait_for_workers(opened, count)
             try:
-                return _fitted(ranker, frame, eval_set, columns, opened)
+                return _fitted(ranker, frame, eval_set, columns, opened, workers)
             except (ArgumentError, DataError):
                 raise
             except Exception as error:  # LightGBM, Dask and the sockets between them fail in many ways
@@ -105,7 +113,6 @@ def fit_on_dask(
                         f"worker {min(lost)} was lost in training attempt {attempt}, others in those before; workers "
                         "may have run out of memory"
                     ) from error
-                _forget_connections(opened)
     raise AssertionError("unreachable")
 
 
@@ -149,36 +156,48 @@ def _client(client: Any) -> Iterator[Any]:
     yield client
 
 
-def _addresses(client: Any) -> set[str]:
-    return set(client.scheduler_info(n_workers=-1)["workers"])
+def _workers(client: Any) -> dict[str, str]:
+    """Return the folder of each worker by its address; a worker that was started again has another folder."""
+    found = workers_of(client)
+    return {address: found[address]["local_directory"] for address in sorted(found)}
 
 
-def _lost_workers(client: Any, before: set[str]) -> set[str]:
+def _lost_workers(client: Any, before: dict[str, str], seconds: float | None = None) -> set[str]:
     """Return the workers that are no longer there; their neighbors may report an error before the scheduler notices."""
-    end = time.monotonic() + _SECONDS_TO_NOTICE
-    while not (lost := before - _addresses(client)) and time.monotonic() < end:
+    end = time.monotonic() + (_SECONDS_TO_NOTICE if seconds is None else seconds)
+    while True:
+        now = _workers(client)
+        lost = {address for address, folder in before.items() if now.get(address) != folder}
+        if lost or time.monotonic() >= end:
+            return lost
         time.sleep(0.2)
-    return lost
 
 
-def _forget_connections(client: Any) -> None:
-    """Make all workers forget the connections of a training that failed, which LightGBM would use again.
+def _wait_for_workers(client: Any, count: int) -> dict[str, str]:
+    """Return the workers when there are this many again, as far as they come back."""
+    end = time.monotonic() + _SECONDS_TO_RETURN
+    while len(workers := _workers(client)) < count and time.monotonic() < end:
+        time.sleep(0.2)
+    if not workers:
+        raise DataError("all workers were lost, and none came back")
+    return workers
 
-    LightGBM keeps them in the thread of the training: every thread of a worker runs one of the tasks.
+
+def _end(client: Any, waiting: list[str], reason: str) -> None:
+    """End the processes of workers that wait inside LightGBM for one that failed; their nannies start them again.
+
+    Nothing else ends the waiting. Dask's own restart first asks them to close, and loses workers now and then.
     """
-    tasks = [
-        client.submit(_free_network, workers=[worker], allow_other_workers=True, pure=False)
-        for worker, threads in client.ncores().items()
-        for _ in range(threads)
-    ]
-    client.gather(tasks, errors="skip")
-
-
-def _free_network() -> None:
-    from lightgbm.basic import _LIB
-
-    _LIB.LGBM_NetworkFree()
-    time.sleep(0.5)  # no thread of this worker takes a second task
+    found = workers_of(client)
+    present = [address for address in waiting if address in found]
+    for address in present:
+        if found[address]["nanny"] is None:
+            raise DataError(
+                f"{reason}, and worker {address} waits for it for ever, because it has no nanny that could start it "
+                "again: close it, or start workers with nannies"
+            )
+    if present:
+        client.run(os._exit, 1, workers=present, on_error="ignore")
 
 
 # ---- partitions ------------------------------------------------------------------------------------------------------
@@ -214,13 +233,33 @@ def _summary(part: dict[str, Any], objective: Any) -> dict[str, Any]:
     return {"ids": part["ids"], "rows": len(part["y"]), "hessian": hessian}
 
 
-def _parts(frame: Any, columns: dict[str, Any], objective: Any, client: Any) -> tuple[list[Any], list[dict[str, Any]]]:
-    """Return the prepared partitions that are not empty, in the memory of the workers, and their summaries."""
+@dataclass(frozen=True)
+class _Part:
+    """A partition in the memory of a worker, and what the client needs to know about it."""
+
+    worker: str
+    arrays: Any  # a future of the result of _prepared
+    ids: NDArray[Any]
+    rows: int
+    hessian: tuple[float, int]
+
+
+def _parts(frame: Any, columns: dict[str, Any], objective: Any, client: Any, workers: Sequence[str]) -> list[_Part]:
+    """Return the prepared partitions that are not empty; each of the workers has adjacent ones."""
     from dask.delayed import delayed
 
     prepared = [delayed(_prepared)(partition, number, columns) for number, partition in enumerate(frame.to_delayed())]
-    prepared = client.persist(prepared)
-    summaries = client.gather(client.compute([delayed(_summary)(part, objective) for part in prepared]))
+    owners = [workers[number * len(workers) // len(prepared)] for number in range(len(prepared))]
+    futures = [
+        future
+        for owner in dict.fromkeys(owners)
+        for future in client.compute(
+            [task for task, its_owner in zip(prepared, owners, strict=True) if its_owner == owner],
+            workers=[owner],
+            allow_other_workers=True,
+        )
+    ]
+    summaries = client.gather([client.submit(_summary, future, objective, pure=False) for future in futures])
     first: dict[Any, int] = {}
     for number, summary in enumerate(summaries):
         for name in summary["ids"].tolist():
@@ -229,93 +268,131 @@ def _parts(frame: Any, columns: dict[str, Any], objective: Any, client: Any) -> 
                     f"query {name!r} is in the partitions {first[name]} and {number}, but all rows of a query must be "
                     f"in one; frame.shuffle({columns['query']!r}) sees to that"
                 )
-    kept = [number for number, summary in enumerate(summaries) if summary["rows"]]
-    if not kept:
+    parts = [
+        _Part(owner, future, **summary)
+        for owner, future, summary in zip(owners, futures, summaries, strict=True)
+        if summary["rows"]
+    ]
+    if not parts:
         raise DataError("frame must have rows, got none")
-    return [prepared[number] for number in kept], [summaries[number] for number in kept]
+    return parts
 
 
 # ---- training --------------------------------------------------------------------------------------------------------
 
 
-def _fitted(ranker: LambdaMART, frame: Any, eval_set: Any, columns: dict[str, Any], client: Any) -> LambdaMART:
+def _fitted(
+    ranker: LambdaMART, frame: Any, eval_set: Any, columns: dict[str, Any], client: Any, workers: dict[str, str]
+) -> LambdaMART:
     import lightgbm
-    from dask.delayed import delayed
-    from lightgbm.dask import DaskLGBMRanker
 
     from rankbound.losses import lightgbm_objective
     from rankbound.models.tree_text import trees_alone
 
     ranker._check_ranges()
-    objective = None
-    if ranker.objective != "lambdarank":
-        objective = lightgbm_objective(ranker.objective, **ranker._loss_options())
-    parts, summaries = _parts(frame, columns, objective, client)
-    if objective is not None:
-        totals = [sum(column) for column in zip(*(summary["hessian"] for summary in summaries), strict=True)]
-        objective = replace(objective, scale=objective.scale_for(*totals))
-
-    da: Any = importlib.import_module("dask.array")  # it has no types
-
-    def column(name: str, lengths: list[int], dtype: Any, width: int | None = None) -> Any:
-        chunks = [
-            da.from_delayed(delayed(dict.get)(part, name), (rows,) if width is None else (rows, width), dtype)
-            for part, rows in zip(parts, lengths, strict=True)
-        ]
-        return da.concatenate(chunks)
-
-    rows, counts = [summary["rows"] for summary in summaries], [len(summary["ids"]) for summary in summaries]
-    boosting = ranker._boosting_parameters()
-    estimator = DaskLGBMRanker(
-        client=client,
-        n_estimators=int(ranker.n_estimators),
-        objective="lambdarank" if objective is None else objective,
-        learning_rate=boosting["learning_rate"],
-        num_leaves=boosting["num_leaves"],
-        max_depth=boosting["max_depth"],
-        min_child_samples=boosting["min_data_in_leaf"],
-        reg_lambda=boosting["lambda_l2"],
-        subsample=boosting["bagging_fraction"],
-        subsample_freq=boosting["bagging_freq"],
-        colsample_bytree=boosting["feature_fraction"],
-        random_state=0 if ranker.random_state is None else ranker.random_state,
-        verbosity=-1,
-        force_row_wise=True,
-        deterministic=True,
-        feature_pre_filter=False,
-        min_data_in_bin=1,
-        metric="None",
-        **({"lambdarank_truncation_level": ranker.truncation_level} if objective is None else {}),
-    )
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Parameter n_jobs will be ignored")  # LightGBM's own default is meant
-        estimator.fit(
-            column("X", rows, np.float32, len(columns["features"])),
-            column("y", rows, np.float64),
-            group=column("sizes", counts, np.int64),
-            sample_weight=None if columns["weight"] is None else column("weight", rows, np.float64),
-        )
-    text = trees_alone(estimator.booster_.model_to_string())
+    is_own = ranker.objective != "lambdarank"
+    objective = lightgbm_objective(ranker.objective, **ranker._loss_options()) if is_own else None
+    parts = _parts(frame, columns, objective, client, list(workers))
+    if objective is None:
+        special = {"objective": "lambdarank", "lambdarank_truncation_level": ranker.truncation_level}
+    else:
+        totals = [sum(column) for column in zip(*(part.hessian for part in parts), strict=True)]
+        special = {"objective": replace(objective, scale=objective.scale_for(*totals))}
+    parameters = ranker._lightgbm_parameters({**ranker._boosting_parameters(), **special})
+    text = _trees(parts, parameters, int(ranker.n_estimators), client, workers)
     best = None
     if eval_set is not None:
-        values = _measured(ranker, text, eval_set, {**columns, "weight": None}, client)
+        values = _measured(ranker, text, eval_set, {**columns, "weight": None}, client, list(workers))
         best = _best_round(values, ranker.early_stopping_rounds)
         ranker.eval_score_ = values[best - 1]
     booster = lightgbm.Booster(model_str=text)
     ranker.n_features_in_ = len(columns["features"])
     ranker.feature_names_in_ = np.array(columns["features"], dtype=object)
     ranker._keep([lightgbm.Booster(model_str=trees_alone(booster.model_to_string(num_iteration=best)))])
-    ranker.n_queries_ = sum(counts)
+    ranker.n_queries_ = sum(len(part.ids) for part in parts)
     return ranker
 
 
-def _measured(ranker: Any, trees: str, frame: Any, columns: dict[str, Any], client: Any) -> list[float]:
-    """Return the mean of the measure over all held-out queries after every round."""
-    from dask.delayed import delayed
+def _trees(parts: list[_Part], parameters: dict[str, Any], rounds: int, client: Any, folders: dict[str, str]) -> str:
+    """Train on all workers that have partitions, and return the text of the trees, which all of them have."""
+    workers = list(dict.fromkeys(part.worker for part in parts))
+    folders = {worker: folders[worker] for worker in workers}
+    if lost := _lost_workers(client, folders, 0):  # while the partitions were prepared
+        raise ConnectionError(f"worker {min(lost)} was lost")
+    threads = client.nthreads(workers=workers)
+    ports = client.run(_reserve_port, workers=workers)
+    machines = ",".join(f"{urlparse(worker).hostname}:{ports[worker]}" for worker in workers)
+    futures = {
+        worker: client.submit(
+            _trained,
+            [part.arrays for part in parts if part.worker == worker],
+            {**parameters, "num_threads": threads[worker]},
+            rounds,
+            machines,
+            ports[worker],
+            workers=[worker],
+            pure=False,
+        )
+        for worker in workers
+    }
+    failed: str | None = None
+    while failed is None and not all(future.done() for future in futures.values()):
+        time.sleep(0.1)
+        failed = next((worker for worker, future in futures.items() if future.status in ("error", "lost")), None)
+        if failed is None:
+            failed = min(_lost_workers(client, folders, 0), default=None)
+    if failed is not None:
+        error = futures[failed].exception() if futures[failed].status == "error" else None
+        lost = _lost_workers(client, folders)
+        waiting = [worker for worker, future in futures.items() if not future.done()]
+        client.cancel(list(futures.values()), force=True)
+        _end(client, waiting, f"the training failed on worker {failed}")
+        if not lost:
+            raise DataError(f"LightGBM failed on worker {failed}: {error}") from error
+        raise ConnectionError(f"worker {min(lost)} was lost") from error
+    return str(futures[workers[0]].result())
 
-    parts, _ = _parts(frame, columns, None, client)
-    tasks = [delayed(_sums_by_round)(part, trees, str(ranker.measure)) for part in parts]
-    sums, counts = zip(*client.gather(client.compute(tasks)), strict=True)
+
+_RESERVED: dict[int, socket.socket] = {}  # ports of this worker for trainings that have not begun
+
+
+def _reserve_port() -> int:
+    """Return a free port of this worker, which no other process takes until the training begins."""
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind(("", 0))
+    port = int(reserved.getsockname()[1])
+    _RESERVED[port] = reserved
+    return port
+
+
+def _trained(parts: list[dict[str, Any]], parameters: dict[str, Any], rounds: int, machines: str, port: int) -> str:
+    """Train on the partitions of this worker, together with the others, and return the text of the trees."""
+    import lightgbm
+
+    from rankbound.models.tree_text import trees_alone
+
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0] if name != "ids"}
+    data = lightgbm.Dataset(columns["X"], columns["y"], weight=columns.get("weight"), group=columns["sizes"])
+    _RESERVED.pop(port).close()
+    count = machines.count(",") + 1
+    if count == 1:
+        return trees_alone(lightgbm.train(parameters, data, rounds).model_to_string())
+    network = {"machines": machines, "num_machines": count, "local_listen_port": port, "tree_learner": "data"}
+    booster = lightgbm.train({**parameters, **network}, data, rounds)
+    try:
+        return trees_alone(booster.model_to_string())
+    finally:
+        booster.free_network()
+
+
+def _measured(
+    ranker: Any, trees: str, frame: Any, columns: dict[str, Any], client: Any, workers: Sequence[str]
+) -> list[float]:
+    """Return the mean of the measure over all held-out queries after every round."""
+    parts = _parts(frame, columns, None, client, workers)
+    tasks = [client.submit(_sums_by_round, part.arrays, trees, str(ranker.measure), pure=False) for part in parts]
+    sums, counts = zip(*client.gather(tasks), strict=True)
     if sum(counts) == 0:
         raise DataError(f"{ranker.measure} is not defined for any query of eval_set, because none has a relevant item")
     return [math.fsum(column) / sum(counts) for column in zip(*sums, strict=True)]

@@ -84,6 +84,19 @@ class _TreeRanker(Ranker):
             if hasattr(self, name):
                 check_in_range(name, getattr(self, name), low, high, open_low=open_low)
 
+    def _lightgbm_parameters(self, special: dict[str, Any]) -> dict[str, Any]:
+        """Return all parameters of LightGBM but the number of threads, on which trees do not depend."""
+        common = {
+            "verbosity": -1,
+            "seed": seed_of(self.random_state),
+            "force_row_wise": True,
+            "metric": "None",
+            "deterministic": True,
+            "feature_pre_filter": False,
+            "min_data_in_bin": 1,
+        }
+        return {**common, **special}
+
     def _grow(
         self,
         parameters: dict[str, Any],
@@ -99,15 +112,7 @@ class _TreeRanker(Ranker):
         if self.n_jobs is not None:
             check_in_range("n_jobs", self.n_jobs, -_LARGEST, _LARGEST)
         num_threads = _threads(queries.features) if self.n_jobs is None else self.n_jobs
-        common = {
-            "verbosity": -1,
-            "seed": seed_of(self.random_state),
-            "num_threads": num_threads,
-            "force_row_wise": True,
-            "metric": "None",
-        }
-        # the trees do not depend on the number of threads
-        parameters = {**common, "deterministic": True, "feature_pre_filter": False, "min_data_in_bin": 1, **parameters}
+        parameters = {**self._lightgbm_parameters(parameters), "num_threads": num_threads}
         groups = queries.lists.sizes if by_query else None
         categories = self._categories(queries.features)
         features = queries.features

@@ -16,13 +16,14 @@ from rankbound.parallel.threads import ONE_THREAD
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["MOST_WORKERS", "check_address", "check_versions", "open_client", "results_of", "versions"]
+__all__ = ["MOST_WORKERS", "check_address", "check_versions", "open_client", "results_of", "versions", "workers_of"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 MOST_WORKERS = 1_000  # processes of one machine
 CONNECT = "10s"  # to wait for a scheduler
+_RETURN = "60s"  # for a worker that died to come back; on a busy machine, Dask's 15 s can be too few
 _FAILURES_ALLOWED = 3  # workers that may die while they run a task before it counts as failed
 
 
@@ -39,6 +40,7 @@ def open_client(address: str) -> Iterator[tuple[Client, bool]]:
     settings = {
         "distributed.scheduler.allowed-failures": _FAILURES_ALLOWED,
         "distributed.comm.timeouts.connect": CONNECT,
+        "distributed.deploy.lost-worker-timeout": _RETURN,  # a local cluster gives up later
     }
     check_address(address)
     kind, _, rest = address.partition(":")
@@ -65,6 +67,14 @@ def open_client(address: str) -> Iterator[tuple[Client, bool]]:
             raise ArgumentError(f"cluster {kind}:// cannot be used here, got {address!r}: {error}") from error
         with client:
             yield client, False
+
+
+def workers_of(client: Client) -> dict[str, Any]:
+    """Return what the scheduler knows about each worker, by its address.
+
+    The client's own ``scheduler_info`` is replaced in the background, now and then, by one without workers.
+    """
+    return client.sync(client.scheduler.identity)["workers"]  # type: ignore[no-any-return,no-untyped-call,union-attr]
 
 
 def check_address(address: str) -> None:
