@@ -33,5 +33,9 @@ def lower_bounds(text: str) -> list[str]:
     return [f"{name}=={bound}" for name, bound in found.items()]
 
 
+# later versions of what dependencies need themselves, but that their lowest versions do not know yet
+OTHERS = ["click<8.5"]  # typer imports names that click has deprecated since
+
 if __name__ == "__main__":
-    print("\n".join(lower_bounds(Path(__file__).parents[1].joinpath("pyproject.toml").read_text("utf-8"))))
+    bounds = lower_bounds(Path(__file__).parents[1].joinpath("pyproject.toml").read_text("utf-8"))
+    print("\n".join([*bounds, *OTHERS]))

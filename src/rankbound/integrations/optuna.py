@@ -52,8 +52,8 @@ def lightgbm_pruning(trial: Any, measure: str | Measure = "nDCG@10", data: str |
 def xgboost_pruning(trial: Any, measure: str | Measure = "nDCG@10", data: str | None = None) -> Any:
     """Make a callback that prunes a training of XGBoost by a measure.
 
-    Pass it in ``callbacks`` of `xgboost.train` with `xgboost_metric` of the same measure as metric, or after
-    `xgboost_recorder` in ``callbacks`` of `XGBRanker`. The parameters are those of `lightgbm_pruning`; ``data=None``
+    Pass it in ``callbacks`` of `xgboost.train` with `xgboost_metric` of the same measure as metric, or next
+    to `xgboost_recorder` in ``callbacks`` of `XGBRanker`. The parameters are those of `lightgbm_pruning`; ``data=None``
     takes the last data of the log that have the measure, by which XGBoost stops early too.
     """
     report = _reporter(trial, measure)
@@ -120,14 +120,32 @@ def _xgboost_class() -> Any:
         def __init__(self, report: Callable[[int, float], None], measure: str, data: str | None) -> None:
             super().__init__()
             self._report, self._measure, self._data = report, measure, data
+            self._round: tuple[int, Any] | None = None  # that was not reported yet
 
         def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:  # noqa: ARG002
-            """Report one round."""
+            """Keep the round until the other callbacks have seen it; XGBoost before 3.2 calls them in any order."""
+            self._round = (epoch, evals_log)
+            return False
+
+        def before_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:  # noqa: ARG002
+            """Report the last round before the next one begins."""
+            self._report_round()
+            return False
+
+        def after_training(self, model: Any) -> Any:
+            """Report the last round of the training."""
+            self._report_round()
+            return model
+
+        def _report_round(self) -> None:
+            if self._round is None:
+                return
+            epoch, log = self._round
+            self._round = None
             logged = {
                 name: {metric: values[-1] for metric, values in metrics.items()}
-                for name, metrics in reversed(evals_log.items())
+                for name, metrics in reversed(log.items())
             }
             self._report(epoch, _value(logged, self._measure, self._data))
-            return False
 
     return XGBoostPruning

@@ -57,8 +57,8 @@ def xgboost_recorder(measure: str | Measure, matrix: Any, name: str = "valid") -
 
     It works in `xgboost.train` and in `XGBRanker(callbacks=[...])`. The result is the callback itself, a
     `QueryHistory`. The mean over queries also joins the log of the training, under ``name`` and the name of the
-    measure. A callback after it in the list can therefore stop by the measure:
-    ``xgboost.callback.EarlyStopping(rounds=20, metric_name="nDCG@10", data_name="valid", maximize=True)``.
+    measure. A callback after it in the list can therefore stop by the measure, from XGBoost 3.2 on, which keeps the
+    order: ``xgboost.callback.EarlyStopping(rounds=20, metric_name="nDCG@10", data_name="valid", maximize=True)``.
 
     Parameters
     ----------

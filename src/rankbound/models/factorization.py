@@ -6,8 +6,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from sklearn.utils.validation import check_is_fitted
 
 from rankbound.checkpoints import Checkpoints
@@ -25,6 +23,7 @@ from rankbound.models.factorization_state import HeldOut, Pairs, State, codes_of
 from rankbound.models.factorization_training import InteractionTraining, Settings, TableState
 from rankbound.models.measuring import mean_measure, score_measure
 from rankbound.models.parameters import check_in_range
+from rankbound.models.progress import progress_bar
 from rankbound.models.recommender import Recommender, restored_array
 from rankbound.parallel import current_workers
 
@@ -484,11 +483,13 @@ class MatrixFactorization(Recommender):
         """Train from the epoch of the state to the last one, with progress, patience and checkpoints."""
         if state.epoch > self.epochs:
             raise DataError(f"{self.checkpoint}: has {state.epoch} epochs already, more than epochs={self.epochs}")
-        with self._bar() as bar:
-            task = bar.add_task("epoch", total=self.epochs, completed=state.epoch)
+        together = current_workers()
+        shown = self.verbose and (together is None or together.is_first)
+        with progress_bar("epoch", self.epochs, shown=shown) as show:
+            show(state.epoch)
             while state.epoch < self.epochs and not self._out_of_patience(state):
                 epoch()
-                bar.update(task, completed=state.epoch)
+                show(state.epoch)
                 if checkpoints and (state.epoch % self.checkpoint_every == 0 or state.epoch == self.epochs):
                     checkpoints.save(state.epoch, state.arrays(), state.metadata())
 
@@ -524,13 +525,6 @@ class MatrixFactorization(Recommender):
     @property
     def _loss_of_codes(self) -> str | RankingLoss:
         return "nDCG" if self.loss is None else self.loss
-
-    def _bar(self) -> Progress:
-        console = Console(stderr=True)
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        together = current_workers()
-        hidden = not (self.verbose and console.is_terminal and (together is None or together.is_first))
-        return Progress(*columns, console=console, transient=True, disable=hidden)
 
     def _checked_parameters(self, eval_set: Any) -> RankingLoss:
         for name in _COUNTS:
