@@ -406,6 +406,18 @@ def test_weights_scale_the_loss_and_a_weight_of_zero_removes_a_user() -> None:
         assert not np.array_equal(model.user_vectors_[1], start.user_vectors_[1])
 
 
+@pytest.mark.parametrize("parameters", [{}, {"negatives": 2}, {"loss": "nDCG"}, {"loss": "AP", "negatives": 2}])
+def test_the_activity_exponent_weights_users_by_their_interactions(parameters: dict[str, Any]) -> None:
+    train, _ = data()
+    counts = np.bincount(train.users)
+    weights = (counts / counts[counts > 0].mean()) ** 0.7
+    expected = few(**parameters).fit(train, sample_weight=weights[train.users])
+    model = few(**parameters, activity_exponent=0.7).fit(train)
+    assert_allclose(model.user_vectors_, expected.user_vectors_, rtol=1e-3, atol=1e-3)
+    assert_allclose(model.history_[-1]["loss"], expected.history_[-1]["loss"], rtol=1e-4)
+    assert not np.allclose(model.user_vectors_, few(**parameters).fit(train).user_vectors_, rtol=1e-3, atol=1e-3)
+
+
 def test_a_warm_start_begins_with_the_vectors_of_known_ids() -> None:
     train, _ = data()
     model = few(warm_start=True, similarity="dot").fit(train)
@@ -469,7 +481,8 @@ def test_features_give_vectors_to_new_users_and_items() -> None:
 
 def test_save_and_load_are_equal_bit_for_bit(tmp_path: Path) -> None:
     train, test = data()
-    model = few(user_model="both", biases=True, negatives=2).fit(train, eval_set=test)
+    options = {"user_model": "both", "biases": True, "schedule": "cosine", "activity_exponent": 0.5}
+    model = few(**options, negatives=2).fit(train, eval_set=test)
     model.save(tmp_path / "model")
     loaded = load_ranker(tmp_path / "model")
     assert isinstance(loaded, MatrixFactorization)

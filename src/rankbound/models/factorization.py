@@ -130,7 +130,8 @@ class MatrixFactorization(Recommender):
     schedule:
         The learning rate is ``"constant"``, or it falls from ``learning_rate`` towards 0 along half a ``"cosine"`` over
         the ``epochs``. With the second, vectors settle, so that the last epoch is about as good as the best one, and a
-        training on more data needs no held-out data to select an epoch. A checkpoint then requires the same ``epochs``.
+        training on more data needs no held-out data to select an epoch. A checkpoint then requires the same ``epochs``;
+        `partial_fit` begins the schedule anew.
     activity_exponent:
         The loss of a user with n interactions is weighted by (n / mean of n) to this power. 0 weights all users
         equally, 1 all interactions. With 0.5 the vectors of items learn more from users with many interactions.
@@ -245,7 +246,8 @@ class MatrixFactorization(Recommender):
         checkpoints = None
         if self.checkpoint is not None:
             data = {"data": pairs.digest(), "eval_set": None if held_out is None else held_out.digest()}
-            settings = {name: text for name, text in self._identity().items() if name not in _OF_INTERACTIONS}
+            ignored = (*_OF_INTERACTIONS, "epochs")
+            settings = {name: text for name, text in self._identity().items() if name not in ignored}
             checkpoints = Checkpoints(self.checkpoint, settings | {"loss": repr(self._loss_of_codes)} | data)
         stored = None if checkpoints is None else checkpoints.load()
         state = State.restored(*stored) if stored else State.new(pairs, self.factors, self.init, self._random(1))
