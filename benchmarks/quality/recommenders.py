@@ -2,18 +2,29 @@
 
     python -m benchmarks.quality.recommenders                       all rows
     python -m benchmarks.quality.recommenders ml-100k softmax       the rows whose name has all these words
+    python -m benchmarks.quality.recommenders --store FILE ...      keep the result of each fit, and continue from it
 
 Ratings of at least 4, users with at least 5 of them; of each user's interactions 20 % are for testing, and 20 % of the
 rest for validation. All items but the user's training items are ranked; the measure is nDCG@10. The settings of each
 model, and the epoch of those that are trained in epochs, are selected on the validation part; then the model is trained
-on all but the test part, with three seeds, and tested once. No model has more fits than implicit ALS. Intervals are
-over users, of values that are averaged over seeds. The rows "implicit's ALS" need the library implicit.
+on all but the test part, with three seeds, and tested once. No row has more fits than the first one of implicit's ALS.
+Intervals are over users, of values that are averaged over seeds. The rows "implicit's ALS" need the library implicit.
+
+The grids have ranges that were found with further fits. For implicit's ALS these were 48 settings on ml-100k, evaluated
+on its validation part. For ImplicitALS they were 132, and for the row "activity weights" about 65 on ml-100k and 8 on
+ml-1m, each evaluated on one to three other divisions of the training part, after earlier rows had been tested. The row
+"activity weights" trains for a fixed number of epochs with a learning rate that falls to 0: no epoch is selected. The
+rows "ml-100k/21" and "ml-100k/22" are further splits for the same grids, because one test part of 943 users is small;
+the fits that found our ranges had seen interactions of their test parts. On ml-1m the best setting of implicit's ALS is
+at the end of its ranges, so that it has a second row, with stronger regularization.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
 import itertools
+import json
 import math
 import sys
 import time
@@ -36,7 +47,7 @@ from rankbound.models.recommender import interaction_matrix
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "recommenders.csv"
 _SPLIT = 20  # a split that played no part in the design of the models and their defaults
-SETS, SEEDS, MEASURE = ("ml-100k", "ml-1m"), (0, 1, 2), "nDCG@10"
+SETS, SEEDS, MEASURE = ("ml-100k", "ml-1m", "ml-100k/21", "ml-100k/22"), (0, 1, 2), "nDCG@10"
 
 
 @dataclass(frozen=True)
@@ -59,11 +70,13 @@ class Line:
 
 @cache
 def parts(name: str) -> tuple[Interactions, Interactions, Interactions, Interactions]:
-    """Return the parts for fitting and validation, both together, and the test part."""
+    """Return the parts for fitting and validation, both together, and the test part; "ml-100k/21" is split 21."""
+    name, _, split = name.partition("/")
+    seed = int(split) if split else _SPLIT
     table = keep_users(relevant_only(load_set(name), 4), 5).compact()
-    fold = user_folds(table, 5, seed=_SPLIT)
+    fold = user_folds(table, 5, seed=seed)
     train, test = table.rows(fold != 0), table.rows(fold == 0)
-    inner = user_folds(train, 5, seed=_SPLIT + 1)
+    inner = user_folds(train, 5, seed=seed + 1)
     return train.rows(inner != 0), train.rows(inner == 0), train, test
 
 
@@ -79,6 +92,21 @@ def factorization(**fixed: Any) -> Callable[..., Any]:
     """Return a maker of factorizations, trained for up to 150 epochs or for as many as were selected."""
     common = {"measure": MEASURE, "factors": 256, "batch_size": 128, "epochs": 150, "eval_every": 3, "patience": 21}
     return lambda **settings: models.MatrixFactorization(**common | fixed | settings)
+
+
+def settled(**fixed: Any) -> Callable[..., Any]:
+    """Return a maker of factorizations whose learning rate falls to 0, so that the last epoch is kept."""
+    common = {
+        "biases": True, "learning_rate": 0.005, "schedule": "cosine", "activity_exponent": 0.5, "selection": "last",
+        "factors": 128, "batch_size": 64, "epochs": 40, "eval_every": 40, "patience": None,
+    }  # fmt: skip
+    return factorization(**common | fixed)
+
+
+def als(regularization: tuple[float, float], **settings: Any) -> Any:
+    """Return our ALS, with l2 and how it grows with the number of interactions as one setting."""
+    l2, exponent = regularization
+    return models.ImplicitALS(factors=128, l2=l2, l2_exponent=exponent, **settings)
 
 
 class LibraryALS:
@@ -108,16 +136,23 @@ class LibraryALS:
 
 
 LIBRARY = "implicit's ALS"
+FREQUENCY = (0.003, 1.0), (0.01, 1.0), (0.03, 1.0)  # l2 that is scaled by frequency
 GRIDS: dict[str, tuple[Callable[..., Any], dict[str, tuple[Any, ...]]]] = {
     "Popularity": (lambda **settings: models.Popularity(**settings), {}),
     "ItemKNN": (lambda **settings: models.ItemKNN(**settings), {"neighbors": (20, 50, 100, 200)}),
     "EASE": (lambda **settings: models.EASE(**settings), {"l2": (50.0, 100.0, 200.0, 300.0, 500.0, 1000.0)}),
     "ImplicitALS": (
-        lambda **settings: models.ImplicitALS(**settings),
-        {"factors": (32, 64, 128), "unobserved_weight": (0.05, 0.1, 0.3), "l2": (0.003, 0.01, 0.03)},
+        als,
+        {
+            "unobserved_weight": (0.2, 1 / 3, 0.6),
+            "regularization": ((1.0, 0.0), (3.0, 0.0), (7.5, 0.0), (0.1, 0.5), (0.3, 0.5), *FREQUENCY),
+        },
     ),
-    # the ranges are from 48 further fits on ml-100k, evaluated on its validation part
     LIBRARY: (LibraryALS, {"factors": (32, 64, 128), "alpha": (1.0, 3.0, 10.0), "regularization": (10.0, 30.0, 100.0)}),
+    f"{LIBRARY}, stronger regularization": (
+        LibraryALS,
+        {"factors": (128,), "alpha": (3.0, 10.0, 30.0), "regularization": (150.0, 250.0, 400.0)},
+    ),
     "MF softmax": (factorization(), {"factors": (128, 256, 512), "temperature": (0.15, 0.2, 0.25, 0.3)}),
     "MF softmax, item biases": (
         factorization(biases=True, learning_rate=0.005),
@@ -126,6 +161,10 @@ GRIDS: dict[str, tuple[Callable[..., Any], dict[str, tuple[Any, ...]]]] = {
     "MF softmax, item biases, more factors": (  # from a design split of MovieLens 1M, where 512 beat 256
         factorization(biases=True, learning_rate=0.005, patience=9),
         {"factors": (512, 1024), "temperature": (0.2, 0.25)},
+    ),
+    "MF softmax, activity weights": (
+        settled(),
+        {"user_model": ("history", "both"), "temperature": (0.25, 0.3, 0.35), "dropout": (0.3, 0.5)},
     ),
     "MF softmax, history": (factorization(user_model="history"), {"temperature": (0.15, 0.2, 0.25, 0.3)}),
     "MF softmax, 20 negatives": (factorization(negatives=20), {"temperature": (0.15, 0.2, 0.25, 0.3)}),
@@ -140,40 +179,77 @@ GRIDS: dict[str, tuple[Callable[..., Any], dict[str, tuple[Any, ...]]]] = {
 
 
 # A fit on MovieLens 1M takes a minute and more: fewer of them, with lower temperatures, because there is more data.
-FEWER = {("ml-1m", "MF softmax, item biases"): {"factors": (256,), "temperature": (0.15, 0.2, 0.25)}}
+FEWER = {
+    ("ml-1m", "MF softmax, item biases"): {"factors": (256,), "temperature": (0.15, 0.2, 0.25)},
+    ("ml-1m", "MF softmax, activity weights"): {
+        "batch_size": (128,), "epochs": (20,), "user_model": ("history",), "temperature": (0.15, 0.2, 0.25),
+        "dropout": (0.3, 0.5),
+    },
+}  # fmt: skip
 
 
-def line(data: str, kind: str) -> Line:
+class Store:
+    """The results of fits by row, settings and seed, in a file of JSON lines; without a file they are not kept."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        lines = path.read_text().splitlines() if path is not None and path.exists() else []
+        self.results = dict(map(json.loads, lines))
+
+    def get(self, name: str, settings: dict[str, Any], seed: int | None, compute: Callable[[], Any]) -> Any:
+        """Return the result of a fit, which is computed unless it is in the file."""
+        key = json.dumps([name, settings, seed], sort_keys=True)
+        if key not in self.results:
+            self.results[key] = compute()
+            if self.path is not None:
+                with self.path.open("a") as stream:
+                    stream.write(json.dumps([key, self.results[key]]) + "\n")
+        return self.results[key]
+
+
+def line(data: str, kind: str, store: Store) -> Line:
     """Select settings and epoch on the validation part, and test the model with three seeds."""
-    began = time.perf_counter()
+    name = f"{data} {kind}"
     fitting, validation, train, test = parts(data)
     make, grid = GRIDS[kind]
     grid = FEWER.get((data, kind), grid)
-    best, best_value, epochs, fits = {}, -1.0, None, 0
-    for choice in itertools.product(*grid.values()):
-        settings = dict(zip(grid, choice, strict=True))
+
+    def validated(settings: dict[str, Any]) -> tuple[float, int | None, float]:
+        began = time.perf_counter()
         model = make(**settings).fit(fitting, eval_set=validation)
         value = float(values_of(model, fitting, validation).mean())
-        print(f"{data} {kind} {settings}: {value:.4f}", file=sys.stderr, flush=True)
-        fits += 1
-        if value > best_value:
-            best, best_value, epochs = settings, value, getattr(model, "kept_epoch_", None)
-    per_seed = []
-    for seed in SEEDS if "random_state" in make(**best).get_params() else SEEDS[:1]:
-        model = make(**best)
+        print(f"{name} {settings}: {value:.4f}", file=sys.stderr, flush=True)
+        return value, getattr(model, "kept_epoch_", None), time.perf_counter() - began
+
+    def tested(settings: dict[str, Any], seed: int) -> tuple[list[float], float]:
+        began = time.perf_counter()
+        model = make(**settings)
         if "random_state" in model.get_params():
             model.set_params(random_state=seed)
-        if epochs is not None:
-            model.set_params(epochs=epochs, patience=None)
-        per_seed.append(values_of(model.fit(train), train, test))
+        values = values_of(model.fit(train), train, test)
+        return values.tolist(), time.perf_counter() - began
+
+    choices = [dict(zip(grid, choice, strict=True)) for choice in itertools.product(*grid.values())]
+    fits = [store.get(name, choice, None, lambda choice=choice: validated(choice)) for choice in choices]
+    best = max(range(len(fits)), key=lambda index: fits[index][0])
+    best_value, epochs, _ = fits[best]
+    settings = choices[best] | ({} if epochs is None else {"epochs": epochs, "patience": None})
+    seeds = SEEDS if "random_state" in make(**settings).get_params() else SEEDS[:1]
+    tests = [store.get(name, settings, seed, lambda seed=seed: tested(settings, seed)) for seed in seeds]
+    seconds = sum(fit[-1] for fit in fits) + sum(seconds for _, seconds in tests)
+    per_seed = [np.array(values) for values, _ in tests]
+    chosen = ", ".join(f"{key}={_short(value)}" for key, value in settings.items() if key != "patience")
     means = np.mean(per_seed, axis=0)
     margin = 1.96 * float(means.std(ddof=1)) / math.sqrt(len(means))
-    chosen = ", ".join(f"{name}={value}" for name, value in (best | ({"epochs": epochs} if epochs else {})).items())
     return Line(
-        f"{data} {kind}", chosen, fits, round(best_value, 4), round(float(means.mean()), 4),
+        name, chosen, len(fits), round(best_value, 4), round(float(means.mean()), 4),
         round(float(means.mean()) - margin, 4), round(float(means.mean()) + margin, 4),
-        " ".join(f"{values.mean():.4f}" for values in per_seed), round(time.perf_counter() - began, 1),
+        " ".join(f"{values.mean():.4f}" for values in per_seed), round(seconds, 1),
     )  # fmt: skip
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value).replace(",", "")
 
 
 # ---- the table -------------------------------------------------------------------------------------------------------
@@ -186,16 +262,21 @@ def stored_lines() -> dict[str, dict[str, str]]:
         return {row["name"]: row for row in csv.DictReader(stream)}
 
 
-def main(words: list[str]) -> int:
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--store", type=Path)
+    options = parser.parse_args(arguments)
+    words, store = options.words, Store(options.store)
     names = {f"{data} {kind}": (data, kind) for data in SETS for kind in GRIDS}
     rows = stored_lines()
     for name in names:
         if not all(word in name for word in words):
             continue
-        if name.endswith(LIBRARY) and find_spec("implicit") is None:
+        if LIBRARY in name and find_spec("implicit") is None:
             print(f"left out, because implicit is not installed: {name}", file=sys.stderr)
             continue
-        result = line(*names[name])
+        result = line(*names[name], store)
         rows[name] = {key: str(value) for key, value in asdict(result).items()}
         with RESULTS.open("w", newline="") as stream:  # after each row, so that an interrupted run loses at most one
             writer = csv.DictWriter(stream, list(rows[name]))

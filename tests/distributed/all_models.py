@@ -80,7 +80,7 @@ MODELS = {
     "lists": mlp(loss="nDCG", bounding="expectation-max", attention_blocks=1, attention_heads=2, list_size=4),
     "classes": mlp(loss="classification"),
     "direct": direct_ranker,
-    "catalog": factorization(user_model="both", biases=True),
+    "catalog": factorization(user_model="both", biases=True, activity_exponent=0.5),
     "sampled": factorization(negatives=2, negative_candidates=2, loss="nDCG", user_model="history"),
     "softmax": factorization(negatives=3, sampling="popularity", optimizer="sgd", reduction="mean", l2=0.1),
     "codes": factorization_of_codes,

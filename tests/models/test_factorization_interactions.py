@@ -176,16 +176,19 @@ def by_torch(table: Interactions, start: MatrixFactorization, features: Any, set
     seen = torch.zeros(users, items, dtype=torch.float64)
     seen[table.users.astype(np.int64), table.items.astype(np.int64)] = 1
     counts = seen.sum(1, keepdim=True)
+    weights = (counts / counts.mean()) ** settings.get("activity_exponent", 0.0)
     optimizer = torch.optim.SGD(tables.values(), lr=settings["learning_rate"])
+    decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 3 if settings.get("schedule") == "cosine" else 10**9)
     for _ in range(3):
         optimizer.zero_grad()
         scores = scores_by_torch(tables, seen, counts, features, settings)
-        loss = -(seen / counts * torch.log_softmax(scores, 1)).sum()
+        loss = -(weights * seen / counts * torch.log_softmax(scores, 1)).sum()
         loss.backward()
         with torch.no_grad():
             for values in tables.values():
-                values *= 1 - settings["learning_rate"] * settings.get("l2", 0.0)
+                values *= 1 - decay.get_last_lr()[0] * settings.get("l2", 0.0)
         optimizer.step()
+        decay.step()
     return {name: values.detach().numpy() for name, values in tables.items()}, scores_by_torch(
         tables, seen, counts, features, settings
     ).detach().numpy()
@@ -207,12 +210,15 @@ def scores_by_torch(tables: Any, seen: Any, counts: Any, features: Any, settings
     return scores + tables["biases"][:, 0] if "biases" in tables else scores
 
 
+@pytest.mark.parametrize("options", [{}, {"schedule": "cosine", "activity_exponent": 0.5}], ids=["", "decay"])
 @pytest.mark.parametrize("with_features", [False, True])
 @pytest.mark.parametrize("user_model", ["vectors", "history", "both"])
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
-def test_three_epochs_are_those_of_torch(similarity: str, user_model: str, with_features: bool) -> None:
+def test_three_epochs_are_those_of_torch(
+    similarity: str, user_model: str, with_features: bool, options: dict[str, Any]
+) -> None:
     table, rng = small(), np.random.default_rng(0)
-    settings = {"similarity": similarity, "temperature": 0.4, "learning_rate": 0.1, "l2": 0.3}
+    settings = {"similarity": similarity, "temperature": 0.4, "learning_rate": 0.1, "l2": 0.3} | options
     numbers = [rng.normal(size=(len(names), 2)) for names in (table.user_names, table.item_names)]
     frames = {
         f"{side}_features": pl.DataFrame({side: names, "a": values[:, 0], "b": values[:, 1]})
@@ -257,6 +263,7 @@ CASES = [
     {"negatives": 1.5, "sampling": "popularity"},
     {"user_model": "both", "biases": True}, {"user_model": "history", "negatives": 4, "loss": "AP"},
     {"loss": "nRBP", "similarity": "dot", "optimizer": "sgd", "learning_rate": 1e-4, "l2": 0.1},
+    {"user_model": "history", "activity_exponent": 0.5},
 ]  # fmt: skip
 
 
@@ -293,6 +300,30 @@ def test_a_resumed_fit_ends_like_an_uninterrupted_one(tmp_path: Path, parameters
         few(**settings, checkpoint=tmp_path / "state").fit(test, eval_set=test)
     with pytest.raises(DataError, match="differs in temperature"):
         few(**settings, temperature=0.7, checkpoint=tmp_path / "state").fit(train, eval_set=test)
+
+
+@pytest.mark.parametrize("parameters", [{"schedule": "cosine"}, {"schedule": "cosine", "user_model": "history"}])
+def test_a_resumed_fit_with_a_schedule_requires_the_same_epochs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parameters: dict[str, Any]
+) -> None:
+    train, _ = data()
+    settings = {"checkpoint_every": 1, "batch_size": 16, **parameters}
+    whole = few(**settings).fit(train)
+    epoch = InteractionTraining.epoch
+
+    def interrupted(training: InteractionTraining, state: Any) -> float:
+        if state.epoch == 2:
+            raise KeyboardInterrupt
+        return epoch(training, state)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(InteractionTraining, "epoch", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            few(**settings, checkpoint=tmp_path / "state").fit(train)
+    assert last_epoch(tmp_path / "state") == 2
+    with pytest.raises(DataError, match="differs in epochs"):
+        few(**settings | {"epochs": 5}, checkpoint=tmp_path / "state").fit(train)
+    assert_same(whole, few(**settings, checkpoint=tmp_path / "state").fit(train))
 
 
 KILLED = """
@@ -376,6 +407,18 @@ def test_weights_scale_the_loss_and_a_weight_of_zero_removes_a_user() -> None:
         assert not np.array_equal(model.user_vectors_[1], start.user_vectors_[1])
 
 
+@pytest.mark.parametrize("parameters", [{}, {"negatives": 2}, {"loss": "nDCG"}, {"loss": "AP", "negatives": 2}])
+def test_the_activity_exponent_weights_users_by_their_interactions(parameters: dict[str, Any]) -> None:
+    train, _ = data()
+    counts = np.bincount(train.users)
+    weights = (counts / counts[counts > 0].mean()) ** 0.7
+    expected = few(**parameters).fit(train, sample_weight=weights[train.users])
+    model = few(**parameters, activity_exponent=0.7).fit(train)
+    assert_allclose(model.user_vectors_, expected.user_vectors_, rtol=1e-3, atol=1e-3)
+    assert_allclose(model.history_[-1]["loss"], expected.history_[-1]["loss"], rtol=1e-4)
+    assert not np.allclose(model.user_vectors_, few(**parameters).fit(train).user_vectors_, rtol=1e-3, atol=1e-3)
+
+
 def test_a_warm_start_begins_with_the_vectors_of_known_ids() -> None:
     train, _ = data()
     model = few(warm_start=True, similarity="dot").fit(train)
@@ -439,7 +482,8 @@ def test_features_give_vectors_to_new_users_and_items() -> None:
 
 def test_save_and_load_are_equal_bit_for_bit(tmp_path: Path) -> None:
     train, test = data()
-    model = few(user_model="both", biases=True, negatives=2).fit(train, eval_set=test)
+    options = {"user_model": "both", "biases": True, "schedule": "cosine", "activity_exponent": 0.5}
+    model = few(**options, negatives=2).fit(train, eval_set=test)
     model.save(tmp_path / "model")
     loaded = load_ranker(tmp_path / "model")
     assert isinstance(loaded, MatrixFactorization)
@@ -478,6 +522,8 @@ def test_a_model_of_codes_and_a_model_of_interactions_do_not_mix() -> None:
         ({"patience": 3}, "need an eval_set"),
         ({"loss": "nope"}, "loss must be one of"),
         ({"biases": "yes"}, "biases must be True or False, got 'yes'"),
+        ({"schedule": "linear"}, "schedule must be one of constant, cosine"),
+        ({"activity_exponent": -0.5}, "activity_exponent must be from 0 to 10, got -0.5"),
     ],
 )
 def test_parameters_that_make_no_sense(parameters: dict[str, Any], message: str) -> None:

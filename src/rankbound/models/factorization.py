@@ -45,13 +45,14 @@ _CHOICES = {
     "sampling": ("uniform", "popularity"),
     "user_model": ("vectors", "history", "both"),
     "similarity": ("cosine", "dot"),
+    "schedule": ("constant", "cosine"),
 }
 _COUNTS = ("factors", "epochs", "eval_every", "batch_size", "patience", "checkpoint_every", "negative_candidates")
 _TEMPERATURE = 0.2  # of the cosine
 # parameters of training from interactions, which lists of codes do not use
 _OF_INTERACTIONS = (
     "negatives", "negative_candidates", "sampling", "user_model", "dropout", "similarity", "temperature", "biases",
-    "warm_start",
+    "warm_start", "schedule", "activity_exponent",
 )  # fmt: skip
 
 
@@ -125,6 +126,14 @@ class MatrixFactorization(Recommender):
         most important parameter to tune: 0.1 to 0.35, higher values for less data.
     biases:
         Add a bias for each item. (A bias of a user changes no ranking.)
+    schedule:
+        The learning rate is ``"constant"``, or it falls from ``learning_rate`` towards 0 along half a ``"cosine"`` over
+        the ``epochs``. With the second, vectors settle, so that the last epoch is about as good as the best one, and a
+        training on more data needs no held-out data to select an epoch. A checkpoint then requires the same ``epochs``;
+        `partial_fit` begins the schedule anew.
+    activity_exponent:
+        The loss of a user with n interactions is weighted by (n / mean of n) to this power. 0 weights all users
+        equally, 1 all interactions. With 0.5 the vectors of items learn more from users with many interactions.
     warm_start:
         Begin with the vectors of the previous fit for the ids that it knew.
 
@@ -177,6 +186,8 @@ class MatrixFactorization(Recommender):
     temperature: float | None = None
     biases: bool = False
     warm_start: bool = False
+    schedule: str = "constant"
+    activity_exponent: float = 0.0
     _accepts_weights: ClassVar[bool] = True
 
     # ---- for users ---------------------------------------------------------------------------------------------------
@@ -234,7 +245,8 @@ class MatrixFactorization(Recommender):
         checkpoints = None
         if self.checkpoint is not None:
             data = {"data": pairs.digest(), "eval_set": None if held_out is None else held_out.digest()}
-            settings = {name: text for name, text in self._identity().items() if name not in _OF_INTERACTIONS}
+            ignored = (*_OF_INTERACTIONS, "epochs")
+            settings = {name: text for name, text in self._identity().items() if name not in ignored}
             checkpoints = Checkpoints(self.checkpoint, settings | {"loss": repr(self._loss_of_codes)} | data)
         stored = None if checkpoints is None else checkpoints.load()
         state = State.restored(*stored) if stored else State.new(pairs, self.factors, self.init, self._random(1))
@@ -519,7 +531,9 @@ class MatrixFactorization(Recommender):
 
     def _identity(self) -> dict[str, Any]:
         """Return the parameters that a checkpoint must match."""
-        ignored = ("epochs", "checkpoint", "checkpoint_every", "verbose")
+        ignored = ["checkpoint", "checkpoint_every", "verbose"]
+        if self.schedule == "constant":  # else the learning rate depends on the number of epochs
+            ignored.append("epochs")
         return {name: repr(value) for name, value in self.get_params(deep=False).items() if name not in ignored}
 
     @property
@@ -539,6 +553,7 @@ class MatrixFactorization(Recommender):
             if not number or (value == 0 and name != "l2"):
                 rule = "a number of at least 0" if name == "l2" else "a positive number"
                 raise ArgumentError(f"{name} must be {rule}, got {value!r}")
+        check_in_range("activity_exponent", self.activity_exponent, 0, 10)
         if self.temperature is not None:
             check_in_range("temperature", self.temperature, 0, 1e6, open_low=True)
         if not 0 <= self.dropout < 1:

@@ -52,10 +52,17 @@ class Objective:
     weights:
         One number per positive, or None. A softmax weights the positives of a user by them; the loss of a user is
         weighted by their mean.
+    activity_exponent:
+        The loss of a user with n positives is weighted by (n / mean n) ** activity_exponent, too.
     """
 
     def __init__(
-        self, loss: RankingLoss, starts: NDArray[np.int64], items: NDArray[np.int32], weights: NDArray[Any] | None
+        self,
+        loss: RankingLoss,
+        starts: NDArray[np.int64],
+        items: NDArray[np.int32],
+        weights: NDArray[Any] | None,
+        activity_exponent: float = 0.0,
     ) -> None:
         self.loss, self.starts, self.items = loss, starts, items
         sizes = np.diff(starts)
@@ -67,6 +74,8 @@ class Objective:
         self._softmax = loss if isinstance(loss, SoftmaxLoss) and loss.noise == 0 else None
         divisor = sums if self._softmax is not None and self._softmax.normalize else self.user_weights
         self._divisor = np.where(divisor > 0, divisor, 1.0).astype(np.float32)  # of the targets of a softmax
+        if activity_exponent:
+            self.user_weights *= (sizes / max(sizes[sizes > 0].mean(), 1)) ** activity_exponent
 
     @property
     def is_softmax(self) -> bool:

@@ -7,10 +7,9 @@ A user's vector is
 
 with the parts that the settings choose, and an item's vector likewise q_i = v_i + Σ_f x_if w_f. All parameters are rows
 of tables. A step changes the rows that its batch of users touches. Of several processes (`rankbound.parallel.workers`),
-of tables. A step changes the rows that its batch of users touches. Of several processes (`rankbound.parallel.workers`),
 each computes the gradients of some users of the batch, and all of them make the step of the sums. Every random number
-is a function of seed, epoch and
-user or batch, and every sum has one order, so that results do not depend on the number of threads.
+is a function of seed, epoch and user or batch, and every sum has one order, so that results do not depend on the number
+of threads.
 """
 
 from __future__ import annotations
@@ -55,6 +54,8 @@ class Settings:
     init: float
     optimizer: str
     learning_rate: float
+    schedule: str
+    epochs: int
     l2: float
     batch_size: int | None
     reduction: str
@@ -66,7 +67,14 @@ class Settings:
     similarity: str
     temperature: float
     biases: bool
+    activity_exponent: float
     seed: int
+
+    def rate(self, epoch: int) -> float:
+        """Return the learning rate of an epoch, counted from 1."""
+        if self.schedule == "constant":
+            return self.learning_rate
+        return self.learning_rate * (1 + math.cos(math.pi * (epoch - 1) / self.epochs)) / 2
 
     def random(self, *stream: int) -> np.random.Generator:
         """Return a separate generator for each use, epoch and batch."""
@@ -153,7 +161,7 @@ class InteractionTraining:
         known_features = None if item_features is None else item_features[self.codes]
         self.features = {"user_features": user_features, "item_features": known_features}
         self.shape = len(train.user_names), len(self.codes)
-        self.objective = Objective(loss, self.starts, self.items, weights)
+        self.objective = Objective(loss, self.starts, self.items, weights, settings.activity_exponent)
         sizes = np.diff(self.starts)
         known = (sizes > 0) & (sizes < self.shape[1]) & (self.objective.user_weights > 0)
         self.users = np.flatnonzero(known).astype(np.int32)
@@ -393,7 +401,7 @@ class InteractionTraining:
         """Change the parameters of the batch, given the gradients of the vectors of its users and items."""
         s = self.settings
         how: dict[str, Any] = {
-            "rate": s.learning_rate,
+            "rate": s.rate(state.epoch),
             "factor": 1.0 if s.reduction == "sum" else 1 / len(batch),
             "decay": s.l2,
             "adam_step": state.steps if s.optimizer == "adam" else 0,
