@@ -25,14 +25,16 @@ PYTHONS_EXTRAS ?= report,cluster,tune
 PYTHONS_TESTS ?= tests/report/test_safe_text.py
 # the records of the comparison of training methods, outside the repository: hours of computing, kept between runs
 TRAINING_STORE ?= ../rankbound-training
-.PHONY: setup demo test coverage wheel wheel-smoke wheel-test lint bench models-report docs fuzz oldest pythons clean
+.PHONY: setup demo test pytest coverage wheel wheel-smoke wheel-test lint bench models-report docs fuzz oldest pythons clean
 
 setup: $(VENV)/.ready-test  ## the environment for development
 
 demo: $(VENV)/.ready  ## train rankers with a plain and a bounded loss on generated data; write demo-output/report.html
 	$(BIN)/rankbound demo -o demo-output
 
-test: $(VENV)/.ready-test lint  ## linters and all tests
+test: lint pytest  ## linters and all tests
+
+pytest: $(VENV)/.ready-test  ## all tests
 	$(BIN)/pytest $(WORKERS)
 
 coverage: $(VENV)/.ready-test  ## the same tests with branch coverage of src; fails below 92 %
@@ -103,8 +105,8 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 $(VENV)/.ready-test: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet -c constraints.txt --editable ".[integrations]" --group test --group lint
-	touch $(VENV)/.ready $@
+	$(BIN)/python -m pip install --quiet -c constraints.txt --editable ".[integrations]" --group test --group lint --group docs
+	touch $(VENV)/.ready $(VENV)/.ready-docs $@
 
 # peers have an environment of their own, so that the versions they pin do not constrain the tests
 $(BENCH_VENV)/.ready: pyproject.toml constraints.txt

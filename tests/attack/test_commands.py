@@ -16,7 +16,7 @@ from rankbound.models import AdaRank, Popularity
 from . import command_inputs as inputs
 
 CASES = list(inputs.cases())
-SAMPLE = random.Random(22).sample(CASES, 12)
+SAMPLE = random.Random(22).sample(CASES, 5)
 COMMAND = [sys.executable, "-c", "import sys; from rankbound.cli.main import run; sys.exit(run())"]
 
 

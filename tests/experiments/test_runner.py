@@ -143,7 +143,7 @@ def test_a_killed_runner_resumes_where_it_stopped(plan, folder):
 
 @pytest.mark.filterwarnings("ignore")  # distributed has some of its own when a worker is killed
 def test_a_killed_dask_worker_loses_no_trial(plan, tmp_path):
-    slots = plan(SLOW)
+    slots = plan(ROWS)
     wanted = expected(slots)
     killed = []
 

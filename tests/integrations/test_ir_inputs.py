@@ -13,11 +13,28 @@ import pytest
 import ranx
 
 import rankbound as rb
+from tests import plain_ranx
 
 QRELS = {"1": {"a": 1, "b": 0, "c": 2}, "2": {"a": 0, "b": 1, "d": 0}}
 RUN = {"1": {"b": 0.9, "a": 0.5, "x": 0.4}, "2": {"b": 0.8, "a": 0.3, "d": 0.3}}
 MEASURES = ["nDCG@10", "AP", "EM(nDCG@10)"]
 EXPECTED = rb.evaluate(QRELS, RUN, MEASURES)
+
+
+@pytest.fixture(autouse=True)
+def _plain_ranx(request, monkeypatch):
+    if not request.node.get_closest_marker("slow"):
+        plain_ranx.use(monkeypatch)
+
+
+@pytest.mark.slow  # ranx compiles for half a minute
+def test_objects_are_those_that_ranx_itself_fills(monkeypatch):
+    theirs = [ranx.Qrels(QRELS), ranx.Run(RUN)]
+    plain_ranx.use(monkeypatch)
+    for their, our in zip(theirs, [ranx.Qrels(QRELS), ranx.Run(RUN)], strict=True):
+        assert their.to_dict() == our.to_dict()
+        assert [list(their[q]) for q in their.keys()] == [list(our[q]) for q in our.keys()]  # noqa: SIM118
+    assert rb.evaluate(*theirs, MEASURES).mean() == EXPECTED.mean()
 
 
 def columns(data: dict, names: tuple[str, str, str]) -> dict[str, list]:
@@ -107,7 +124,7 @@ def test_chosen_rows_of_a_hugging_face_data_set_count():
 
 
 def test_tables_with_ids_of_different_types_are_compared_as_text():
-    numbers = {1: {8: 1, 9: 0}, 2: {8: 0, 9: 2}}  # one character as in RUN: ranx compiles for each length of ids
+    numbers = {1: {8: 1, 9: 0}, 2: {8: 0, 9: 2}}
     texts = {str(q): {str(d): float(d) for d in documents} for q, documents in numbers.items()}
     expected = rb.evaluate({str(q): {str(d): v for d, v in docs.items()} for q, docs in numbers.items()}, texts, "AP")
     judged, ranked = (
@@ -140,12 +157,16 @@ def test_judgments_of_beir_are_lists_without_scores():
         (datasets.DatasetDict(test=hugging_face(QRELS, "qid", "docid", "label")), RUN, "one table, .* by name: test"),
         (QRELS, pa.table({"qid": ["1"], "docid": ["a"], "score": [[0.5]]}), "column 'score' must hold numbers"),
         (QRELS, 3, "expected a polars or pandas frame, an Arrow table or a path, got int"),
-        (ranx.Qrels(QRELS), ranx.Run({"9": {"a": 1.0}}), "no query in common .*'1'.*'9'"),
     ],
 )
 def test_what_is_no_table_of_judgments_or_of_a_run_is_refused(qrels, run, message):
     with pytest.raises(rb.DataError, match=message):
         rb.evaluate(qrels, run, MEASURES)
+
+
+def test_objects_of_ranx_without_a_common_query_are_refused():
+    with pytest.raises(rb.DataError, match=r"no query in common .*'1'.*'9'"):
+        rb.evaluate(ranx.Qrels(QRELS), ranx.Run({"9": {"a": 1.0}}), MEASURES)
 
 
 def test_folders(tmp_path):

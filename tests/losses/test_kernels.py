@@ -19,7 +19,7 @@ from scipy.special import expit
 
 from rankbound.errors import ArgumentError
 from rankbound.losses import LambdaRankLoss, NDCGLoss, get_loss, set_threads, threads
-from rankbound.losses.compiling import kernel_folder
+from rankbound.losses.compiling import helper, kernel_folder
 from rankbound.losses.pair_kernel import pair_pass_of
 from rankbound.losses.sigmoids import RATIONAL_ERROR, log_of_complement, logistic
 from rankbound.losses.smooth_kernel import (
@@ -152,8 +152,8 @@ FIRST_LOSS = """
 import torch
 import rankbound.losses as losses
 torch.set_num_threads(1)
-losses.NDCGLoss()(torch.tensor([1.0, 0.0]), [0, 1], [0, 2])
-stats = losses.smooth_kernel.smooth_pass_of(losses.smooth_kernel.ADDITIVE).stats
+losses.SoftmaxLoss()(torch.tensor([1.0, 0.0]), [0, 1], [0, 2])  # has the smallest kernel
+stats = losses.list_kernel.softmax_pass.stats
 print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()), torch.get_num_threads())
 """
 
@@ -187,6 +187,25 @@ def test_kernels_of_different_variants_have_different_names():
         assert not any(isinstance(value, FunctionType) for value in around.values())
     assert len(names) == 6 + 30
     assert len(set(names)) == len(names)
+
+
+@helper
+def _twice(x):
+    return 2 * x
+
+
+@numba.njit
+def _four_times(x):
+    return _twice(_twice(x))
+
+
+def test_helpers_are_linked_into_kernels_without_machine_code_of_their_own():
+    assert _four_times(3) == 12
+    for function, has_code in ((_twice, False), (_four_times, True)):
+        (compiled,) = function.overloads.values()
+        engine = compiled.library._codegen._engine
+        assert engine.is_symbol_defined(compiled.fndesc.llvm_cpython_wrapper_name) == has_code
+        assert has_code or not engine.is_symbol_defined(compiled.fndesc.llvm_func_name)
 
 
 MESSAGES = """

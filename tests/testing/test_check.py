@@ -501,7 +501,7 @@ def test_every_measure_of_the_catalog_can_be_checked(name):
     def function(ranked_labels):
         return oracles.value(name, [int(label) for label in ranked_labels])
 
-    report = check_measure(function, name, signature="ranked_labels", skip=["no documents"], examples=90)
+    report = check_measure(function, name, signature="ranked_labels", skip=["no documents"], examples=50)
     assert report.ok, str(report)
     wrong = check_measure(
         lambda ranked_labels: function(ranked_labels) + 0.25, name, signature="ranked_labels", examples=20

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rankbound.arrays import read_only
 from rankbound.losses.compiling import block_kernel, helper, ranges, threads_for
 from rankbound.losses.workers import run_blocks
 from rankbound.measures.additive import Additive
@@ -165,8 +166,9 @@ class RankSums:
         queries = len(self._offsets) - 1
         sums = np.empty(queries)
         run_blocks(
-            _sums, ranges(queries, threads_for(4 * len(scores)), 1), scores, self._gains, self._offsets, self._cut,
-            self._k, self._form, self._table, self._longest, sums,
+            _sums, ranges(queries, threads_for(4 * len(scores)), 1),
+            read_only(scores), self._gains, read_only(self._offsets), self._cut,
+            self._k, self._form, read_only(self._table), self._longest, sums,
         )  # fmt: skip
         return sums if self._divisor is None else ratio(sums, self._divisor)
 

@@ -31,15 +31,17 @@ from types import FunctionType
 from typing import Any, TypeVar
 
 import numba
+from numba.core.compiler import Compiler
 
 from rankbound.io import cache_folder, caching_is_off, is_private_and_writable
 from rankbound.losses.kernel_cache import KernelCache, NoCache
+from rankbound.losses.linked_helpers import HelperCompiler
 from rankbound.measures import discounts
 from rankbound.parallel import set_threads, threads
 
 __all__ = [
-    "HELPER_OPTIONS", "block_kernel", "helper", "inlined_helper", "kernel", "kernel_folder", "ranges", "running",
-    "set_threads", "threads", "threads_for",
+    "HELPER_OPTIONS", "block_kernel", "emitted_helper", "helper", "inlined_helper", "kernel", "kernel_folder", "ranges",
+    "running", "set_threads", "threads", "threads_for",
 ]  # fmt: skip
 
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -123,7 +125,7 @@ def kernel_folder(package: Path | None = None) -> Path | None:
     here = Path(__file__).parent if package is None else package
     others = [file for folder in ("integrations", "models") for file in sorted((here.parent / folder).glob("*.py"))]
     texts = [file.read_bytes() for file in [Path(__file__), *sorted(here.glob("*.py")), *others]]
-    marks = (b"@helper", b"@kernel", b"block_kernel", b"helper(", b"numba.njit")
+    marks = (b"@helper", b"@kernel", b"block_kernel", b"helper(", b"HelperCompiler", b"numba.njit")
     compiled = [text for text in texts if any(mark in text for mark in marks)]
     compiled.append(Path(discounts.__file__).read_bytes())  # the kernels compile its functions, too
     name = f"kernels-{hashlib.sha256(b''.join(compiled)).hexdigest()[:16]}"
@@ -142,7 +144,9 @@ def kernel_folder(package: Path | None = None) -> Path | None:
 
 _folder = kernel_folder()
 _OPTIONS: dict[str, Any] = {"fastmath": True, "error_model": "numpy", "nogil": True}
-HELPER_OPTIONS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, **_OPTIONS}
+HELPER_OPTIONS: dict[str, Any] = {
+    "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": HelperCompiler, **_OPTIONS
+}  # fmt: skip
 
 
 def block_kernel(function: Function, variant: str = "") -> Function:
@@ -203,6 +207,12 @@ def helper(function: Function, variant: str = "") -> Function:
     For ``variant`` see `block_kernel`.
     """
     compiled: Function = numba.njit(**HELPER_OPTIONS)(_named(function, variant))
+    return compiled
+
+
+def emitted_helper(function: Function) -> Function:
+    """The same with machine code of its own: for loops of which a kernel, as measured, is faster in this way."""
+    compiled: Function = numba.njit(**{**HELPER_OPTIONS, "pipeline_class": Compiler})(function)
     return compiled
 
 

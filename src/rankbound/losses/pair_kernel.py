@@ -188,9 +188,10 @@ def pair_pass_of(cost: int, swap: int) -> Callable[..., None]:
         ``columns_from`` where the lower labels of each row begin; ``scales`` multiply queries. Of a loss with swap
         deltas (see `rankbound.losses.swaps`) the measure of the present ranking is written to ``measured``. Swap deltas
         and ``truncation`` (0 for none) refer to the ranks by ``ranked_by``; ``measure_scores`` has the measure computed
-        for the ranks by the scores instead. ``normalization`` is an index into `NORMALIZATIONS`. ``truncation`` is None
-        if the weights of pairs are the swap deltas alone, ``hessian`` if no hessian is requested. The outputs must be
-        zeros on entry.
+        for the ranks by the scores instead. ``normalization`` is an index into `NORMALIZATIONS`. ``levels`` and
+        ``pair_weights`` are arrays for pairs, empty if all have the same weight, and None for other swap deltas.
+        ``hessian`` is None if no hessian is requested. ``truncation`` can be None if the weights of pairs are the swap
+        deltas alone, which removes the code that adjusts them. The outputs must be zeros on entry.
         """
         for q in queries:
             if rows[q] == 0:
@@ -201,6 +202,9 @@ def pair_pass_of(cost: int, swap: int) -> Callable[..., None]:
             exponentials = factors(x, largest, rows[q], None)
             sorted_gradient, weight, other_weight = zeros(n, x), empty(n, x), empty(n, x)
             by_distance = normalization == NORMALIZE_LIGHTGBM and largest > 0.0
+            is_adjusted = by_distance
+            if truncation is not None:
+                is_adjusted = by_distance or truncation > 0
             if swap >= 0:
                 own_gains = gains[lo:hi]
                 keys, now, then = empty(in_strides(n), x), indices(n), indices(n)
@@ -231,7 +235,7 @@ def pair_pass_of(cost: int, swap: int) -> Callable[..., None]:
                 start = own_columns[i]
                 if swap >= 0:
                     fill_row(table, first_stop, i, start, weight)
-                if truncation is not None:
+                if swap >= 0 and truncation is not None and is_adjusted:
                     adjust_row(weight, x, i, start, table[len(table) - 1], truncation, by_distance, alpha)
                 if hessian is not None or cost != COST_LOGISTIC:
                     sigmoid_row(None, x, exponentials, i, start, n, above, slope)
@@ -247,7 +251,7 @@ def pair_pass_of(cost: int, swap: int) -> Callable[..., None]:
                 elif len(exponentials) > 0 and i + 1 < rows[q] and own_columns[i + 1] == start:
                     if swap >= 0:
                         fill_row(table, first_stop, i + 1, start, other_weight)
-                    if truncation is not None:
+                    if swap >= 0 and truncation is not None and is_adjusted:
                         adjust_row(other_weight, x, i + 1, start, table[len(table) - 1], truncation, by_distance, alpha)
                     paid, own = _two_rows(x, exponentials, i, start, n, weight, other_weight, sorted_gradient)
                     result += paid

@@ -66,12 +66,17 @@ def _run_pairs(
             values, measured, gradient, hessian,
         )  # fmt: skip
     else:
+        levels, pair_weights = plan.levels, plan.pair_weights
+        if plan.swap == swaps.SWAP_PAIRS and pair_weights is None:  # empty arrays: the same kernel as with weights
+            levels, pair_weights = plan.order[:0], np.zeros((0, 0))
         is_adjusted = truncation > 0 or normalization == swaps.NORMALIZE_LIGHTGBM
+        # a kernel that can adjust weights serves both cases; that of pairs does so little work that it would be slower
+        adjusted = None if plan.swap == swaps.SWAP_PAIRS and not is_adjusted else truncation
         run_blocks(
             pair_pass_of(options.cost, plan.swap), blocks,
             scores, ranked_by, plan.offsets, plan.order, plan.rows, plan.columns_from, plan.weights,
-            plan.constants, plan.cuts, plan.levels, plan.pair_weights, plan.discounts,
-            alpha, float(options.mu), truncation if is_adjusted else None, normalization, measure_scores,
+            plan.constants, plan.cuts, levels, pair_weights, plan.discounts,
+            alpha, float(options.mu), adjusted, normalization, measure_scores,
             values, measured, gradient, hessian,
         )  # fmt: skip
     hessian = scores[:0].copy() if hessian is None else hessian

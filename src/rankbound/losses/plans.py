@@ -161,17 +161,23 @@ def plan_rows(
 # ---- sorting ---------------------------------------------------------------------------------------------------------
 
 _MOST_LEVELS = 256
+_FEW_ITEMS = 3000  # that numpy sorts in some microseconds more than the kernel, which takes half a second to compile
 
 
 def _order(levels: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
     """Sort the items of each query by level, highest first; equal levels keep their input order."""
+    queries = len(offsets) - 1
+    most = int(levels.max(initial=0)) + 1 if levels.dtype.kind in "biu" else _MOST_LEVELS + 1
+    if most * queries < 1 << 16 and len(levels) <= _FEW_ITEMS and most <= _MOST_LEVELS:
+        sizes = np.diff(offsets)
+        keys = np.repeat(np.arange(most - 1, most * queries, most, dtype=np.uint16), sizes) - levels.astype(np.uint16)
+        return np.argsort(keys, kind="stable") - np.repeat(offsets[:-1], sizes)
     order = np.empty(len(levels), np.int64)
-    if levels.dtype.kind in "biu" and (len(levels) == 0 or levels.max() < _MOST_LEVELS):
-        small = levels.astype(np.uint8)
-        blocks = ranges(len(offsets) - 1, threads_for(len(levels)), 1)
-        run_blocks(_counting_sort, blocks, small, offsets, int(small.max(initial=0)) + 1, order)
+    if most <= _MOST_LEVELS:
+        blocks = ranges(queries, threads_for(len(levels)), 1)
+        run_blocks(_counting_sort, blocks, levels.astype(np.uint8), offsets, most, order)
         return order
-    query = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    query = np.repeat(np.arange(queries), np.diff(offsets))
     order[:] = np.lexsort((-levels, query)) - offsets[query]
     return order
 

@@ -119,6 +119,11 @@ def log_of_complement(t: Any) -> Any:
     return _log_by_polynomial(t) if type(t) is f4 else _exact_log(t)
 
 
+def exponential(x: Any) -> Any:
+    """exp(x), in float32 for |x| of at most 40, by the form for the type of x."""
+    return _exponential_by_series(x) if type(x) is f4 else _exact_exponential(x)
+
+
 def _rational(x: Any) -> Any:
     d = min(max(x, -_CLIP), _CLIP)
     y = d * d
@@ -139,6 +144,20 @@ def _exact_log(t: Any) -> Any:
     return -math.log(1.0 - t)
 
 
+def _exponential_by_series(x: Any) -> Any:
+    """exp(x/64)^64, the inner one by its series: 4e-7 off at ±40, and it vectorizes."""
+    y = float(x) / 64
+    p = 1 + y / 6 * (1 + y / 7 * (1 + y / 8 * (1 + y / 9)))
+    p = 1 + y * (1 + y / 2 * (1 + y / 3 * (1 + y / 4 * (1 + y / 5 * p))))
+    p = p * p * (p * p)
+    p = p * p * (p * p)
+    return p * p * (p * p)
+
+
+def _exact_exponential(x: Any) -> Any:
+    return math.exp(x)
+
+
 # Compiled code selects the form by type once, at compile time.
 
 
@@ -150,6 +169,11 @@ def _logistic_by_type(x: Any) -> Any:
 @overload(log_of_complement, jit_options=HELPER_OPTIONS)  # type: ignore[untyped-decorator]
 def _log_of_complement_by_type(t: Any) -> Any:
     return _log_by_polynomial if t.bitwidth == 32 else _exact_log
+
+
+@overload(exponential, jit_options=HELPER_OPTIONS)  # type: ignore[untyped-decorator]
+def _exponential_by_type(x: Any) -> Any:
+    return _exponential_by_series if x.bitwidth == 32 else _exact_exponential
 
 
 # ---- rows: item i against other items of its query -------------------------------------------------------------------
@@ -214,18 +238,8 @@ def factors(x: Any, largest: float, rows: int, code: int | None) -> Any:
 @helper
 def fill_exponentials(x: Any, result: Any) -> None:
     """result[j] = exp(x[j]), for |x| of at most 40 in float32."""
-    if x.itemsize == 8:
-        for j in range(len(x)):
-            result[j] = math.exp(x[j])
-        return
-    for j in range(len(x)):  # exp(x) = exp(x/64)^64, the inner one by its series: 4e-7 off at ±40, and it vectorizes
-        y = float(x[j]) / 64
-        p = 1 + y / 6 * (1 + y / 7 * (1 + y / 8 * (1 + y / 9)))
-        p = 1 + y * (1 + y / 2 * (1 + y / 3 * (1 + y / 4 * (1 + y / 5 * p))))
-        p = p * p * (p * p)
-        p = p * p * (p * p)
-        p = p * p * (p * p)
-        result[j] = p
+    for j in range(len(x)):
+        result[j] = exponential(x[j])
 
 
 @helper

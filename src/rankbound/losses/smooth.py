@@ -119,7 +119,7 @@ class SmoothLoss(StochasticLoss, MeasureLoss):
             rows = plan.rows.copy()
             rows[long] = 0
         structure, code, weights = self._structure, self._code, plan.weights
-        given, totals = None, None
+        given, totals = np.zeros((0, 0)), None
         threads = threads_for(plan.pairs)
         blocks = plan.blocks(threads)
         if structure.discount == smooth_kernel.GIVEN:
@@ -127,7 +127,7 @@ class SmoothLoss(StochasticLoss, MeasureLoss):
             if code == smooth_kernel.ADDITIVE:  # the derivatives are known: a sum of ranks has the same gradient
                 query = plan.per_item(np.arange(len(rows)))
                 totals = plan.constants + np.bincount(query, plan.weights * given[0], minlength=len(rows))
-                code, weights, given = smooth_kernel.PAIRS, plan.weights * given[1], None
+                code, weights, given = smooth_kernel.PAIRS, plan.weights * given[1], given[:0]
         run_blocks(
             smooth_kernel.smooth_pass_of(code), blocks,
             scores, plan.offsets, plan.order, rows, plan.relevant, plan.columns_from, weights, plan.constants,

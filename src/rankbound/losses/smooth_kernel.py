@@ -390,7 +390,7 @@ def _cascade(
         stops[j] = weights[j]
     for i in range(rows):
         rank = 1.0 + sigmoid_row(sigmoid, x, exponentials, i, 0, end, value, slope)
-        if given is None:
+        if len(given) == 0:
             at_rank, d_rank = additive_term(discount, rank, weights[i], beta, k, parameter)
         else:
             at_rank, d_rank = weights[i] * given[0, first + i], weights[i] * given[1, first + i]
@@ -457,7 +457,7 @@ def smooth_pass_of(structure: int) -> Callable[..., None]:
         the stop probabilities; ``constants`` are added per query. ``columns_from`` is the first column that a row is
         compared with, and ``cuts`` the cutoff of each query, 0 for none. ``levels`` and ``pair_weights`` are None
         unless pairs have weights: then pair_weights[levels[i], levels[j]] is that of row i and column j. ``given`` is
-        None unless ``discount`` is GIVEN: then its two rows are the truncated discounts of the rows and their
+        empty unless ``discount`` is GIVEN: then its two rows are the truncated discounts of the rows and their
         derivatives. ``sigmoid`` is None for the logistic function, ``hessian`` if no hessian is requested.
 
         ``values``, ``gradient`` and ``hessian`` are written where rows > 0 and must be zeros on entry. The hessian of

@@ -44,7 +44,7 @@ from typing import Any
 
 import numpy as np
 
-from rankbound.losses.compiling import helper
+from rankbound.losses.compiling import emitted_helper, helper
 from rankbound.losses.memory import empty, indices, zero_table
 from rankbound.losses.sigmoids import STRIDE, in_strides
 
@@ -103,7 +103,7 @@ def fill_by_score(scores: Any, keys: Any, now: Any, then: Any) -> Any:
             for j in range(count):
                 above += one if block[j] > own else zero
                 equal += one if block[j] == own else zero
-            position = lo + int(above)
+            position = lo + np.int64(above)
             if equal > one:
                 for j in range(i):
                     position += block[j] == own
@@ -152,7 +152,8 @@ def _merge_halves(scores: Any, now: Any, then: Any, lo: int, width: int) -> None
 # order (items of high label first), ``like`` is an array in the precision of the scores. ``gains`` is in sorted order:
 # gain over normalizer of an additive measure, one over divisor of a relevant item for a
 # precision sum, stop probability for a cascade. ``discounts`` are those of the ranks 1, 2, ...; they count to rank k,
-# or all if k is 0. ``levels`` are those of the batch, where the query begins at ``first``; ``mu`` is that of loss 2++.
+# or all if k is 0. ``levels`` are those of the batch, where the query begins at ``first``; ``pair_weights`` is empty if
+# all pairs have the weight 1; ``mu`` is that of loss 2++.
 #
 # They return a table of rows by items in sorted order, the item of the first certain stop (-1 if there is none), and
 # the measure of the present ranking; for pairs the weight of the wrong pairs. The first row of a table is the discount,
@@ -185,7 +186,7 @@ def _loss1_table(
     result = 0.0
     for j in range(len(ranked)):
         if k <= 0.0 or table[2, j] <= k:
-            result += discounts[int(table[2, j]) - 1] * gains[j]
+            result += discounts[np.int64(table[2, j]) - 1] * gains[j]
     return table, -1, result
 
 
@@ -281,7 +282,7 @@ def _cascade_table(
     return table, first_stop, running
 
 
-@helper
+@emitted_helper
 def _pair_table(
     ranked: Any, like: Any, gains: Any, columns_from: Any, levels: Any, pair_weights: Any, first: int,
     discounts: Any, k: float, mu: float,
@@ -304,14 +305,14 @@ def _pair_table(
     for high in range(number):
         for low in range(high + 1, number):
             weight = 1.0
-            if pair_weights is not None:
+            if len(pair_weights) > 0:
                 weight = pair_weights[levels[first + starts[high]], levels[first + starts[low]]]
             memory[high * number + low] = weight
             memory[low * number + high] = -weight
     result = 0.0
     for above in range(n):
         j = ranked[above]
-        own = int(table[1, j])
+        own = np.int64(table[1, j])
         for low in range(own + 1, number):
             result += memory[own * number + low] * memory[seen + low]
         memory[seen + own] += 1.0
@@ -346,7 +347,7 @@ def _loss2_row(table: Any, first_stop: int, i: int, start: int, weight: Any) -> 
     gain, by_distance, rank, out = table[1, start:], table[2], table[3, start:], weight[start:]
     g, r = table[1, i], table[3, i]
     for j in range(len(out)):
-        out[j] = abs(g - gain[j]) * by_distance[int(abs(r - rank[j])) - 1]
+        out[j] = abs(g - gain[j]) * by_distance[np.int64(abs(r - rank[j])) - 1]
 
 
 @helper
@@ -354,7 +355,7 @@ def _loss2pp_row(table: Any, first_stop: int, i: int, start: int, weight: Any) -
     discount, gain, by_distance, rank = table[0, start:], table[1, start:], table[2], table[3, start:]
     w, g, r, out = table[0, i], table[1, i], table[3, i], weight[start:]
     for j in range(len(out)):
-        out[j] = abs(g - gain[j]) * (by_distance[int(abs(r - rank[j])) - 1] + abs(w - discount[j]))
+        out[j] = abs(g - gain[j]) * (by_distance[np.int64(abs(r - rank[j])) - 1] + abs(w - discount[j]))
 
 
 @helper

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numba import prange
 
+from rankbound.arrays import read_only
 from rankbound.losses.compiling import helper, kernel, running
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def draw_candidates(
     offsets = np.concatenate(([0], np.cumsum(starts[users + 1] - starts[users] + counts)))
     lists = np.empty(offsets[-1], np.int32)
     with running(10 * len(lists)):
-        _draw(users, starts, items, offsets, counts, np.uint64(seed), catalog, popular, lists)
+        _draw(users, starts, read_only(items), offsets, counts, np.uint64(seed), catalog, popular, lists)
     return lists, offsets
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rankbound.arrays import read_only
 from rankbound.losses.compiling import block_kernel, helper, ranges, threads_for
 from rankbound.losses.workers import run_blocks
 
@@ -101,7 +102,7 @@ def first_items(
     >>> first_items(np.array([0.1, 0.9, 0.5, 0.5, 0.7, 0.6]), np.array([0, 4, 6]), 1)
     (array([1, 4, 5]), array([0, 1, 3]))
     """
-    queries = len(offsets) - 1
+    queries, offsets = len(offsets) - 1, read_only(offsets)
     k = min(k, int(np.diff(offsets).max(initial=1)))
     limits, counts = np.empty(queries), np.empty(queries, np.int64)
     blocks = ranges(queries, threads_for(len(scores)), 1)
