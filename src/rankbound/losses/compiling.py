@@ -35,7 +35,7 @@ from numba.core.compiler import Compiler
 
 from rankbound.io import cache_folder, caching_is_off, is_private_and_writable
 from rankbound.losses.kernel_cache import KernelCache, NoCache
-from rankbound.losses.linked_helpers import HelperCompiler
+from rankbound.losses.linked_helpers import helper_compiler
 from rankbound.measures import discounts
 from rankbound.parallel import set_threads, threads
 
@@ -125,7 +125,7 @@ def kernel_folder(package: Path | None = None) -> Path | None:
     here = Path(__file__).parent if package is None else package
     others = [file for folder in ("integrations", "models") for file in sorted((here.parent / folder).glob("*.py"))]
     texts = [file.read_bytes() for file in [Path(__file__), *sorted(here.glob("*.py")), *others]]
-    marks = (b"@helper", b"@kernel", b"block_kernel", b"helper(", b"HelperCompiler", b"numba.njit")
+    marks = (b"@helper", b"@kernel", b"block_kernel", b"helper(", b"helper_compiler", b"numba.njit")
     compiled = [text for text in texts if any(mark in text for mark in marks)]
     compiled.append(Path(discounts.__file__).read_bytes())  # the kernels compile its functions, too
     name = f"kernels-{hashlib.sha256(b''.join(compiled)).hexdigest()[:16]}"
@@ -145,7 +145,7 @@ def kernel_folder(package: Path | None = None) -> Path | None:
 _folder = kernel_folder()
 _OPTIONS: dict[str, Any] = {"fastmath": True, "error_model": "numpy", "nogil": True}
 HELPER_OPTIONS: dict[str, Any] = {
-    "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": HelperCompiler, **_OPTIONS
+    "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": helper_compiler(), **_OPTIONS
 }  # fmt: skip
 
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import Any
 
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler import Compiler, CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import LoweringPass, register_pass
 from numba.core.typed_passes import AnnotateTypes
 
-__all__ = ["HelperCompiler"]
+__all__ = ["helper_compiler"]
 
 
 class _LinkedCode(JITCodeLibrary):  # type: ignore[misc]
@@ -60,3 +60,9 @@ class HelperCompiler(CompilerBase):  # type: ignore[misc]
         passes.add_pass_after(_LinkOnly, AnnotateTypes)
         passes.finalize()
         return [passes]
+
+
+def helper_compiler() -> type[CompilerBase]:
+    """`HelperCompiler`, or numba's own where a later version lacks the methods on which it rests."""
+    methods = ("_finalize_final_module", "_finalize_dynamic_globals", "_verify_declare_only_symbols")
+    return HelperCompiler if all(hasattr(JITCodeLibrary, name) for name in methods) else Compiler
