@@ -12,9 +12,7 @@ of the best epoch on the test data; the last epoch is shown here.
 
 from __future__ import annotations
 
-import csv
 import sys
-from importlib.resources import files
 from typing import Any
 
 import numba
@@ -25,9 +23,11 @@ from rich.table import Table
 
 from rankbound.data import load_fold, sample_lists
 from rankbound.evaluation import evaluate_lists
+from rankbound.experiments.results import published_number, read_published
+from rankbound.experiments.spec import load_study
 
 MEASURES = ("RR", "AP", "nDCG", "RBP(p=0.8)", "RBP(p=0.9)", "RBP(p=0.95)")
-PUBLISHED = files("rankbound.experiments") / "papers" / "insights-fig1.published.csv"
+SETTING = {"table": "listwise", "data": "citeulike-a", "loss": "nRBP", "nsr": "1"}
 # slope of the sigmoid, learning rate, whether lists are padded
 VARIANTS = {
     "formula": (1.0, 0.01, False),
@@ -39,7 +39,7 @@ BATCH, FACTORS, START, PADDING_SCORE = 256, 32, 0.01, -100.0
 Array = NDArray[Any]
 
 
-@numba.njit(fastmath=True)  # type: ignore[misc]
+@numba.njit(fastmath=True)
 def _add_gradients(
     users: Array, items: Array, labels: Array, offsets: Array, codes: Array, batch: Array, slope: float, padding: Array,
     to_users: Array, to_items: Array,
@@ -90,12 +90,11 @@ def measured(slope: float, rate: float, padded: bool, epochs: int) -> list[float
     return [means[name] for name in MEASURES]
 
 
-def published() -> list[float]:
+def published() -> list[float | None]:
     """Return the published values of the measures."""
-    with PUBLISHED.open(encoding="utf-8") as lines:
-        rows = [row for row in csv.reader(lines) if row[:5] == ["listwise", "citeulike-a", "nRBP", "1", "0"]]
-    values = {row[5]: float(row[6]) for row in rows}
-    return [values[name] for name in MEASURES]
+    table = read_published(load_study("insights-fig1").published_path, SETTING)
+    assert table is not None  # it is a part of the package
+    return [published_number(table, SETTING, name, {0}) for name in MEASURES]
 
 
 def main(words: list[str]) -> int:

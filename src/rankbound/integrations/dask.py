@@ -2,10 +2,10 @@
 
 Each partition of a Dask DataFrame holds whole queries, and each worker takes a run of adjacent partitions. LightGBM's
 workers exchange histograms of gradients by sockets of their own, so that a tree is grown from all rows, while the
-objective sees the queries of one worker at a time. What depends on the whole
-training set is computed before: the scale of the gradients. LightGBM's own evaluation is not used, because each worker
-would measure its part of the held-out queries only. Instead, the measure of every round is computed after the training
-from all held-out queries, and the round that the same data on one machine would have selected is kept.
+objective sees the queries of one worker at a time. What depends on the whole training set is computed before: the scale
+of the gradients. LightGBM's own evaluation is not used, because each worker would measure its part of the held-out
+queries only. Instead, the measure of every round is computed after the training from all held-out queries, and the
+round that the same data on one machine would have selected is kept.
 """
 
 from __future__ import annotations
