@@ -6,7 +6,7 @@ Every other package reads and writes through these functions, so each rule exist
 from __future__ import annotations
 
 from rankbound.io.caching import cache_folder, caching_is_off, is_private_and_writable
-from rankbound.io.locks import locked_file, locked_folder
+from rankbound.io.locks import locked_file, locked_folder, waiting_lock
 from rankbound.io.progress import Progress, report_progress, watched_progress
 from rankbound.io.reading import open_bytes, read_arrays, read_bytes
 from rankbound.io.writing import atomic_write, remove_leftovers
@@ -24,5 +24,6 @@ __all__ = [
     "read_bytes",
     "remove_leftovers",
     "report_progress",
+    "waiting_lock",
     "watched_progress",
 ]

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rankbound.errors import DataError
 
-__all__ = ["locked_file", "locked_folder"]
+__all__ = ["locked_file", "locked_folder", "waiting_lock"]
 
 _FOLDERS_CAN_BE_LOCKED = os.name != "nt"
 _LOCK_FILE = ".rankbound.lock"
@@ -46,11 +47,8 @@ def locked_folder(folder: str | os.PathLike[str], *, create: bool = True) -> Ite
     with suppress(OSError):
         descriptor = _open(Path(folder), create=create)
         lock_descriptor(descriptor, poll_interval=_POLL_SECONDS)
-    try:
+    with _closed_afterwards(descriptor):
         yield
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
 
 
 def _open(folder: Path, *, create: bool) -> int:
@@ -59,6 +57,70 @@ def _open(folder: Path, *, create: bool) -> int:
     if _FOLDERS_CAN_BE_LOCKED:
         return os.open(folder, os.O_RDONLY)
     return os.open(folder / _LOCK_FILE, os.O_RDWR | os.O_CREAT)
+
+
+@contextmanager
+def waiting_lock(path: str | os.PathLike[str], seconds: float) -> Iterator[bool]:
+    """Hold a lock file during the block, so that one process does what the others then find done.
+
+    The block runs in any case; the value that it gets says whether the lock is held. It is not if another process
+    still holds it after that many ``seconds``, or if the file cannot be created or locked. The file is removed
+    afterwards. A process that comes then creates it anew, and does not wait for those that wait already: they must
+    look, as it does, whether there is still something to do.
+    """
+    from filelock import lock_descriptor
+
+    descriptor, is_held = None, False
+    end = time.monotonic() + seconds
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        while not (is_held := lock_descriptor(descriptor, blocking=False)) and time.monotonic() < end:
+            time.sleep(_POLL_SECONDS)
+    with _closed_afterwards(descriptor):
+        try:
+            yield is_held
+        finally:
+            if is_held:
+                with suppress(OSError):  # Windows removes no file that another process has opened
+                    Path(path).unlink()
+
+
+_open_descriptors: set[int] = set()
+
+
+@contextmanager
+def _closed_afterwards(descriptor: int | None) -> Iterator[None]:
+    """Unlock and close a descriptor after the block; a child that is forked during the block closes its copy at once.
+
+    A lock ends when every copy of its descriptor is closed, or when one of them is unlocked. The child would otherwise
+    hold the lock of a parent that was killed.
+    """
+    if descriptor is None:
+        yield
+        return
+    from filelock import unlock_descriptor
+
+    process = os.getpid()
+    _open_descriptors.add(descriptor)
+    try:
+        yield
+    finally:
+        if os.getpid() == process:
+            _open_descriptors.discard(descriptor)
+            with suppress(OSError):
+                unlock_descriptor(descriptor)
+            os.close(descriptor)
+
+
+def _close_in_child() -> None:
+    for descriptor in _open_descriptors:
+        with suppress(OSError):
+            os.close(descriptor)
+    _open_descriptors.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_in_child)
 
 
 @contextmanager

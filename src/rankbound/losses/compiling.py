@@ -195,10 +195,21 @@ def _cached(function: Function, variant: str, parallel: bool) -> Function:
         compiled = numba.njit(parallel=parallel, no_cfunc_wrapper=True, **_OPTIONS)(function)
         if compiled is not function:  # NUMBA_DISABLE_JIT leaves functions as they are
             compiled._cache = NoCache() if _folder is None else KernelCache(function, variant)
+            compiled.compile = _compiling_once(compiled.compile, compiled._cache)
     finally:
         numba.config.CACHE_DIR = before
     result: Function = compiled
     return result
+
+
+def _compiling_once(compile_kernel: Callable[[Any], Any], cache: KernelCache | NoCache) -> Callable[[Any], Any]:
+    """Wrap a dispatcher's method, so that one of several processes compiles and the others load."""
+
+    def compile_or_load(signature: Any) -> Any:
+        with cache.compiling():
+            return compile_kernel(signature)
+
+    return compile_or_load
 
 
 def helper(function: Function, variant: str = "") -> Function:
