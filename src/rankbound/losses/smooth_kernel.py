@@ -74,6 +74,8 @@ _SHORT = (
 # boosting, smaller ones overshoot. The factor 1 - σ counts as at least 1/20: a Newton step is at most 60 / alpha.
 _CURVATURE, _LEAST_CURVATURE = 1 / 3, 0.05
 
+_NEGLIGIBLE = 1e-38  # a probability below the range of float32
+
 # numba cannot call functions out of a tuple by index: one name for each
 _value0, _value1, _value2, _value3 = (helper(discount.value) for discount in BUILT_IN)
 _slope0, _slope1, _slope2, _slope3 = (helper(discount.slope) for discount in BUILT_IN if discount.slope is not None)
@@ -158,7 +160,11 @@ def _coupled_ranks(ranks: Any, weights: Any, beta: float, k: float, out: Any, li
 
 @helper
 def _first_hit(ranks: Any, discount: int, beta: float, k: float, parameter: float, out: Any, like: Any) -> float:
-    """Discount of the first relevant item by smooth ranks, and its derivative in each rank; O(P^2)."""
+    """Discount of the first relevant item by smooth ranks, and its derivative in each rank; O(P^2) at most.
+
+    Items below several others are left as soon as their probability of no hit above is negligible, so that the time is
+    about proportional to P once training has begun.
+    """
     rows = len(ranks)
     result = 0.0
     for i in range(rows):
@@ -168,6 +174,10 @@ def _first_hit(ranks: Any, discount: int, beta: float, k: float, parameter: floa
                 above = float(logistic(like.dtype.type(beta * (ranks[i] - ranks[j]))))
                 no_hit_above *= 1.0 - above
                 hits_above += above
+                if no_hit_above < _NEGLIGIBLE:
+                    break
+        if no_hit_above < _NEGLIGIBLE:
+            continue
         value, slope = additive_term(discount, ranks[i], 1.0, beta, k, parameter)
         result += value * no_hit_above
         out[i] += no_hit_above * (slope - beta * value * hits_above)
