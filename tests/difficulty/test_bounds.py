@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import rankbound as rb
@@ -87,6 +87,7 @@ def test_depth_must_be_a_positive_integer(function, depth):
 
 
 @given(scored_lists(), measures())
+@example(rb.Lists([0, 0, 0, 0, 0, 1, 1, -1, 2], [0, 9], np.zeros(9)), parse_measure("IPrec@0"))  # 84 orders, not 1,512
 @settings(max_examples=150, deadline=None)
 def test_values_lie_within_bounds_and_a_constant_scorer_has_the_expected_value(lists, measure):
     if measure.definition.reads_negative_labels:  # bounds are those of complete judgments

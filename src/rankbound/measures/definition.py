@@ -153,7 +153,11 @@ class Definition(ABC):
             ranked = ranked.detailed
         if ranked.tied is None:
             return self.values_in_order(measure, ranked)
-        return ranked.mean_over_ties(lambda ordered: self.values_in_order(measure, ordered), SAMPLED_ORDERS)
+
+        def levels(labels: NDArray[Any]) -> NDArray[Any]:
+            return labels if self.reads_negative_labels else self.levels(measure, labels)
+
+        return ranked.mean_over_ties(lambda ordered: self.values_in_order(measure, ordered), SAMPLED_ORDERS, levels)
 
     def values_in_order(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
         """Value of each query in the order at hand; ties have been broken."""

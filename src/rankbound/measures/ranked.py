@@ -269,17 +269,23 @@ class Ranked:
             return np.ones(len(self.labels), dtype=bool)
         return self.detailed.judged if self._order is None else self._lists.judged[self._order]
 
-    def mean_over_ties(self, value: Callable[[Ranked], NDArray[np.float64]], draws: int) -> NDArray[np.float64]:
+    def mean_over_ties(
+        self,
+        value: Callable[[Ranked], NDArray[np.float64]],
+        draws: int,
+        levels: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
+    ) -> NDArray[np.float64]:
         """Mean of a function of ordered lists over the orders of tied items.
 
-        All orders of a query are gone through where there are no more than ``draws``; else that many are drawn with a
-        fixed seed.
+        All distinguishable orders of a query are gone through where there are no more than ``draws``; else that many
+        are drawn with a fixed seed. ``levels`` are the labels as the function distinguishes them, by default as they
+        are.
         """
         if self._order is None:
-            return self.detailed.mean_over_ties(value, draws)
+            return self.detailed.mean_over_ties(value, draws, levels)
         if self.tied is None:
             return value(self)
-        kinds = _kinds(self._lists)[self._order]
+        kinds = _kinds(self._lists, levels)[self._order]
         everything = np.arange(len(self.labels))
         result = value(self.rows(np.arange(len(self)), everything, self.sizes))
         batch: list[tuple[int, NDArray[np.int64]]] = []  # queries, and a row of flat positions for each of their orders
@@ -483,9 +489,10 @@ def _by_descending_id(order: NDArray[np.int64], blocks: TiedBlocks, lists: Lists
     return result
 
 
-def _kinds(lists: Lists) -> NDArray[np.int64]:
-    """A number for each item; items with the same label and both judged, or both not, have the same."""
-    code = np.unique(lists.labels, return_inverse=True)[1] * 2
+def _kinds(lists: Lists, levels: Callable[[NDArray[Any]], NDArray[Any]] | None = None) -> NDArray[np.int64]:
+    """A number for each item; items with the same label, or level, and both judged, or both not, have the same."""
+    labels = lists.labels if levels is None else levels(lists.labels)
+    code = np.unique(labels, return_inverse=True)[1] * 2
     return code if lists.judged is None else code + lists.judged
 
 
