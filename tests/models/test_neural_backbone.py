@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch
 
 from rankbound.data.synthetic import synthetic_images
 from rankbound.errors import ArgumentError, DataError
+from rankbound.io import waiting_lock
 from rankbound.models import RankCNN, RankNet, backbone_features, export_onnx
 from rankbound.models.backbone import IMAGENET_MEAN, IMAGENET_STD, _prepared, efficientnet_weights
 
@@ -69,6 +71,22 @@ def test_onnx_files_run_with_onnxruntime(tmp_path):
     (tmp_path / "text.onnx").write_text("no model")
     with pytest.raises(DataError, match=r"text.onnx: onnxruntime cannot load it"):
         backbone_features(IMAGES, tmp_path / "text.onnx")
+
+
+def test_features_that_another_process_computes_are_waited_for(script, tmp_path, monkeypatch):
+    cache = tmp_path / "features.npz"
+    expected = backbone_features(IMAGES, script, cache=cache)
+    content = cache.read_bytes()
+    cache.unlink()
+    monkeypatch.setattr(torch.jit, "load", lambda *_, **__: pytest.fail("the features were computed twice"))
+    with ThreadPoolExecutor(1) as pool:
+        with waiting_lock(f"{cache}.lock", 0) as is_held:  # as the other process holds it
+            assert is_held
+            waiting = pool.submit(backbone_features, IMAGES, script, cache=cache)
+            with pytest.raises(TimeoutError):
+                waiting.result(timeout=0.3)
+            cache.write_bytes(content)
+        np.testing.assert_array_equal(waiting.result(timeout=60), expected)
 
 
 def test_the_cache_serves_the_same_question_only(script, tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import os
 import warnings
 from collections.abc import Callable, Sequence
 from os import PathLike
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.errors import ArgumentError, DataError
-from rankbound.io import atomic_write, read_arrays
+from rankbound.io import atomic_write, read_arrays, waiting_lock
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,6 +26,8 @@ EFFICIENTNET = "efficientnet-lite0"
 IMAGENET_MEAN = (0.485, 0.456, 0.406)  # of pixels from 0 to 1, as networks trained on ImageNet expect
 IMAGENET_STD = (0.229, 0.224, 0.225)
 Backbone = Callable[[Any], Any]
+
+_WAIT_SECONDS = 3600.0  # for another process that computes the same features
 
 
 def backbone_features(
@@ -60,7 +63,7 @@ def backbone_features(
         Images per pass of the network.
     cache:
         An .npz file. If it holds the features of these images, file and settings, they are read from it; otherwise it
-        is written, atomically.
+        is written, atomically. Of several processes that need them at the same time, one computes them.
     """
     pixels = _checked_images(images)
     target = (size, size) if isinstance(size, int) else size
@@ -77,12 +80,29 @@ def backbone_features(
     except OSError as error:
         raise DataError(f"{file}: cannot be read: {error.strerror}") from error
     key = _digest(pixels, program, repr((target, tuple(mean), tuple(std))))
-    if cache is not None and (known := _cached(Path(cache), key)) is not None:
+    if cache is None:
+        return _features(pixels, file, is_packaged, batch_size, target, mean, std)
+    known = _cached(Path(cache), key)
+    if known is not None:
         return known
+    with waiting_lock(f"{os.fspath(cache)}.lock", _WAIT_SECONDS):  # workers of a study need them at the same time
+        known = _cached(Path(cache), key)
+        if known is None:
+            known = _features(pixels, file, is_packaged, batch_size, target, mean, std)
+            with atomic_write(cache) as temporary, temporary.open("wb") as stream:
+                np.savez(stream, features=known, key=np.array(key))
+    return known
+
+
+def _features(
+    pixels: NDArray[Any], file: Path, is_packaged: bool, batch_size: int,
+    size: tuple[int, int] | None, mean: Sequence[float], std: Sequence[float],
+) -> NDArray[np.float32]:  # fmt: skip
+    """The outputs of the network, a row per image."""
     run = _efficientnet(file) if is_packaged else _onnx(file) if file.suffix == ".onnx" else _torch(file)
     chunks = []
     for first in range(0, len(pixels), batch_size):
-        batch = _prepared(pixels[first : first + batch_size], target, mean, std)
+        batch = _prepared(pixels[first : first + batch_size], size, mean, std)
         out = np.asarray(run(batch), dtype=np.float32)
         if len(out) != len(batch):
             raise DataError(f"{file}: has an output of shape {out.shape} for {len(batch)} images")
@@ -90,9 +110,6 @@ def backbone_features(
     features = np.concatenate(chunks)
     if not np.isfinite(features).all():
         raise DataError(f"{file}: computes features that are not finite")
-    if cache is not None:
-        with atomic_write(cache) as temporary, temporary.open("wb") as stream:
-            np.savez(stream, features=features, key=np.array(key))
     return features
 
 
@@ -167,11 +184,12 @@ def _efficientnet(file: Path) -> Backbone:
 
     network = importlib.import_module("efficientnet_lite_pytorch").EfficientNet.from_name(EFFICIENTNET)
     network.load_state_dict(torch.load(file, weights_only=True))
-    network.eval()
+    network.eval().to(memory_format=torch.channels_last)  # takes 0.6 of the time
 
     def run(batch: NDArray[np.float32]) -> Any:
         with torch.no_grad():
-            return network.extract_features(torch.from_numpy(batch)).mean(dim=(2, 3)).numpy()
+            pixels = torch.from_numpy(batch).to(memory_format=torch.channels_last)
+            return network.extract_features(pixels).mean(dim=(2, 3)).numpy()
 
     return run
 
