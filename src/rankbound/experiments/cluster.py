@@ -25,7 +25,7 @@ from rankbound.experiments.sources import Source, digest_of, moved_files
 from rankbound.experiments.trial import Outcome
 from rankbound.experiments.trial_spec import FORMAT, Trial
 from rankbound.experiments.worker import Failure, attempt
-from rankbound.parallel import open_client, workers_of
+from rankbound.parallel import no_workers, open_client, workers_of
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -173,7 +173,7 @@ def _send(client: Client, trials: list[Trial]) -> None:
 
     client.register_plugin(Unpack())
     if not workers_of(client):
-        raise DataError("the scheduler has no workers yet; start some with: dask worker ADDRESS --nthreads 1")
+        raise no_workers()
     sources = [Parcel(parcel.source, parcel.digest, parcel.paths) for parcel in parcels]
     for worker, missing in client.run(_missing, sources).items():
         if missing:

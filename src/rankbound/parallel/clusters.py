@@ -16,7 +16,16 @@ from rankbound.parallel.threads import ONE_THREAD
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["MOST_WORKERS", "check_address", "check_versions", "open_client", "results_of", "versions", "workers_of"]
+__all__ = [
+    "MOST_WORKERS",
+    "check_address",
+    "check_versions",
+    "no_workers",
+    "open_client",
+    "results_of",
+    "versions",
+    "workers_of",
+]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -120,6 +129,11 @@ def _version(package: str) -> str:
         return "missing"
 
 
+def no_workers() -> DataError:
+    """The error for a scheduler that no worker has joined."""
+    return DataError("the scheduler has no workers yet; start some with: dask worker ADDRESS --nthreads 1")
+
+
 def check_versions(client: Client, packages: Sequence[str] = _PACKAGES) -> None:
     """Raise DataError if there is no worker, or if one has another version of a package than this process.
 
@@ -127,7 +141,7 @@ def check_versions(client: Client, packages: Sequence[str] = _PACKAGES) -> None:
     """
     found: Mapping[str, Any] = client.run(versions, packages, on_error="return")
     if not found:
-        raise DataError("the scheduler has no workers yet; start some with: dask worker ADDRESS --nthreads 1")
+        raise no_workers()
     for worker, theirs in sorted(found.items()):
         if isinstance(theirs, OSError):  # it cannot be reached
             continue
