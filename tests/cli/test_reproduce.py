@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from rankbound.data.synthetic import synthetic_letor
+from rankbound.experiments import load_study
 from rankbound.experiments.runner import tally_of
 from rankbound.report.numbers import say_p, show_interval, show_number
 
@@ -132,10 +133,45 @@ def test_the_list_names_all_studies(cli):
     assert "thesis-5.1" in cli("reproduce", "--list").out
 
 
+@pytest.fixture
+def two_known(folder, monkeypatch):
+    """Let a study of the folder and one whose data cannot be had be the known ones."""
+    needs = 'title = "Needs data"\n[[tables]]\ndata = "td2003"\nmodel = "AdaRank"\nmeasures = "AP"\n'
+    (folder / "needs.toml").write_text(needs)
+    monkeypatch.setenv("RANKBOUND_DATA", str(folder))
+    paths = {name: str(folder / f"{name}.toml") for name in ("mine", "needs")}
+    monkeypatch.setattr("rankbound.experiments.all_studies.known_studies", lambda: dict.fromkeys(paths, ""))
+    for name in ("all_studies.load_study", "study.load_study"):
+        monkeypatch.setattr(f"rankbound.experiments.{name}", lambda text: load_study(paths.get(text, text)))
+
+
+def test_all_studies_are_run_by_one_command(cli, two_known, folder):
+    planned = cli("reproduce", "--all", "--dry-run", "--jobs", 1)
+    assert "needs: td2003 cannot be downloaded by a program and is not here" in planned.out
+    assert "About" in planned.out
+    assert not (folder / "stores").exists()
+    plan = cli("reproduce", "--all", "--dry-run", "--json").json
+    assert [(study["study"], study["waiting"]) for study in plan["studies"]] == [("mine", 2)]
+    assert list(plan["left_out"]) == ["needs"]
+    assert plan["seconds"] == sum(study["seconds"] for study in plan["studies"])
+    done = cli(
+        "reproduce", "--all", "--jobs", 1, "--store", "stores", "--results", "tables", "--no-page", "--json"
+    ).json
+    assert [study["trials"]["ran"] for study in done["studies"]] == [2]
+    assert list(done["left_out"]) == ["needs"]
+    assert (folder / "stores" / "mine" / "trials.sqlite").is_file()
+    assert (folder / "tables" / "mine.csv").is_file()
+    shown = cli("reproduce", "--all", "--no-run", "--store", "stores", "--no-page")
+    assert "0 run now, 2 done before" in shown.out
+    assert cli("reproduce", "--all", "--no-run", "--store", "empty", "--no-page", "--json").json["studies"] == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ((), "a study is required"),
+        (("mine.toml", "--all"), "--all runs all studies as they are and cannot be combined with STUDY"),
+        (("--all", "--only", "nsr=1"), "cannot be combined with --only"),
         (("thesis",), "unknown study 'thesis': did you mean"),
         (("mine.toml", "--only", "model"), "--only must be KEY=VALUE"),
         (("mine.toml", "--only", "modell=ada"), "unknown key 'modell'; this study has"),

@@ -155,6 +155,19 @@ def test_errors_make_a_table(study, folder):
     assert table.null_count().sum_horizontal().item() == 0
 
 
+def test_tables_with_the_same_systems_keep_their_own_rows(study, folder):
+    table = STUDY[STUDY.index("[[tables]]") :]
+    other = table.replace('name = "slopes"', 'name = "faster"').replace(
+        "epochs = 40", "epochs = 40, learning_rate = 0.3"
+    )
+    with open_store(folder / "store", create=True) as store:
+        errors = error_along_training(store, run_here(study(STUDY + other), {}, store), pl.DataFrame())
+    assert errors["table"].value_counts(sort=True, name="rows")["rows"].to_list() == [40, 40]
+    first, second = (errors.filter(pl.col("table") == name) for name in ("slopes", "faster"))
+    assert first["system"].equals(second["system"])
+    assert not first["train"].equals(second["train"])
+
+
 @pytest.mark.real_data
 def test_a_trial_on_ohsumed(data_dir, tmp_path):
     study = load_study("approx-tables")

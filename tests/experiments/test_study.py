@@ -124,6 +124,35 @@ def test_one_call_runs_a_study_and_the_next_one_finds_everything_done(study, fol
         result.page = None
 
 
+def test_results_of_pieces_come_together_in_one_table(study, folder):
+    study(TWO)
+    first = rb.run_study("mine.toml", only={"model": "ada"}, jobs=0, store="one", results="written")
+    text = Path("written/mine.csv").read_text()
+    rb.run_study("mine.toml", only={"model": "RegressionRanker"}, jobs=0, store="other", results="written")
+    table = pl.read_csv("written/mine.csv")
+    assert table["model"].to_list() == ["RegressionRanker"] * 2 + ["ada"] * 2  # the order of the study
+    assert table["note"].to_list() == ["", ""] + ["of an earlier run"] * 2
+    assert table["ours"].to_list()[2:] == pytest.approx(first.results["ours"].to_list(), abs=1e-6)
+    assert "- rows of an earlier run: 2 of 4" in Path("written/mine.md").read_text()
+    rb.run_study("mine.toml", only={"model": "ada"}, store="other", run=False, results="written")  # has no such trial
+    assert pl.read_csv("written/mine.csv")["note"].to_list() == ["of an earlier run"] * 4
+    rb.run_study("mine.toml", jobs=0, store="one", results="written")  # both: nothing of an earlier run remains
+    whole = Path("written/mine.csv").read_text()
+    assert "earlier" not in whole
+    assert text.splitlines()[1].split(",")[:4] == whole.splitlines()[3].split(",")[:4]
+
+
+def test_rows_that_are_no_part_of_the_study_are_dropped(study, folder):
+    study(TWO)
+    rb.run_study("mine.toml", jobs=0, results="written")
+    study(TWO.replace('name = "ada"', 'name = "other"').replace("ada", "other"))
+    rb.run_study("mine.toml", jobs=0, store="new", only={"model": "other"}, results="written")
+    assert pl.read_csv("written/mine.csv")["model"].to_list() == ["RegressionRanker"] * 2 + ["other"] * 2
+    Path("written/mine.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match=r"mine\.csv: must be a table of results"):
+        rb.run_study("mine.toml", store="new", run=False, results="written")
+
+
 def test_the_command_prints_what_the_call_returns(study, folder, command):
     study(TWO)
     printed = command("reproduce", "mine.toml", "--jobs", 1, "--no-page")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import re
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,7 +11,7 @@ from rankbound.cli import options, output
 from rankbound.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from rankbound.experiments import StudyPlan, StudyResult
+    from rankbound.experiments import AllStudies, StudyPlan, StudyResult
 
 __all__ = ["parse_only", "reproduce"]
 
@@ -21,6 +22,9 @@ def reproduce(
         typer.Argument(metavar="[STUDY]", help="Name of a study (see --list), or path of a .toml file."),
     ] = None,
     show_list: Annotated[bool, typer.Option("--list", help="List the studies that come with rankbound.")] = False,
+    run_all: Annotated[
+        bool, typer.Option("--all", help="Run all studies whose data can be had, the shortest first.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the number of trials and the expected time, and run nothing.")
     ] = False,
@@ -50,7 +54,11 @@ def reproduce(
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run trials that failed before again.")] = False,
     no_run: Annotated[bool, typer.Option("--no-run", help="Run nothing, and print the results so far.")] = False,
     results: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Write STUDY.csv and STUDY.md to this folder.")
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Write STUDY.csv and STUDY.md to this folder; rows there that this run has no results for remain.",
+        ),
     ] = None,
     page: Annotated[
         str | None, typer.Option(metavar="FILE", help="Path of the HTML page.  [default: report.html in the store]")
@@ -66,10 +74,20 @@ def reproduce(
     Examples:
       rankbound reproduce --list
       rankbound reproduce thesis-5.1 --quick
+      rankbound reproduce --all --dry-run
       rankbound reproduce insights-fig1 --only nsr=1,fold=0 --jobs 2
     """
     if show_list:
         _print_list(as_json)
+        return
+    if run_all:
+        refused = {"STUDY": study, "--only": only, "--module": module, "--page": page}
+        if given := [name for name, value in refused.items() if value]:
+            raise ArgumentError(f"--all runs all studies as they are and cannot be combined with {', '.join(given)}")
+        _reproduce_all(
+            dry_run, as_json, quick=quick, data=data, store=store, jobs=jobs, cluster=cluster,
+            retry_failed=retry_failed, run=not no_run, results=results, page=not no_page,
+        )  # fmt: skip
         return
     if study is None:
         raise ArgumentError("a study is required; rankbound reproduce --list shows the known ones")
@@ -94,15 +112,40 @@ def reproduce(
     _print_result(result, as_json)
 
 
+def _reproduce_all(
+    dry_run: bool, as_json: bool, *, retry_failed: bool, run: bool, results: str | None, page: bool, **how: Any
+) -> None:
+    from rankbound.experiments import plan_all_studies, run_all_studies, show_progress
+
+    plan = plan_all_studies(**how)
+    if dry_run or not as_json:
+        _print_all(plan, as_json)
+    if dry_run:
+        return
+    printed = []
+    with show_progress() as progress:
+        for result in run_all_studies(
+            plan, **how, retry_failed=retry_failed, run=run, results=results, page=page, progress=progress
+        ):
+            if as_json:
+                printed.append(result.to_dict())
+            else:
+                _print_result(result, as_json)
+    if as_json:
+        output.print_json({"studies": printed, "left_out": dict(plan.left_out)})
+
+
 def parse_only(texts: list[str]) -> dict[str, list[str]]:
-    """Settings from texts of the form KEY=VALUE,KEY=VALUE.
+    """Settings from texts of the form KEY=VALUE,KEY=VALUE; a comma that no KEY= follows belongs to the value.
 
     >>> parse_only(["loss=nDCG,nsr=1", "nsr=2"])
     {'loss': ['nDCG'], 'nsr': ['1', '2']}
+    >>> parse_only(["table=2: faces, pixels,model=RankNet"])
+    {'table': ['2: faces, pixels'], 'model': ['RankNet']}
     """
     settings: dict[str, list[str]] = {}
     for text in texts:
-        for pair in text.split(","):
+        for pair in re.split(r",(?=[^,=]*=)", text):
             key, equals, value = pair.partition("=")
             if not equals or not key.strip():
                 raise ArgumentError(f"--only must be KEY=VALUE, with commas between several, got {text!r}")
@@ -133,6 +176,23 @@ def _print_plan(plan: StudyPlan, as_json: bool) -> None:
         f"{_format_time(plan.seconds)} with {plan.workers} workers. Store: {plan.store}"
     )
     output.print_table(f"{plan.study.name}: {plan.study.title}", ["table", "trials"], rows, note=note)
+
+
+def _print_all(plan: AllStudies, as_json: bool) -> None:
+    if as_json:
+        output.print_json(plan.to_dict())
+        return
+    rows = [
+        [study.study.name, str(study.trials), str(study.waiting), _format_time(study.seconds)] for study in plan.plans
+    ]
+    workers = plan.plans[0].workers if plan.plans else 0
+    note = "\n".join(
+        [
+            f"About {_format_time(plan.seconds)} with {workers} workers for all of them.",
+            *(f"left out: {name}: {reason}" for name, reason in plan.left_out.items()),
+        ]
+    )
+    output.print_table("all studies", ["study", "trials", "to run", "time"], rows, note=note)
 
 
 def _format_time(seconds: float) -> str:

@@ -1,7 +1,7 @@
 """Studies: experiments that a TOML file describes, run in parallel, stored, and compared with published numbers.
 
 =====================  ================================================================================================
-the entry              study (`run_study`, `plan_study`), progress
+the entry              study (`run_study`, `plan_study`), all_studies, progress
 what a study is        spec (the file), expansion (its trials), claims, derived (additional tables)
 what a trial is        trial_spec (the types), sources (data), trial (running one), trial_rows, trial_users, trial_faces
 where trials run       runner (processes), cluster (Dask), worker, modules (users' own measures)

@@ -1,3 +1,6 @@
+from rankbound.experiments.all_studies import AllStudies as AllStudies
+from rankbound.experiments.all_studies import plan_all_studies as plan_all_studies
+from rankbound.experiments.all_studies import run_all_studies as run_all_studies
 from rankbound.experiments.exchange import Exchange as Exchange
 from rankbound.experiments.exchange import export_store as export_store
 from rankbound.experiments.exchange import import_store as import_store

@@ -66,15 +66,16 @@ def error_along_training(store: Store, slots: Sequence[TrialSlot], results: pl.D
 
     from rankbound.experiments.results import history_table
 
-    tables = {(slot.setting["data"], slot.system): slot.setting["table"] for slot in slots}
-    history = history_table(store, slots)
-    if history.is_empty():
-        return pl.DataFrame()
     split = pl.col("quantity").str.strip_suffix(f" {ERROR}").alias("split")
-    errors = history.filter(pl.col("quantity").str.ends_with(ERROR)).with_columns(split)
-    names = [tables[key] for key in errors.select("data", "system").iter_rows()]
-    return (
-        errors.with_columns(pl.Series("table", names, dtype=pl.String))
-        .pivot(on="split", index=["table", "data", "system", "fold", "epoch"], values="value")
-        .sort("table", "data", "system", "fold", "epoch", maintain_order=True)
+    parts = []
+    for table in dict.fromkeys(slot.setting["table"] for slot in slots):  # two tables may have the same systems
+        history = history_table(store, [slot for slot in slots if slot.setting["table"] == table])
+        if not history.is_empty():
+            errors = history.filter(pl.col("quantity").str.ends_with(ERROR))
+            parts.append(errors.with_columns(split, pl.lit(table).alias("table")))
+    errors = pl.concat(parts) if parts else pl.DataFrame()
+    if errors.is_empty():
+        return pl.DataFrame()
+    return errors.pivot(on="split", index=["table", "data", "system", "fold", "epoch"], values="value").sort(
+        "table", "data", "system", "fold", "epoch", maintain_order=True
     )

@@ -27,7 +27,7 @@ from rankbound.measures.measure import parse_measure
 from rankbound.models import RECOMMENDERS
 from rankbound.models.by_name import check_ranker, make_loss
 
-__all__ = ["check_table", "expand", "format_value", "quickened", "select", "with_files", "with_tables_of"]
+__all__ = ["check_table", "expand", "format_value", "planned", "quickened", "select", "with_files", "with_tables_of"]
 
 _MOST_TRIALS = 1_000_000
 
@@ -69,6 +69,11 @@ def expand(
     return slots
 
 
+def planned(study: Study) -> list[TrialSlot]:
+    """All trials of a study, whether their data are here or not; they have no id."""
+    return [slot for table in study.tables for slot in _expand_table(table, study.path.parent, False, {})]
+
+
 def quickened(study: Study) -> Study:
     """The study as ``quick`` runs it: a small part, trained briefly, under a name and in a store of its own."""
     quick = study.quick
@@ -97,6 +102,8 @@ def _quick_table(table: Table, quick: Quick) -> Table:
     changes |= {"models": choices, "model": None, "params": {}, "grid": {}}
     if quick.first is not None:
         changes["prepare"] = table.prepare.model_copy(update={"first": quick.first})
+    if quick.seconds is not None:
+        changes["seconds"] = quick.seconds
     return table.model_copy(update=changes)
 
 

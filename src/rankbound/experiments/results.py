@@ -26,6 +26,7 @@ from rankbound.experiments.store import Store
 from rankbound.experiments.trial_spec import TrialSlot
 
 __all__ = [
+    "RESULT_COLUMNS",
     "Estimate",
     "chosen",
     "estimate",
@@ -35,9 +36,17 @@ __all__ = [
     "read_published",
     "results_table",
     "score_table",
+    "without_empty_texts",
 ]
 
 _QUERY_COLUMNS = ("qid", "items", "relevant")
+RESULT_COLUMNS: dict[str, Any] = {
+    "measure": pl.String, "published": pl.Float64, "ours": pl.Float64, "difference": pl.Float64, "ci_low": pl.Float64,
+    "ci_high": pl.Float64, "versus": pl.String, "versus_difference": pl.Float64, "versus_low": pl.Float64,
+    "versus_high": pl.Float64, "p_value": pl.Float64, "selection": pl.String, "chosen": pl.String, "note": pl.String,
+}  # fmt: skip
+"""The columns of a table of results after those of the setting, with their types."""
+
 _SETTING = ("table", "data", "model", "loss", "bounding", "nsr", "test_nsr")
 
 FoldSeed = tuple[int, int]  # fold, seed
@@ -167,12 +176,14 @@ def results_table(store: Store, slots: Sequence[TrialSlot], published: pl.DataFr
                 ),
             }
             rows.append(row)
-    numbers = ("published", "ours", "difference", "ci_low", "ci_high", "versus_difference", "versus_low", "versus_high",
-               "p_value")  # fmt: skip
-    names = list(rows[0]) if rows else []
-    schema = {name: pl.Float64 if name in numbers else pl.String for name in names}
-    table = pl.DataFrame(rows, schema=schema).with_columns(pl.col(pl.Float64).fill_nan(None))
-    return table.select(name for name in table.columns if name in ("measure", *numbers) or (table[name] != "").any())
+    schema = {name: RESULT_COLUMNS.get(name, pl.String) for name in (rows[0] if rows else ())}
+    return without_empty_texts(pl.DataFrame(rows, schema=schema).with_columns(pl.col(pl.Float64).fill_nan(None)))
+
+
+def without_empty_texts(table: pl.DataFrame) -> pl.DataFrame:
+    """A table of results without the columns of text that are empty in all of its rows."""
+    needed = [name for name, kind in table.schema.items() if kind == pl.Float64 or name == "measure"]
+    return table.select(name for name in table.columns if name in needed or (table[name] != "").any())
 
 
 def score_table(store: Store, slots: Sequence[TrialSlot]) -> pl.DataFrame:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Source",
     "Users",
+    "can_be_read",
     "digest_of",
     "fold_count",
     "fold_numbers",
@@ -107,15 +108,28 @@ def _backbone_file(name: str | None, folders: Sequence[Path]) -> list[Path]:
 
 def _entry_files(entry: Entry) -> list[Path]:
     """All files of a data set on this machine; if it is incomplete, a DataError that says what to fetch."""
-    folds = entry.folds
-    if isinstance(folds, FoldFiles):
-        wanted = [DataFile(path) for number in folds.numbers for path in folds.of(number).values()]
-        located = [path for file in wanted if (path := find_file(entry, file)) is not None]
-        if len(located) == len(wanted):
-            return located
+    located = _fold_files(entry)
+    if located is not None:
+        return located
     if present_files(entry) is None:
         obtain(entry)
     return [path for file in (*entry.files, *entry.otherwise) if (path := find_file(entry, file)) is not None]
+
+
+def _fold_files(entry: Entry) -> list[Path] | None:
+    """The files of all predefined folds of a data set; None if one is missing, or if there are no such files."""
+    folds = entry.folds
+    if not isinstance(folds, FoldFiles):
+        return None
+    wanted = [DataFile(path) for number in folds.numbers for path in folds.of(number).values()]
+    located = [path for file in wanted if (path := find_file(entry, file)) is not None]
+    return located if len(located) == len(wanted) else None
+
+
+def can_be_read(name: str) -> bool:
+    """Whether a data set of the catalog is on this machine, or can be downloaded."""
+    entry = find_entry(name)
+    return bool(entry.download) or _fold_files(entry) is not None or present_files(entry) is not None
 
 
 def _own_folds(paths: Sequence[Path]) -> dict[int, dict[str, list[Path]]]:

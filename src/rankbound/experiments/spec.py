@@ -322,6 +322,7 @@ class Quick(StrictModel):
         default=None, description="Replaces those of the tables; {} stands for no grid."
     )
     first: int | None = Field(default=None, ge=1, description="Use only this many queries or users.")
+    seconds: float | None = Field(default=None, gt=0, description="Expected duration of a trial; by default as above.")
 
 
 class Claim(StrictModel):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from rankbound.errors import ArgumentError, DataError, RankboundError
 from rankbound.experiments.claims import Verdict, judge_claims
 from rankbound.experiments.derived import derived_table
-from rankbound.experiments.expansion import expand, quickened, select, with_files, with_tables_of
+from rankbound.experiments.expansion import expand, planned, quickened, select, with_files, with_tables_of
 from rankbound.experiments.modules import module_digests
 from rankbound.experiments.progress import ProgressCallback, StudyProgress
 from rankbound.experiments.results import (
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from rankbound.experiments.trial import Outcome
     from rankbound.experiments.worker import Failure
 
-__all__ = ["StudyPlan", "StudyResult", "plan_study", "run_study"]
+__all__ = ["StudyPlan", "StudyResult", "data_folder", "plan_study", "run_study"]
 
 _COMPILED = 2.0  # seconds: loading compiled kernels takes less, compiling them takes more
 
@@ -203,7 +203,8 @@ def run_study(
     run:
         With False, run nothing and report what is in the store.
     results:
-        Folder to write ``STUDY.csv``, ``STUDY.md`` and the additional tables of the study to.
+        Folder to write ``STUDY.csv``, ``STUDY.md`` and the additional tables of the study to. Rows of an earlier
+        ``STUDY.csv`` there remain, with a note, where this run has no result of its own for them.
     page:
         Path of an HTML page to write; with True, ``report.html`` in the store.
     progress:
@@ -228,7 +229,7 @@ def run_study(
     report = _Reporter(progress)
     worker_count(jobs, cluster)
     page_path = _page_path(page)
-    with _data_folder(data):
+    with data_folder(data):
         prepared = _prepare(study, quick, only, modules, report)
         folder = Path(store) if store is not None else prepared.default_store
         if page is True:
@@ -271,7 +272,7 @@ def plan_study(
     """
     report = _Reporter(progress)
     workers = worker_count(jobs, cluster)
-    with _data_folder(data):
+    with data_folder(data):
         prepared = _prepare(study, quick, only, modules, report, fetch=False)
         folder = Path(store) if store is not None else prepared.default_store
         slots = remaining = select(prepared.everything, prepared.only)
@@ -350,17 +351,17 @@ def _prepare(
     loaded = quickened(loaded) if quick else loaded
     needed = loaded
     if wanted and fetch:  # data sets of other tables may be absent
-        planned = expand(loaded, fetch=False, modules=digests)
-        needed = with_tables_of(loaded, select(planned, wanted))
+        whole = expand(loaded, fetch=False, modules=digests)
+        needed = with_tables_of(loaded, select(whole, wanted))
     everything = expand(needed, fetch=fetch, modules=digests, notify=report.note)
     select(everything, wanted)  # refuse wrong keys before data are read
     partial = len(needed.tables) < len(loaded.tables)
-    keys = frozenset(key for slot in (planned if partial else everything) for key in slot.setting)
+    keys = frozenset(key for slot in (whole if partial else everything) for key in slot.setting)
     return _Prepared(loaded, everything, wanted, keys, partial)
 
 
 @contextmanager
-def _data_folder(data: str | PathLike[str] | None) -> Iterator[None]:
+def data_folder(data: str | PathLike[str] | None) -> Iterator[None]:
     """Set RANKBOUND_DATA, which workers inherit, for the duration of a study."""
     if data is None:
         yield
@@ -430,7 +431,7 @@ def _trial_reports(report: _Reporter, total: int) -> Callable[[TrialSlot, Outcom
 
 def _write(folder: Path, study: Study, store: Store, slots: list[TrialSlot], table: pl.DataFrame) -> tuple[Path, ...]:
     derived = {name: derived_table(name, store, slots, table) for name in study.derived}
-    return tuple(write_results(folder, study, slots, table, derived))
+    return tuple(write_results(folder, study, slots, table, derived, planned(study)))
 
 
 def _write_page(
