@@ -10,6 +10,7 @@ batch by batch. Ratings are not filtered; a fifth of each user's interactions is
 
 from __future__ import annotations
 
+import argparse
 import json
 import resource
 import subprocess
@@ -53,9 +54,14 @@ def _peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def main(words: list[str]) -> int:
-    if words[:1] == ["--one"]:
-        print(json.dumps(measure(words[1], int(words[2]))))
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*", metavar="SET|RATIO")
+    parser.add_argument("--one", nargs=2, metavar=("SET", "RATIO"), help="measure one of them in this process")
+    options = parser.parse_args(arguments)
+    words = options.words
+    if options.one:
+        print(json.dumps(measure(options.one[0], int(options.one[1]))))
         return 0
     here = [name for name, entry in known_sets().items() if entry.kind == "ratings" and present_files(entry)]
     sets = [word for word in words if not word.isdigit()] or here

@@ -3,20 +3,29 @@
     python -m benchmarks.quality.recommenders                       all rows
     python -m benchmarks.quality.recommenders ml-100k softmax       the rows whose name has all these words
     python -m benchmarks.quality.recommenders --store FILE ...      keep the result of each fit, and continue from it
+    python -m benchmarks.quality.recommenders --store FILE --differences
+                                                                    compare the rows of FILE with implicit's ALS
 
 Ratings of at least 4, users with at least 5 of them; of each user's interactions 20 % are for testing, and 20 % of the
 rest for validation. All items but the user's training items are ranked; the measure is nDCG@10. The settings of each
 model, and the epoch of those that are trained in epochs, are selected on the validation part; then the model is trained
 on all but the test part, with three seeds, and tested once. No row has more fits than the first one of implicit's ALS.
-Intervals are over users, of values that are averaged over seeds. The rows "implicit's ALS" need the library implicit.
+Intervals are over users, of values that are averaged over seeds. The seconds are those of a machine with other work.
+The rows "implicit's ALS" need the library implicit.
 
 The grids have ranges that were found with further fits. For implicit's ALS these were 48 settings on ml-100k, evaluated
 on its validation part. For ImplicitALS they were 132, and for the row "activity weights" about 65 on ml-100k and 8 on
 ml-1m, each evaluated on one to three other divisions of the training part, after earlier rows had been tested. The row
-"activity weights" trains for a fixed number of epochs with a learning rate that falls to 0: no epoch is selected. The
-rows "ml-100k/21" and "ml-100k/22" are further splits for the same grids, because one test part of 943 users is small;
-the fits that found our ranges had seen interactions of their test parts. On ml-1m the best setting of implicit's ALS is
-at the end of its ranges, so that it has a second row, with stronger regularization.
+"ImplicitALS, the library's grid" has the settings, epochs and steps of implicit's ALS, and so the same objective; only
+initial vectors differ. It was added after all other rows had been tested, and before any of its test values was known.
+The row "activity weights" trains for a fixed number of epochs with a learning rate that falls to 0: no epoch is
+selected. The rows "ml-100k/21" and "ml-100k/22" are further splits for the same grids, because one test part of 938
+users is small; the fits that found our ranges had seen interactions of their test parts. On ml-1m the best setting of
+implicit's ALS is at the end of its ranges, so that it has a second row, with stronger regularization.
+
+--differences subtracts the values of implicit's ALS, user by user, on the same split. The rows "ml-100k/pooled" average
+the differences of each user over the three splits first. These intervals are over users; they do not contain what
+another choice of settings, from another validation part, would change.
 """
 
 from __future__ import annotations
@@ -28,7 +37,8 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -46,8 +56,10 @@ from rankbound.models.full_ranking import evaluate_full_ranking
 from rankbound.models.recommender import interaction_matrix
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "recommenders.csv"
+DIFFERENCES = RESULTS.with_name("recommenders-differences.csv")
 _SPLIT = 20  # a split that played no part in the design of the models and their defaults
 SETS, SEEDS, MEASURE = ("ml-100k", "ml-1m", "ml-100k/21", "ml-100k/22"), (0, 1, 2), "nDCG@10"
+SPLITS, POOLED = ("ml-100k", "ml-100k/21", "ml-100k/22"), "ml-100k/pooled"
 
 
 @dataclass(frozen=True)
@@ -63,6 +75,33 @@ class Line:
     ci_high: float
     seeds: str
     seconds: float
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The measure of a row minus that of implicit's ALS, averaged over users, with a 95 % interval over them."""
+
+    name: str
+    users: int
+    difference: float
+    ci_low: float
+    ci_high: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the fits of a row gave: settings, their value in validation, and the test values of each seed and user."""
+
+    settings: dict[str, Any]
+    fits: int
+    validation: float
+    per_seed: NDArray[np.float64]
+    seconds: float
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """Return the test value of each user, averaged over seeds."""
+        return self.per_seed.mean(axis=0)
 
 
 # ---- data ------------------------------------------------------------------------------------------------------------
@@ -109,6 +148,12 @@ def als(regularization: tuple[float, float], **settings: Any) -> Any:
     return models.ImplicitALS(factors=128, l2=l2, l2_exponent=exponent, **settings)
 
 
+def mapped_als(alpha: float, regularization: float, **settings: Any) -> Any:
+    """Return our ALS with the objective, the epochs and the steps of `LibraryALS` with these settings."""
+    l2 = regularization / (1 + alpha)
+    return models.ImplicitALS(unobserved_weight=1 / alpha, l2=l2, l2_exponent=0.0, epochs=15, steps=3, **settings)
+
+
 class LibraryALS:
     """The ALS of the library implicit, as far as this benchmark needs a model; its confidence is 1 + alpha."""
 
@@ -137,6 +182,7 @@ class LibraryALS:
 
 LIBRARY = "implicit's ALS"
 FREQUENCY = (0.003, 1.0), (0.01, 1.0), (0.03, 1.0)  # l2 that is scaled by frequency
+LIBRARY_GRID = {"factors": (32, 64, 128), "alpha": (1.0, 3.0, 10.0), "regularization": (10.0, 30.0, 100.0)}
 GRIDS: dict[str, tuple[Callable[..., Any], dict[str, tuple[Any, ...]]]] = {
     "Popularity": (lambda **settings: models.Popularity(**settings), {}),
     "ItemKNN": (lambda **settings: models.ItemKNN(**settings), {"neighbors": (20, 50, 100, 200)}),
@@ -148,7 +194,8 @@ GRIDS: dict[str, tuple[Callable[..., Any], dict[str, tuple[Any, ...]]]] = {
             "regularization": ((1.0, 0.0), (3.0, 0.0), (7.5, 0.0), (0.1, 0.5), (0.3, 0.5), *FREQUENCY),
         },
     ),
-    LIBRARY: (LibraryALS, {"factors": (32, 64, 128), "alpha": (1.0, 3.0, 10.0), "regularization": (10.0, 30.0, 100.0)}),
+    "ImplicitALS, the library's grid": (mapped_als, LIBRARY_GRID),
+    LIBRARY: (LibraryALS, LIBRARY_GRID),
     f"{LIBRARY}, stronger regularization": (
         LibraryALS,
         {"factors": (128,), "alpha": (3.0, 10.0, 30.0), "regularization": (150.0, 250.0, 400.0)},
@@ -191,15 +238,17 @@ FEWER = {
 class Store:
     """The results of fits by row, settings and seed, in a file of JSON lines; without a file they are not kept."""
 
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
+    def __init__(self, path: Path | None, *, frozen: bool = False) -> None:
+        self.path, self.frozen = path, frozen
         lines = path.read_text().splitlines() if path is not None and path.exists() else []
         self.results = dict(map(json.loads, lines))
 
     def get(self, name: str, settings: dict[str, Any], seed: int | None, compute: Callable[[], Any]) -> Any:
-        """Return the result of a fit, which is computed unless it is in the file."""
+        """Return the result of a fit; one that is not in the file is computed, or a LookupError if that is frozen."""
         key = json.dumps([name, settings, seed], sort_keys=True)
         if key not in self.results:
+            if self.frozen:
+                raise LookupError(f"{self.path} has no result of {name} with {settings} and seed {seed}")
             self.results[key] = compute()
             if self.path is not None:
                 with self.path.open("a") as stream:
@@ -207,14 +256,14 @@ class Store:
         return self.results[key]
 
 
-def line(data: str, kind: str, store: Store) -> Line:
+def outcome(data: str, kind: str, store: Store) -> Outcome:
     """Select settings and epoch on the validation part, and test the model with three seeds."""
     name = f"{data} {kind}"
-    fitting, validation, train, test = parts(data)
     make, grid = GRIDS[kind]
     grid = FEWER.get((data, kind), grid)
 
     def validated(settings: dict[str, Any]) -> tuple[float, int | None, float]:
+        fitting, validation, _, _ = parts(data)
         began = time.perf_counter()
         model = make(**settings).fit(fitting, eval_set=validation)
         value = float(values_of(model, fitting, validation).mean())
@@ -222,6 +271,7 @@ def line(data: str, kind: str, store: Store) -> Line:
         return value, getattr(model, "kept_epoch_", None), time.perf_counter() - began
 
     def tested(settings: dict[str, Any], seed: int) -> tuple[list[float], float]:
+        _, _, train, test = parts(data)
         began = time.perf_counter()
         model = make(**settings)
         if "random_state" in model.get_params():
@@ -237,15 +287,45 @@ def line(data: str, kind: str, store: Store) -> Line:
     seeds = SEEDS if "random_state" in make(**settings).get_params() else SEEDS[:1]
     tests = [store.get(name, settings, seed, lambda seed=seed: tested(settings, seed)) for seed in seeds]
     seconds = sum(fit[-1] for fit in fits) + sum(seconds for _, seconds in tests)
-    per_seed = [np.array(values) for values, _ in tests]
-    chosen = ", ".join(f"{key}={_short(value)}" for key, value in settings.items() if key != "patience")
-    means = np.mean(per_seed, axis=0)
-    margin = 1.96 * float(means.std(ddof=1)) / math.sqrt(len(means))
+    return Outcome(settings, len(fits), best_value, np.array([values for values, _ in tests]), seconds)
+
+
+def line(name: str, result: Outcome) -> Line:
+    """Return the row of the table."""
+    chosen = ", ".join(f"{key}={_short(value)}" for key, value in result.settings.items() if key != "patience")
+    per_seed = " ".join(f"{values.mean():.4f}" for values in result.per_seed)
     return Line(
-        name, chosen, len(fits), round(best_value, 4), round(float(means.mean()), 4),
-        round(float(means.mean()) - margin, 4), round(float(means.mean()) + margin, 4),
-        " ".join(f"{values.mean():.4f}" for values in per_seed), round(seconds, 1),
+        name, chosen, result.fits, round(result.validation, 4), *_mean_and_interval(result.values), per_seed,
+        round(result.seconds, 1),
     )  # fmt: skip
+
+
+def differences(values: Mapping[tuple[str, str], NDArray[np.float64]]) -> list[Difference]:
+    """Return the differences to implicit's ALS on the same split, from the values of users by data set and row.
+
+    A row that has all splits of ml-100k also has a difference over these, of the values of each user averaged over the
+    splits: all splits have the same users.
+    """
+    paired = {
+        (data, kind): row - values[data, LIBRARY]
+        for (data, kind), row in values.items()
+        if kind != LIBRARY and (data, LIBRARY) in values
+    }
+    for kind in GRIDS:
+        if all((data, kind) in paired for data in SPLITS):
+            paired[POOLED, kind] = np.mean([paired[data, kind] for data in SPLITS], axis=0)
+    return [
+        Difference(f"{data} {kind}", len(row), *_mean_and_interval(row))
+        for data in (*SETS, POOLED)
+        for kind in GRIDS
+        if (row := paired.get((data, kind))) is not None
+    ]
+
+
+def _mean_and_interval(values: NDArray[np.float64]) -> tuple[float, float, float]:
+    """Return the mean over users and the ends of its 95 % interval."""
+    mean, margin = float(values.mean()), 1.96 * float(values.std(ddof=1)) / math.sqrt(len(values))
+    return round(mean, 4), round(mean - margin, 4), round(mean + margin, 4)
 
 
 def _short(value: Any) -> str:
@@ -255,43 +335,74 @@ def _short(value: Any) -> str:
 # ---- the table -------------------------------------------------------------------------------------------------------
 
 
-def stored_lines() -> dict[str, dict[str, str]]:
-    if not RESULTS.exists():
+def stored_rows(path: Path) -> dict[str, dict[str, str]]:
+    if not path.exists():
         return {}
-    with RESULTS.open(newline="") as stream:
+    with path.open(newline="") as stream:
         return {row["name"]: row for row in csv.DictReader(stream)}
+
+
+def store_rows(path: Path, rows: Iterable[dict[str, str]]) -> None:
+    first, *others = rows
+    with path.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, list(first))
+        writer.writeheader()
+        writer.writerows([first, *others])
+
+
+def as_row(result: Line | Difference) -> dict[str, str]:
+    return {key: str(value) for key, value in asdict(result).items()}
+
+
+def show(rows: Iterable[dict[str, str]]) -> None:
+    """Print the rows as a table, with the two ends of an interval in one column."""
+    rows = [row | {"95 % interval": f"{row['ci_low']} {row['ci_high']}"} for row in rows]
+    possible = (
+        "name", "settings", "fits", "validation", "test", "users", "difference", "95 % interval", "seeds", "seconds"
+    )  # fmt: skip
+    columns = [key for key in possible if key in rows[0]]
+    table = Table(*columns)
+    for row in rows:
+        table.add_row(*(row[key] for key in columns))
+    Console(width=None if sys.stdout.isatty() else 180).print(table)
+
+
+def compare_rows(names: dict[str, tuple[str, str]], path: Path) -> None:
+    """Print and write the differences to implicit's ALS of the rows of the table whose results are in the file."""
+    store, values, lines = Store(path, frozen=True), {}, stored_rows(RESULTS)
+    for name, row in names.items():
+        if name in lines:
+            with suppress(LookupError):
+                values[row] = outcome(*row, store).values
+    rows = stored_rows(DIFFERENCES) | {row.name: as_row(row) for row in differences(values)}
+    order = [f"{data} {kind}" for data in (*SETS, POOLED) for kind in GRIDS]
+    rows = {name: rows[name] for name in order if name in rows}
+    store_rows(DIFFERENCES, rows.values())
+    show(rows.values())
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*")
     parser.add_argument("--store", type=Path)
+    parser.add_argument("--differences", action="store_true")
     options = parser.parse_args(arguments)
-    words, store = options.words, Store(options.store)
     names = {f"{data} {kind}": (data, kind) for data in SETS for kind in GRIDS}
-    rows = stored_lines()
+    if options.differences:
+        if options.store is None or not options.store.exists():
+            parser.error("--differences needs --store FILE with the results of the rows")
+        compare_rows(names, options.store)
+        return 0
+    words, store, rows = options.words, Store(options.store), stored_rows(RESULTS)
     for name in names:
         if not all(word in name for word in words):
             continue
         if LIBRARY in name and find_spec("implicit") is None:
             print(f"left out, because implicit is not installed: {name}", file=sys.stderr)
             continue
-        result = line(*names[name], store)
-        rows[name] = {key: str(value) for key, value in asdict(result).items()}
-        with RESULTS.open("w", newline="") as stream:  # after each row, so that an interrupted run loses at most one
-            writer = csv.DictWriter(stream, list(rows[name]))
-            writer.writeheader()
-            writer.writerows(rows[key] for key in names if key in rows)
-    table = Table("row", "settings", "fits", "validation", "test", "95 % interval", "seeds", "seconds")
-    for row in rows.values():
-        interval = f"{row['ci_low']} {row['ci_high']}"
-        table.add_row(
-            *(row[key] for key in ("name", "settings", "fits", "validation", "test")),
-            interval,
-            row["seeds"],
-            row["seconds"],
-        )
-    Console(width=None if sys.stdout.isatty() else 180).print(table)
+        rows[name] = as_row(line(name, outcome(*names[name], store)))
+        store_rows(RESULTS, [rows[key] for key in names if key in rows])  # an interrupted run loses at most one row
+    show(rows.values())
     return 0
 
 

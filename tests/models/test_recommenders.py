@@ -21,7 +21,15 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from rankbound import models, set_threads
-from rankbound.data import Interactions, as_interactions, keep_users, load_set, monte_carlo, relevant_only
+from rankbound.data import (
+    Interactions,
+    as_interactions,
+    keep_users,
+    load_set,
+    monte_carlo,
+    relevant_only,
+    synthetic_interactions,
+)
 from rankbound.errors import ArgumentError, DataError, UnknownUserWarning
 from rankbound.models import EASE, RECOMMENDERS, ImplicitALS, ItemKNN, Popularity, Recommender, load_ranker, recommender
 
@@ -350,6 +358,44 @@ def test_every_epoch_of_als_lowers_the_objective() -> None:
     data = table()
     values = [als_objective(ImplicitALS(factors=4, epochs=epochs).fit(data), dense(data)) for epochs in range(1, 8)]
     assert (np.diff(values) < 1e-6).all()
+
+
+@pytest.mark.filterwarnings("ignore:.*BLAS:RuntimeWarning")  # implicit's advice about the threads of BLAS
+@pytest.mark.parametrize("steps", [3, 30])
+@pytest.mark.parametrize(("alpha", "regularization"), [(1.0, 2.0), (3.0, 5.0), (10.0, 20.0)])
+def test_als_equals_the_library_implicit(alpha: float, regularization: float, steps: int) -> None:
+    """Its confidence c = 1 + alpha and regularization r are unobserved_weight = 1 / alpha and l2 = r / c.
+
+    Its target for an interaction, as a multiple of the weight of squared scores, is c / alpha in place of 1; so its
+    vectors are ours times the square root of c / alpha.
+    """
+    als = pytest.importorskip("implicit.als", reason="implicit is not installed; it belongs to the group bench")
+    data = synthetic_interactions(users=60, items=40, seed=2)
+    factors, scale = 8, np.sqrt((1 + alpha) / alpha)
+    mapped = {"unobserved_weight": 1 / alpha, "l2": regularization / (1 + alpha), "l2_exponent": 0.0, "steps": steps}
+    few, many = (ImplicitALS(factors, epochs=epochs, **mapped).fit(data) for epochs in (5, 300))
+
+    def fitted(epochs: int) -> Any:
+        model = als.AlternatingLeastSquares(
+            factors, regularization, 1 + alpha, iterations=epochs, num_threads=1, random_state=0, use_gpu=False
+        )
+        model.cg_steps = steps
+        if epochs == 5:  # from our initial vectors; its own are shorter, and their coordinates are positive
+            rng = np.random.default_rng(0)
+            model.user_factors, model.item_factors = (
+                (rng.normal(0, few.init / np.sqrt(factors), (len(ids), factors)) * scale).astype(np.float32)
+                for ids in (few.user_ids_, few.item_ids_)
+            )
+        model.fit(sp.csr_matrix(recommender.interaction_matrix(few.seen_)), show_progress=False)
+        result = clone(few)
+        result.user_vectors_, result.item_vectors_ = model.user_factors / scale, model.item_factors / scale
+        return result
+
+    same = fitted(5)
+    np.testing.assert_allclose(same.user_vectors_, few.user_vectors_, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(same.item_vectors_, few.item_vectors_, rtol=1e-3, atol=1e-4)
+    liked = dense(few.seen_)
+    assert als_objective(many, liked) == pytest.approx(als_objective(fitted(300), liked), rel=1e-4)
 
 
 @pytest.mark.parametrize(

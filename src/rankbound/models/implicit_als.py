@@ -37,7 +37,8 @@ class ImplicitALS(Recommender):
     unobserved_weight × items)^l2_exponent and n_i likewise. An epoch solves for all users and then for all items, each
     by a few steps of conjugate gradients from the previous vector.
 
-    Source: Hu, Koren & Volinsky 2008, whose confidence 1 + alpha corresponds to an ``unobserved_weight`` of 1 / alpha;
+    Source: Hu, Koren & Volinsky 2008, whose confidence c = 1 + alpha and regularization r correspond to
+    ``unobserved_weight=1 / alpha``, ``l2=r / c`` and ``l2_exponent=0`` (vectors are then shorter by a common factor);
     Takács, Pilászy & Tikk 2011 for conjugate gradients; Rendle, Krichene, Zhang & Koren 2021, "Revisiting the
     Performance of iALS on Item Recommendation Benchmarks", for the regularization.
 
@@ -50,9 +51,9 @@ class ImplicitALS(Recommender):
     l2, l2_exponent:
         Regularization, and how it grows with the number of interactions: 0 is plain l2, 1 scales it by frequency.
     epochs, steps:
-        Passes over users and items, and conjugate gradient steps per vector.
+        Passes over users and items, and conjugate gradient steps per vector. Few epochs act as regularization.
     init:
-        Standard deviation of the initial scores: initial vectors are normal with deviation init / sqrt(factors).
+        Root mean square of the norms of the initial vectors: they are normal with deviation init / sqrt(factors).
     measure:
         The measure that `score` reports.
     checkpoint, checkpoint_every:
