@@ -294,7 +294,7 @@ def other_page(folder: Path, papers: list[Paper]) -> str:
         "shows what expectation bounding does to trees, and `training-networks` compares losses of networks (`make "
         "models-report`). `tuning` compares `rankbound tune` with LightGBM tuned by Optuna (`python -m "
         "benchmarks.quality.tuning`), `recommenders` compares recommenders (`python -m "
-        "benchmarks.quality.recommenders`), "
+        "benchmarks.quality.recommenders`), `recommenders-differences` has their differences to implicit's ALS, "
         "and `bounding-recommenders` shows what bounding does to them. `sampled-metrics` repeats what Walid "
         "Krichene and "
         "Steffen Rendle found in [On Sampled Metrics for Item Recommendation](https://doi.org/10.1145/3394486.3403226) "
@@ -442,8 +442,8 @@ def _charts(path: Path, table: pl.DataFrame) -> dict[str, Any]:
         drawn[f"{path.stem}-cutoff-curves"] = cutoff_curves(_by_cutoff(table), "nDCG")
     if {"epoch", "system", "train"} <= set(table.columns):
         paths = table.select(
-            "data",
-            pl.col("table").alias("variant"),
+            pl.col("table").str.strip_prefix("approximation error, ").alias("data"),  # titles of panels are short
+            pl.lit("").alias("variant"),
             "system",
             pl.lit("approximation error").alias("quantity"),
             "epoch",
