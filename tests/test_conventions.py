@@ -30,6 +30,7 @@ OTHER_DEFAULTS = {  # functions whose default differs, as the page says
         "rankbound.difficulty.weights_of_parts",
     },
     "patience": {"rankbound.models.MLPRanker"},
+    "random_state": {"rankbound.models.Blend"},
     "reduction": {"rankbound.models.MatrixFactorization"},
     "resamples": {
         "rankbound.analysis.significance.studentized_bootstrap",

@@ -85,6 +85,9 @@ COMMANDS: dict[str, dict[str, str]] = {
     "train FILE -o model --model Popularity": {"FILE": "file in"},
     "train ratings.csv -o model --model Popularity": INTERACTIONS | {"-m": "measure", "--valid": "file in"},
     "train ratings.csv -o model --model EASE": {"--param l2": "number", "--param x": "number"},
+    "train ratings.csv -o model --model Blend --param models=EASE,ItemKNN": {
+        "--param EASE.l2": "number", "--param weight_steps": "count", "--seed": "seed",
+    },
     "train ratings.csv -o model --model ItemKNN": {"--param neighbors": "count"},
     "train ratings.csv -o model --model ImplicitALS": {"--param factors": "count", "--epochs": "count"},
     "recommend popular -o top.csv": {"-k": "count", "--users": "file in", "--items": "file in"},

@@ -14,6 +14,7 @@ from rankbound.data import user_folds
 from rankbound.data.synthetic import synthetic_interactions
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
+ROWS = dict(recommenders.GRIDS)
 
 
 def committed(name: str) -> set[str]:
@@ -124,3 +125,29 @@ def test_the_mapped_row_of_als_has_the_grid_of_the_library():
     assert grid == recommenders.GRIDS[recommenders.LIBRARY][1]
     model = make(factors=8, alpha=3.0, regularization=30.0)
     assert (model.unobserved_weight, model.l2, model.l2_exponent) == (1 / 3, 30 / 4, 0)
+
+
+def test_the_blend_selects_its_members_by_themselves_and_then_weights(few_rows, monkeypatch):
+    members = {"EASE": {"l2": (5.0, 50.0)}, recommenders.MAPPED: {"factors": (2, 4), "alpha": (3.0,)}}
+    members[recommenders.MAPPED]["regularization"] = (1.0, 10.0)
+    kinds = ("EASE", recommenders.MAPPED, recommenders.BLEND)
+    monkeypatch.setattr(recommenders, "GRIDS", {kind: ROWS[kind] for kind in kinds})
+    monkeypatch.setattr(recommenders, "MEMBERS", {recommenders.BLEND: members})
+    store = recommenders.Store(few_rows)
+    result = recommenders.outcome("ml-1m", recommenders.BLEND, store)
+    assert result.fits == 2 + 4 + 2
+    assert len(result.per_seed) == len(recommenders.SEEDS)
+    singles = [recommenders._selected("ml-1m", kind, grid, store) for kind, grid in members.items()]
+    assert result.validation >= max(single.validation for single in singles)
+    weights = result.settings["weights"]
+    assert result.settings == singles[0].settings | singles[1].settings | {"weights": weights}
+    assert sum(weights) == pytest.approx(1)
+    again = recommenders.outcome("ml-1m", recommenders.BLEND, recommenders.Store(few_rows, frozen=True))
+    np.testing.assert_array_equal(again.per_seed, result.per_seed)
+
+
+def test_no_row_has_more_fits_than_the_library():
+    rows = recommenders.stored_rows(recommenders.RESULTS)
+    for name, row in rows.items():
+        data, _, _ = name.partition(" ")
+        assert int(row["fits"]) <= int(rows[f"{data} {recommenders.LIBRARY}"]["fits"]), name

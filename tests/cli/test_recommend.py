@@ -17,7 +17,11 @@ from rankbound import models
 from rankbound.models import RECOMMENDERS, Popularity, Recommender, evaluate_recommender, load_ranker
 
 USABLE = [name for name in RECOMMENDERS if issubclass(getattr(models, name), Recommender)]
-FEW = {"MatrixFactorization": ["--epochs", "2"], "ImplicitALS": ["--epochs", "2", "--param", "factors=4"]}
+FEW = {
+    "Blend": ["--param", "models=EASE,ItemKNN,ItemKNN", "--param", "ItemKNN.neighbors=3"],
+    "ImplicitALS": ["--epochs", "2", "--param", "factors=4"],
+    "MatrixFactorization": ["--epochs", "2"],
+}
 
 
 @pytest.fixture
@@ -84,6 +88,26 @@ def test_held_out_interactions_are_measured_by_full_ranking(cli, ratings, name):
     assert shown.out.startswith(f"{name} in model, by full ranking\n")
 
 
+def test_a_blend_has_the_parameters_of_its_models_and_reports_their_weights(cli, ratings):
+    table = pl.read_csv("ratings.csv", infer_schema=False)
+    table.filter(pl.int_range(pl.len()) % 3 > 0).write_csv("train.csv")
+    table.filter(pl.int_range(pl.len()) % 3 == 0).write_csv("valid.csv")
+    params = ["models=EASE,ImplicitALS", "EASE.l2=3", "ImplicitALS.factors=4", "weight_steps=4"]
+    options = [text for param in params for text in ("--param", param)]
+    options = ["train.csv", "--model", "Blend", *options, "--seed", 5, "--valid", "valid.csv", "-m", "R@3"]
+    answer = cli("train", *options, "-o", "model", "--json").json
+    expected = models.Blend(
+        [models.EASE(l2=3, measure="R@3"), models.ImplicitALS(factors=4, measure="R@3")],
+        weight_steps=4, measure="R@3", random_state=5,
+    ).fit("train.csv", eval_set="valid.csv")  # fmt: skip
+    assert [entry["model"] for entry in answer["weights"]] == ["EASE", "ImplicitALS"]
+    assert [entry["weight"] for entry in answer["weights"]] == expected.weights_.tolist()
+    assert answer["mean"]["validation"]["R@3"] == pytest.approx(expected.eval_score_)
+    assert load_ranker("model").recommend().equals(expected.recommend())
+    shown = cli("train", *options, "-o", "model").out
+    assert f"weights EASE {expected.weights_[0]:.3g}, ImplicitALS {expected.weights_[1]:.3g}" in shown
+
+
 @pytest.mark.real_data
 def test_known_data_sets_and_their_ratings(cli, tmp_path, data_dir):
     options = ["--model", "Popularity", "--min-rating", 4, "-o", tmp_path / "model"]
@@ -101,10 +125,13 @@ def test_training_prints_counts_and_notes(cli, ratings):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("ratings.csv", "ratings.csv: interactions of users with items need a recommender: --model EASE, .*no --model"),
+        (
+            "ratings.csv",
+            "ratings.csv: interactions of users with items need a recommender: --model Blend, EASE, .*no --model",
+        ),
         ("ratings.csv --model AdaRank", "need a recommender: .* got AdaRank"),
         ("ml-100k", "ml-100k: interactions of users with items need a recommender"),
-        ("letor --model AdaRank --min-rating 3", "--min-rating must be left out unless --model is one of EASE"),
+        ("letor --model AdaRank --min-rating 3", "--min-rating must be left out unless --model is one of Blend, EASE"),
         ("letor --user u", "--user must be left out unless"),
         (
             "ratings.csv --model EASE --user who",
@@ -124,6 +151,21 @@ def test_training_prints_counts_and_notes(cli, ratings):
         ("ratings.csv --model EASE --param l3=1", "EASE has no parameter 'l3'; it has l2, max_memory"),
         ("ratings.csv --model EASE --param l2=0", "l2 must be above 0, got 0"),
         ("ratings.csv --model EASE --loss nDCG", "EASE has no parameter for a loss"),
+        (
+            "ratings.csv --model Blend --param models=EASE,Eas",
+            "models must be names of recommenders .*got 'Eas'",
+        ),
+        ("ratings.csv --model Blend --param models=3", "models must be names of recommenders .*got 3"),
+        ("ratings.csv --model Blend --param EASE.l3=1", "EASE has no parameter 'l3'; it has l2, max_memory"),
+        (
+            "ratings.csv --model Blend --param ItemKNN.neighbors=1",
+            "ItemKNN.neighbors must be a parameter of one of the models EASE, ImplicitALS, got 'ItemKNN'",
+        ),
+        ("ratings.csv --model Blend --param weights=1,2,3", "weights must be 2 numbers of at least 0, .*got .1, 2, 3."),
+        (
+            "ratings.csv --model Blend --epochs 3",
+            "Blend has no parameter 'epochs'; it has measure, models",
+        ),
     ],
 )
 def test_bad_input_is_one_line_and_writes_nothing(cli, ratings, arguments, message):

@@ -548,7 +548,7 @@ NO_ARRAYS = {
     **{f"models.export_{name}": _MADE for name in "formats lightgbm onnx ranker ranklib xgboost_json".split()},
     "models.backbone_features": "needs the file of a network: see tests/models/test_neural_backbone.py",
     **{f"models.{name}": "takes a table of interactions: see tests/data/test_interactions_input.py"
-       for name in "EASE ImplicitALS ItemKNN Popularity Recommender".split()},
+       for name in "Blend EASE ImplicitALS ItemKNN Popularity Recommender".split()},
     "models.tune": "checks rows as the rankers do: see tests/models/test_tuning.py",
     **{f"Distribution.{name}": _MADE for name in ("mean", "std")},
     **{f"{owner}.{name}": "shows what is checked already: see tests/test_display.py"

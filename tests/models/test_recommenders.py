@@ -31,9 +31,20 @@ from rankbound.data import (
     synthetic_interactions,
 )
 from rankbound.errors import ArgumentError, DataError, UnknownUserWarning
-from rankbound.models import EASE, RECOMMENDERS, ImplicitALS, ItemKNN, Popularity, Recommender, load_ranker, recommender
+from rankbound.models import (
+    EASE,
+    RECOMMENDERS,
+    Blend,
+    ImplicitALS,
+    ItemKNN,
+    Popularity,
+    Recommender,
+    load_ranker,
+    recommender,
+)
 
 CATALOG: dict[str, Recommender] = {
+    "Blend": Blend(("EASE", "ItemKNN", "Popularity")),
     "EASE": EASE(l2=2.0),
     "EASE float32": EASE(l2=2.0, precision="float32"),
     "ImplicitALS": ImplicitALS(factors=4, epochs=3),
@@ -127,7 +138,7 @@ def test_users_without_training_data_get_popular_items_with_a_warning(model: Rec
     same_rows(frame.filter(pl.col("user") == "u3"), expected_rows(model, "u3", 3, True))
 
 
-@pytest.mark.parametrize("name", ["EASE", "ImplicitALS", "ItemKNN", "Popularity"])
+@pytest.mark.parametrize("name", ["Blend", "EASE", "ImplicitALS", "ItemKNN", "Popularity"])
 def test_users_and_items_of_a_table_without_training_rows(name: str) -> None:
     data = table()
     train = data.rows((data.user_names[data.users] != "u3") & (data.item_names[data.items] != 100))
@@ -417,7 +428,7 @@ def test_parameters_are_checked(model: Recommender, message: str) -> None:
         model.fit(table())
 
 
-@pytest.mark.parametrize("model", [EASE(), ItemKNN()])
+@pytest.mark.parametrize("model", [Blend(), EASE(), ItemKNN()])
 def test_weights_are_refused_by_models_without_them(model: Recommender) -> None:
     with pytest.raises(ArgumentError, match="does not support weights"):
         model.fit(table(), sample_weight=np.ones(len(table())))

@@ -53,8 +53,8 @@ def train(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Class of the ranker; recommenders are EASE, ImplicitALS, ItemKNN, MatrixFactorization, Popularity.  "
-            "[default: MLPRanker]",
+            help="Class of the ranker; recommenders are Blend, EASE, ImplicitALS, ItemKNN, MatrixFactorization, "
+            "Popularity.  [default: MLPRanker]",
         ),
     ] = None,
     loss: Annotated[
@@ -82,7 +82,9 @@ def train(
     param: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="KEY=VALUE", help="Parameter of the ranker, or loss.KEY=VALUE of its loss. Can be repeated."
+            metavar="KEY=VALUE",
+            help="Parameter of the ranker, loss.KEY=VALUE of its loss, or MODEL.KEY=VALUE of a model of Blend. "
+            "Can be repeated.",
         ),
     ] = None,
     checkpoint: Annotated[
@@ -115,6 +117,7 @@ def train(
       rankbound train mq2008/1 --model MLPRanker --loss nDCG --bounding expectation-max -o model
       rankbound train train.txt --valid vali.txt --model LambdaMART --param num_leaves=63 -o model
       rankbound train ratings.csv --model ImplicitALS --min-rating 4 --param factors=128 -o model
+      rankbound train ratings.csv --model Blend --param models=EASE,ImplicitALS --param EASE.l2=300 -o model
       rankbound train train.txt --loss nDCG --workers 4 --checkpoint state -o model
     """
     command_line = {

@@ -65,17 +65,24 @@ def _report(
     if seen.ratings is not None and chosen.get("min_rating") is None:
         notes.append("every row is a positive interaction, whatever its rating; --min-rating leaves out lower ones")
     steps = {"epochs": len(model.history_), "kept_epoch": model.kept_epoch_} if hasattr(model, "history_") else {}
+    weights = [
+        {"model": type(part).__name__, "weight": float(weight)}
+        for part, weight in zip(getattr(model, "models_", ()), getattr(model, "weights_", ()), strict=True)
+    ]
     if as_json:
         output.print_json(
             {"model": type(model).__name__, "output": str(target), "data": chosen["data"],
              "params": output.plain_params(model), "users": model.n_queries_, "items": len(model.item_ids_),
-             "interactions": len(seen), "notes": notes, **steps, "mean": values}
+             "interactions": len(seen), "notes": notes, **steps, **({"weights": weights} if weights else {}),
+             "mean": values}
         )  # fmt: skip
         return
     title = f"{type(model).__name__} in {target}"
     summary = f"{model.n_queries_:,} users, {len(model.item_ids_):,} items, {len(seen):,} interactions"
     if steps:
         summary += f"; epoch {steps['kept_epoch']} of {steps['epochs']}"
+    if weights:
+        summary += "; weights " + ", ".join(f"{entry['model']} {entry['weight']:.3g}" for entry in weights)
     if values:
         table = [[name, *(output.show_number(values[role][name]) for role in values)] for name in names]
         output.print_table(f"{title}, by full ranking", ["measure", *values], table, note=summary)

@@ -4,7 +4,7 @@
 networks                               LinearRanker MLPRanker RankNet DirectRanker ListNet RankCNN
 trees                                  LambdaMART RandomForestRanker BoostingRanker
 pointwise                              LogisticRanker RegressionRanker
-users and items                        MatrixFactorization ImplicitALS EASE ItemKNN Popularity
+users and items                        MatrixFactorization ImplicitALS EASE ItemKNN Popularity Blend
 direct optimization of a measure       AdaRank RankBoost CoordinateAscent SVMmap
 base classes, folds, files             Ranker Recommender QueryKFold load_ranker backbone_features
 files for other programs               export_ranker export_formats export_onnx export_xgboost_json export_ranklib
@@ -23,6 +23,7 @@ __getattr__, __dir__, __all__ = lazy_exports(__name__, "RANKERS", "RECOMMENDERS"
 # The only classes that `load_ranker` creates, whatever a file names.
 RANKERS = (
     "AdaRank",
+    "Blend",
     "BoostingRanker",
     "CoordinateAscent",
     "DirectRanker",
@@ -45,4 +46,4 @@ RANKERS = (
 )
 
 # Those of them that are trained on interactions of users with items.
-RECOMMENDERS = ("EASE", "ImplicitALS", "ItemKNN", "MatrixFactorization", "Popularity")
+RECOMMENDERS = ("Blend", "EASE", "ImplicitALS", "ItemKNN", "MatrixFactorization", "Popularity")

@@ -3,6 +3,7 @@ from rankbound.analysis.recommendations import recommendation_profile as recomme
 from rankbound.models.adarank import AdaRank as AdaRank
 from rankbound.models.backbone import backbone_features as backbone_features
 from rankbound.models.base import Ranker as Ranker
+from rankbound.models.blend import Blend as Blend
 from rankbound.models.convolution import RankCNN as RankCNN
 from rankbound.models.coordinate_ascent import CoordinateAscent as CoordinateAscent
 from rankbound.models.ease import EASE as EASE

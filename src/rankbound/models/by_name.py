@@ -38,9 +38,12 @@ def make_ranker(
 ) -> Any:
     """Create a model, not yet fitted; ``preferences`` (seed, measure, ...) apply if it has such a parameter.
 
-    Options of a loss without a loss are those of nDCG, and so is a bounding.
+    Options of a loss without a loss are those of nDCG, and so is a bounding. Parameters of the models of a blend have
+    the name of the model in front: ``EASE.l2``.
     """
     known = parameters_of(model)
+    if model == "Blend":
+        params = _with_models(params, preferences.get("measure"))
     arguments = {name: _plain(value, known.get(name)) for name, value in params.items()}
     loss_parameter = _loss_parameter(known)
     if loss_parameter == "loss" and bounding != "none":
@@ -63,6 +66,8 @@ def make_ranker(
 def check_ranker(model: str, params: Mapping[str, Any], loss: str | None, bounding: str) -> None:
     """Raise ArgumentError for a parameter, loss or bounding that the model does not have."""
     known = parameters_of(model)
+    if model == "Blend":
+        params = _checked_models(params)
     unknown = [name for name in params if name not in known and not name.startswith("loss.")]
     if unknown:
         raise ArgumentError(f"{model} has no parameter {unknown[0]!r}; it has {', '.join(sorted(known))}")
@@ -70,6 +75,49 @@ def check_ranker(model: str, params: Mapping[str, Any], loss: str | None, boundi
         raise ArgumentError(f"{model} has no parameter for a loss, got {loss!r}")
     if bounding != "none" and "bounding" not in known:
         raise ArgumentError(f"{model} has no parameter for a bounding, got {bounding!r}")
+
+
+def _names_of_models(params: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the names of the models of a blend; a single name of the command line is no tuple."""
+    names = params.get("models", parameters_of("Blend")["models"])
+    return tuple(names) if isinstance(names, (list, tuple)) else (names,)
+
+
+def _checked_models(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the parameters of the models of a blend, such as EASE.l2, and return the other parameters."""
+    from rankbound.models import RECOMMENDERS
+
+    names = _names_of_models(params)
+    for name in names:
+        if name not in RECOMMENDERS:
+            raise ArgumentError(f"models must be names of recommenders ({', '.join(RECOMMENDERS)}), got {name!r}")
+    for key in params:
+        name, dot, parameter = key.partition(".")
+        if dot and name != "loss":
+            if name not in names:
+                raise ArgumentError(f"{key} must be a parameter of one of the models {', '.join(names)}, got {name!r}")
+            check_ranker(name, {parameter: params[key]}, None, "none")
+    return {key: value for key, value in params.items() if "." not in key}
+
+
+def _with_models(params: Mapping[str, Any], measure: Any) -> dict[str, Any]:
+    """Return the parameters of a blend in which those of its models, such as EASE.l2, are given to the models."""
+    by_model: dict[str, dict[str, Any]] = {}
+    for key, value in params.items():
+        name, dot, parameter = key.partition(".")
+        if dot:
+            by_model.setdefault(name, {})[parameter] = value
+    own = {key: value for key, value in params.items() if "." not in key}
+    if "models" not in own and not by_model:
+        return own
+    preferences = {} if measure is None else {"measure": measure}
+    models = [
+        make_ranker(name, by_model[name], loss=None, bounding="none", loss_options={}, **preferences)
+        if name in by_model
+        else name
+        for name in _names_of_models(params)
+    ]
+    return own | {"models": models}
 
 
 def _plain(value: Any, default: Any) -> Any:

@@ -7,7 +7,7 @@ ranking.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 
     from rankbound.difficulty.bounding import Difficulty
 
-__all__ = ["evaluate_full_ranking", "evaluate_recommender"]
+__all__ = ["evaluate_full_ranking", "evaluate_recommender", "evaluate_variants"]
 
 ScoreBlock = Callable[[Any], Any]  # codes of users -> scores of all items [users, items]
+ScoreVariants = Callable[[Any], Iterable[Any]]  # codes of users -> such scores of several models, one after the other
 
 _BLOCK_SCORES = 2_000_000  # of one block of users: a few dozen MB with everything that is computed from them
 _SEEN = -1  # marks training items among the labels of a block
@@ -90,19 +91,40 @@ def evaluate_full_ranking(
     >>> result.per_query.rows()
     [('al', 0.5, 0.0), ('bo', 1.0, 1.0)]
     """
+    (result,) = evaluate_variants(lambda block: [score_block(block)], train, test, measures, users=users, bounds=bounds)
+    return result
+
+
+def evaluate_variants(
+    score_variants: ScoreVariants,
+    train: Interactions,
+    test: Interactions,
+    measures: Any,
+    *,
+    users: Any = None,
+    bounds: bool = False,
+) -> list[Evaluation]:
+    """Evaluate several models by full ranking in one pass over the users; see `evaluate_full_ranking`.
+
+    ``score_variants`` takes user codes and yields the scores of all items by each model, so that models can share what
+    they compute for a block of users. One array of scores is in use at a time.
+    """
     requested = _checked_measures(measures)
     for name in ("user_names", "item_names"):
         if not np.array_equal(getattr(train, name), getattr(test, name)):
             raise DataError("train and test must share their users and items; see rankbound.data.align_interactions")
     held_out = test.rows(~is_among(pair_keys(test), pair_keys(train)))
     evaluated = _evaluated_users(held_out, users)
-    ranking = _FullRanking(score_block, train, held_out, requested, bounds)
+    ranking = _FullRanking(train, held_out, requested, bounds)
     step = max(1, _BLOCK_SCORES // max(1, len(train.item_names)))
-    blocks = [ranking.evaluate(evaluated[start : start + step]) for start in range(0, len(evaluated), step)]
+    blocks = []
+    for start in range(0, len(evaluated), step):
+        block = evaluated[start : start + step]
+        blocks.append([ranking.evaluate(block, scores) for scores in score_variants(block)])
     sizes = len(train.item_names) - train.per_user[evaluated]
     coverage = Coverage(shared_queries=len(evaluated)).with_documents(sizes, sizes)
     policy = {"candidates": "catalog", "ties": "average", "empty": "skip"}
-    return replace(concatenated(blocks), coverage=coverage, policy=policy)
+    return [replace(concatenated(variant), coverage=coverage, policy=policy) for variant in zip(*blocks, strict=True)]
 
 
 def evaluate_recommender(
@@ -180,14 +202,9 @@ class _FullRanking:
     """What the blocks of users share."""
 
     def __init__(
-        self,
-        score_block: ScoreBlock,
-        train: Interactions,
-        held_out: Interactions,
-        measures: Mapping[str, Measure],
-        bounds: bool,
+        self, train: Interactions, held_out: Interactions, measures: Mapping[str, Measure], bounds: bool
     ) -> None:
-        self.score_block, self.measures, self.bounds = score_block, measures, bounds
+        self.measures, self.bounds = measures, bounds
         self.user_names, self.items = train.user_names, len(train.item_names)
         self._seen, self._relevant = ((table.items, table.offsets) for table in (train, held_out))
         self._first_items = first_items_kernel()
@@ -197,9 +214,10 @@ class _FullRanking:
         self.counted = {name: m for name, m in others.items() if has_kernels and needs_relevant_ranks_only(m)}
         self.whole = {name: m for name, m in others.items() if name not in self.counted}
 
-    def evaluate(self, users: NDArray[np.int32]) -> Evaluation:
-        """Evaluate a block of users."""
-        scores, seen, relevant = self._scores(users), _cells(*self._seen, users), _cells(*self._relevant, users)
+    def evaluate(self, users: NDArray[np.int32], scores: Any) -> Evaluation:
+        """Evaluate a block of users by their scores of all items."""
+        scores = self._checked_scores(users, scores)
+        seen, relevant = _cells(*self._seen, users), _cells(*self._relevant, users)
         labels = np.zeros((len(users), self.items), np.int8)
         labels[seen], labels[relevant] = _SEEN, 1
         parts = []
@@ -216,18 +234,18 @@ class _FullRanking:
             parts.append(self._evaluate_ranked(users, self.first, ranked, counts))
         return parts[0] if len(parts) == 1 else _joined(parts, self.measures)
 
-    def _scores(self, users: NDArray[np.int32]) -> NDArray[Any]:
-        """Scores of all items [users, items], in an array of our own."""
-        scores = np.asarray(self.score_block(users))
+    def _checked_scores(self, users: NDArray[np.int32], scores: Any) -> NDArray[Any]:
+        """Return finite scores of all items [users, items], in an array of our own."""
+        scores = np.asarray(scores)
         if scores.shape != (len(users), self.items):
             raise DataError(
                 f"scores must have one row per user and one column per item, {(len(users), self.items)}, "
                 f"got shape {scores.shape}"
             )
-        scores = np.array(scores, dtype=np.float32 if scores.dtype == np.float32 else np.float64, order="C")
-        if not np.isfinite(scores).all():
+        own: NDArray[Any] = np.array(scores, dtype=np.float32 if scores.dtype == np.float32 else np.float64, order="C")
+        if not np.isfinite(own).all():
             raise DataError("scores must be finite, got NaN or infinity")
-        return scores
+        return own
 
     def _evaluate_whole(self, users: NDArray[np.int32], labels: NDArray[np.int8], scores: NDArray[Any]) -> Evaluation:
         is_candidate = labels != _SEEN

@@ -46,9 +46,7 @@ _INDEX, _WEIGHTS = "model.json", "weights.safetensors"
 
 def save_ranker(ranker: Ranker, path: str | PathLike[str]) -> None:
     """Write a fitted ranker to the folder ``path``; an existing model is replaced, anything else is refused."""
-    name = type(ranker).__name__
-    if name not in RANKERS or _class_of(name) is not type(ranker):
-        raise ArgumentError(f"only the rankers of rankbound can be saved ({', '.join(RANKERS)}), got {name}")
+    _check_class(ranker)
     target = Path(os.path.realpath(path))  # not resolve(), which raises another error for a loop of links
     if target.exists() and not (target / _INDEX).is_file():
         raise ArgumentError(f"{target}: exists and is not a model folder")
@@ -61,7 +59,7 @@ def save_ranker(ranker: Ranker, path: str | PathLike[str]) -> None:
         "format": _FORMAT,
         "format_version": FORMAT_VERSION,
         "rankbound": __version__,
-        "class": name,
+        "class": type(ranker).__name__,
         "params": {key: _encoded(key, value) for key, value in ranker.get_params(deep=False).items()},
         "n_features_in": int(ranker.n_features_in_),
         "n_queries": int(ranker.n_queries_),
@@ -169,15 +167,23 @@ def _digest(index: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(index, sort_keys=True).encode()).hexdigest()
 
 
+def _check_class(ranker: Ranker) -> None:
+    name = type(ranker).__name__
+    if name not in RANKERS or _class_of(name) is not type(ranker):
+        raise ArgumentError(f"only the rankers of rankbound can be saved ({', '.join(RANKERS)}), got {name}")
+
+
 def _class_of(name: str) -> type[Ranker]:
     ranker_class: type[Ranker] = getattr(models, name)
     return ranker_class
 
 
 def _encoded(name: str, value: Any) -> Any:
-    """Encode a parameter as JSON; tuples, measures and losses are wrapped so that they can be restored."""
+    """Encode a parameter as JSON; tuples, measures, losses and models are wrapped so that they can be restored."""
     if isinstance(value, np.generic):
         value = value.item()
+    if isinstance(value, np.ndarray):  # restored as a list
+        value = value.tolist()
     if isinstance(value, Path):  # restored as text
         value = str(value)
     if value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and np.isfinite(value)):
@@ -190,6 +196,10 @@ def _encoded(name: str, value: Any) -> Any:
         return [_encoded(name, entry) for entry in value]
     if isinstance(value, dict):
         return {"dict": {str(key): _encoded(name, entry) for key, entry in value.items()}}
+    if isinstance(value, Ranker):  # a model of a blend, not its fitted state
+        _check_class(value)
+        params = {key: _encoded(key, entry) for key, entry in value.get_params(deep=False).items()}
+        return {"ranker": type(value).__name__, "params": params}
     package, _, _ = type(value).__module__.rpartition(".")
     if is_dataclass(value) and package in ("rankbound.losses", "rankbound.measures"):
         options = {option.name: getattr(value, option.name) for option in fields(value) if option.init}
@@ -209,6 +219,11 @@ def _decoded(value: Any) -> Any:
         return tuple(_decoded(entry) for entry in value["tuple"])
     if "dict" in value:
         return {key: _decoded(entry) for key, entry in value["dict"].items()}
+    if "ranker" in value:
+        if value["ranker"] not in RANKERS:
+            raise DataError(f"a model must be one of {', '.join(RANKERS)}, got {value['ranker']!r}")
+        kind = _class_of(value["ranker"])
+        return kind(**(kind._params_of_older_files | {key: _decoded(entry) for key, entry in value["params"].items()}))
     package, name = value["object"]
     if package not in ("rankbound.losses", "rankbound.measures"):
         raise DataError(f"a parameter must be a loss or a measure of rankbound, got {package}.{name}")
