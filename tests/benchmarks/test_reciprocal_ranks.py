@@ -47,3 +47,14 @@ def test_the_study_has_the_published_numbers_of_the_ap_loss(module, tmp_path):
     assert published.height == 2 * 3 * 6  # splits, negative ratios, measures
     assert set(published["loss"]) == {"ReciprocalRanks"}
     assert published.filter(nsr=5, fold=1, measure="AP")["published"].to_list() == [0.7241]
+
+
+def test_distances_are_means_over_the_rows_of_both_tables(module, tmp_path):
+    rows = {"table": ["listwise"] * 3 + ["pairwise"], "loss": ["nDCG", "AP", "AP", "lambda-AP"]}
+    pl.DataFrame(rows | {"difference": [-0.01, 0.03, None, 9.0]}).write_csv(tmp_path / "insights-fig1.csv")
+    rows = {"table": ["listwise"], "loss": ["ReciprocalRanks"], "difference": [-0.02]}
+    pl.DataFrame(rows).write_csv(tmp_path / f"{module.NAME}.csv")
+    found = module.distances(tmp_path)
+    assert found["nDCG, RR and nRBP"] == (0.01, 1)
+    assert found["all, AP by the formula"] == (pytest.approx((0.01 + 0.03) / 2), 2)
+    assert found["all, AP by the code"] == (pytest.approx((0.01 + 0.02) / 2), 2)
