@@ -125,7 +125,7 @@ def kernel_folder(package: Path | None = None) -> Path | None:
     here = Path(__file__).parent if package is None else package
     others = [file for folder in ("integrations", "models") for file in sorted((here.parent / folder).glob("*.py"))]
     texts = [file.read_bytes() for file in [Path(__file__), *sorted(here.glob("*.py")), *others]]
-    marks = (b"@helper", b"@kernel", b"block_kernel", b"helper(", b"helper_compiler", b"numba.njit")
+    marks = (b"@helper", b"@kernel", b"block_kernel", b"helper(", b"helper_compiler", b"lower_builtin", b"numba.njit")
     compiled = [text for text in texts if any(mark in text for mark in marks)]
     compiled.append(Path(discounts.__file__).read_bytes())  # the kernels compile its functions, too
     name = f"kernels-{hashlib.sha256(b''.join(compiled)).hexdigest()[:16]}"

@@ -14,9 +14,10 @@ None of this changes the code that is made.
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
-from numba.core.codegen import JITCodeLibrary
+from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 from numba.core.compiler import Compiler, CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import LoweringPass, register_pass
 from numba.core.typed_passes import AnnotateTypes
@@ -38,6 +39,10 @@ _NEEDLESS = frozenset(
 )  # fmt: skip
 
 
+# Whether this version of numba makes a manager of passes for each function; earlier ones made one for a whole module.
+_HAS_OWN_MANAGERS = "llvm_module" not in signature(JITCPUCodegen._function_pass_manager).parameters
+
+
 # ---- code ------------------------------------------------------------------------------------------------------------
 
 
@@ -45,6 +50,9 @@ class _Code(JITCodeLibrary):  # type: ignore[misc]
     """Code of a kernel."""
 
     def _optimize_functions(self, ll_module: Any) -> None:
+        if not _HAS_OWN_MANAGERS:
+            super()._optimize_functions(ll_module)
+            return
         ll_module.data_layout = self._codegen._data_layout
         for function in ll_module.functions:
             if not function.is_declaration:

@@ -37,6 +37,7 @@ from typing import Any
 import numpy as np
 
 from rankbound.losses.compiling import block_kernel, helper, inlined_helper
+from rankbound.losses.extremes import larger, smaller
 from rankbound.losses.memory import empty, zeros
 from rankbound.losses.sigmoids import (
     BLOCK,
@@ -117,7 +118,7 @@ def _no_earlier_stop(value: Any, stops: Any) -> float:
     """Product of 1 - stop * σ over a row; a sigmoid beyond 1 counts as 1."""
     zero, one, result = value.dtype.type(0), value.dtype.type(1), 1.0
     for j in range(len(stops)):
-        result *= max(one - stops[j] * value[j], zero)
+        result *= larger(one - stops[j] * value[j], zero)
     return result
 
 
@@ -208,7 +209,7 @@ def _rows_in_fours_of(discount: int) -> Callable[..., float]:
         slope2, slope3 = empty(count, exponentials), empty(count, exponentials)
         end = np.uintp(count)
         for i in range(0, rows, 4):
-            i1, i2, i3 = min(i + 1, rows - 1), min(i + 2, rows - 1), min(i + 3, rows - 1)
+            i1, i2, i3 = smaller(i + 1, rows - 1), smaller(i + 2, rows - 1), smaller(i + 3, rows - 1)
             own0, own1, own2, own3 = exponentials[i], exponentials[i1], exponentials[i2], exponentials[i3]
             rank0, rank1, rank2, rank3 = zero, zero, zero, zero
             sum0, sum1, sum2, sum3 = zero, zero, zero, zero
@@ -247,10 +248,10 @@ def _rows_in_fours_of(discount: int) -> Callable[..., float]:
                     # 1 - above, the probability that the pair is in the right order
                     both0, both1, both2, both3 = other + own0, other + own1, other + own2, other + own3
                     inverse01, inverse23 = one / (both0 * both1), one / (both2 * both3)
-                    curvature0 = c0 * slope0[j] * max(own0 * both1 * inverse01, least)
-                    curvature1 = c1 * slope1[j] * max(own1 * both0 * inverse01, least)
-                    curvature2 = c2 * slope2[j] * max(own2 * both3 * inverse23, least)
-                    curvature3 = c3 * slope3[j] * max(own3 * both2 * inverse23, least)
+                    curvature0 = c0 * slope0[j] * larger(own0 * both1 * inverse01, least)
+                    curvature1 = c1 * slope1[j] * larger(own1 * both0 * inverse01, least)
+                    curvature2 = c2 * slope2[j] * larger(own2 * both3 * inverse23, least)
+                    curvature3 = c3 * slope3[j] * larger(own3 * both2 * inverse23, least)
                     sorted_hessian[j] += curvature0 + curvature1 + curvature2 + curvature3
                     sum0, sum1, sum2, sum3 = sum0 + curvature0, sum1 + curvature1, sum2 + curvature2, sum3 + curvature3
                 # an item has no pair with itself, whose curvature would be half its slope
@@ -268,12 +269,12 @@ def _ranks_in_fours(exponentials: Any, rows: int, ranks: Any) -> None:
     """Compute smooth ranks only, four rows at a time."""
     zero = exponentials.dtype.type(0)
     for i in range(0, rows, 4):
-        i1, i2, i3 = min(i + 1, rows - 1), min(i + 2, rows - 1), min(i + 3, rows - 1)
+        i1, i2, i3 = smaller(i + 1, rows - 1), smaller(i + 2, rows - 1), smaller(i + 3, rows - 1)
         own0, own1, own2, own3 = exponentials[i], exponentials[i1], exponentials[i2], exponentials[i3]
         sum0, sum1, sum2, sum3 = 0.5, 0.5, 0.5, 0.5
         for begin in range(0, len(exponentials), BLOCK):
             partial0, partial1, partial2, partial3 = zero, zero, zero, zero
-            for j in range(np.uintp(begin), np.uintp(min(begin + BLOCK, len(exponentials)))):
+            for j in range(np.uintp(begin), np.uintp(smaller(begin + BLOCK, len(exponentials)))):
                 other = exponentials[j]
                 both0, both1, both2, both3 = other + own0, other + own1, other + own2, other + own3
                 ratio01, ratio23 = other / (both0 * both1), other / (both2 * both3)
@@ -302,7 +303,7 @@ def _pairs_in_fours(
         others = padded(exponentials[start:n], in_strides(n - start))
         column_gradient = zeros(len(others), others)
         for at in range(i, last, 4):
-            at1, at2, at3 = min(at + 1, last - 1), min(at + 2, last - 1), min(at + 3, last - 1)
+            at1, at2, at3 = smaller(at + 1, last - 1), smaller(at + 2, last - 1), smaller(at + 3, last - 1)
             own0, own1, own2, own3 = exponentials[at], exponentials[at1], exponentials[at2], exponentials[at3]
             weight0 = exponentials.dtype.type(weights[at])  # rows beyond the last one have weight 0
             weight1 = exponentials.dtype.type(weights[at1]) if at + 1 < last else zero
@@ -312,7 +313,7 @@ def _pairs_in_fours(
             for begin in range(0, len(others), BLOCK):
                 value0, value1, value2, value3 = zero, zero, zero, zero
                 sum0, sum1, sum2, sum3 = zero, zero, zero, zero
-                for j in range(np.uintp(begin), np.uintp(min(begin + BLOCK, len(others)))):
+                for j in range(np.uintp(begin), np.uintp(smaller(begin + BLOCK, len(others)))):
                     other = others[j]
                     both0, both1, both2, both3 = other + own0, other + own1, other + own2, other + own3
                     inverse01, inverse23 = one / (both0 * both1), one / (both2 * both3)
@@ -353,7 +354,7 @@ def _add_row(
         one, least = slope.dtype.type(1), slope.dtype.type(_LEAST_CURVATURE)
         c, own = slope.dtype.type(abs(factor)), 0.0
         for j in range(np.uintp(start), np.uintp(end)):
-            curvature = c * abs(slope[j]) * max(one - value[j], least)
+            curvature = c * abs(slope[j]) * larger(one - value[j], least)
             sorted_hessian[j] += curvature
             own += curvature
         sorted_hessian[i] += own
@@ -423,7 +424,7 @@ def _cascade_of(discount: int) -> Callable[..., float]:
             result += at_rank
             by_rank, by_product = x.dtype.type(d_rank), x.dtype.type(at_rank)
             for j in range(relevant):  # where a factor of the product is 0, so are the product and its derivative
-                slope[j] *= by_rank - by_product * stops[j] / max(one - stops[j] * value[j], least)
+                slope[j] *= by_rank - by_product * stops[j] / larger(one - stops[j] * value[j], least)
             _add_row(i, slope, value, 1.0, 0, relevant, sorted_gradient, sorted_hessian)
             _add_row(i, slope, value, d_rank, relevant, end, sorted_gradient, sorted_hessian)
         return result
@@ -510,7 +511,7 @@ def _smooth_pass_of(structure: int, discount: int) -> Callable[..., None]:
             n, own_order, own_weights, own_columns = hi - lo, order[lo:hi], weights[lo:hi], columns_from[lo:hi]
             x, largest = centered(scores[lo:hi], own_order, alpha)
             exponentials = factors(x, largest, rows[q], sigmoid)
-            sorted_gradient = zeros(max(n, len(exponentials)), x)  # gradient and hessian in sorted order
+            sorted_gradient = zeros(larger(n, len(exponentials)), x)  # gradient and hessian in sorted order
             sorted_hessian: Any = None if hessian is None else zeros(len(sorted_gradient), x)
             result = 0.0
             if structure == ADDITIVE:
