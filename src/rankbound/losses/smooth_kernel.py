@@ -75,6 +75,9 @@ _SHORT = (
 # boosting, smaller ones overshoot. The factor 1 - σ counts as at least 1/20: a Newton step is at most 60 / alpha.
 _CURVATURE, _LEAST_CURVATURE = 1 / 3, 0.05
 
+# The first column. For the literal 0 numba would compile the functions that are called with it once more.
+_FIRST = np.int64(0)
+
 _NEGLIGIBLE = 1e-38  # a probability below the range of float32
 
 
@@ -372,10 +375,10 @@ def _additive_of(discount: int) -> Callable[..., float]:
         end, result = len(sorted_gradient), 0.0
         value, slope = empty(end, x), empty(end, x)
         for i in range(rows):
-            rank = 1.0 + sigmoid_row(sigmoid, x, exponentials, i, 0, end, value, slope)
+            rank = 1.0 + sigmoid_row(sigmoid, x, exponentials, i, _FIRST, end, value, slope)
             term, d_rank = additive_term(rank, weights[i], beta, k, parameter)
             result += term
-            _add_row(i, slope, value, d_rank, 0, end, sorted_gradient, sorted_hessian)
+            _add_row(i, slope, value, d_rank, _FIRST, end, sorted_gradient, sorted_hessian)
         return result
 
     return inlined_helper(additive, f"discount {discount}")
@@ -389,11 +392,11 @@ def _precision_sum(
     end, result = len(sorted_gradient), 0.0
     value, slope = empty(end, x), empty(end, x)
     for i in range(rows):
-        hits = sigmoid_row(sigmoid, x, exponentials, i, 0, relevant, value, slope)
+        hits = sigmoid_row(sigmoid, x, exponentials, i, _FIRST, relevant, value, slope)
         others = sigmoid_row(sigmoid, x, exponentials, i, relevant, end, value, slope)
         term, d_rank, d_hits = precision_term(1.0 + hits + others, hits, weights[i], beta, k)
         result += term
-        _add_row(i, slope, value, d_rank + d_hits, 0, relevant, sorted_gradient, sorted_hessian)
+        _add_row(i, slope, value, d_rank + d_hits, _FIRST, relevant, sorted_gradient, sorted_hessian)
         _add_row(i, slope, value, d_rank, relevant, end, sorted_gradient, sorted_hessian)
     return result
 
@@ -414,7 +417,7 @@ def _cascade_of(discount: int) -> Callable[..., float]:
         for j in range(relevant):
             stops[j] = weights[j]
         for i in range(rows):
-            rank = 1.0 + sigmoid_row(sigmoid, x, exponentials, i, 0, end, value, slope)
+            rank = 1.0 + sigmoid_row(sigmoid, x, exponentials, i, _FIRST, end, value, slope)
             if additive_term is None:
                 at_rank, d_rank = weights[i] * given[0, first + i], weights[i] * given[1, first + i]
             else:
@@ -425,7 +428,7 @@ def _cascade_of(discount: int) -> Callable[..., float]:
             by_rank, by_product = x.dtype.type(d_rank), x.dtype.type(at_rank)
             for j in range(relevant):  # where a factor of the product is 0, so are the product and its derivative
                 slope[j] *= by_rank - by_product * stops[j] / larger(one - stops[j] * value[j], least)
-            _add_row(i, slope, value, 1.0, 0, relevant, sorted_gradient, sorted_hessian)
+            _add_row(i, slope, value, 1.0, _FIRST, relevant, sorted_gradient, sorted_hessian)
             _add_row(i, slope, value, d_rank, relevant, end, sorted_gradient, sorted_hessian)
         return result
 
@@ -464,7 +467,7 @@ def _ranks(x: Any, exponentials: Any, rows: int, sigmoid: int | None, ranks: Any
         return
     value, slope = empty(len(x), x), empty(len(x), x)
     for i in range(rows):
-        ranks[i] = 1.0 + sigmoid_row(sigmoid, x, exponentials, i, 0, len(x), value, slope)
+        ranks[i] = 1.0 + sigmoid_row(sigmoid, x, exponentials, i, _FIRST, len(x), value, slope)
 
 
 def smooth_pass_of(structure: int, discount: int) -> Callable[..., None]:
