@@ -27,10 +27,12 @@ from rankbound.losses.smooth_kernel import (
     CASCADE,
     COUPLED,
     FIRST_HIT,
+    GIVEN,
     PAIRS,
     PRECISION_SUM,
     smooth_pass_of,
 )
+from rankbound.measures.discounts import BUILT_IN
 
 
 @numba.njit(fastmath=True)
@@ -179,13 +181,16 @@ def test_second_process_loads_what_the_first_compiled(tmp_path):
 
 def test_kernels_of_different_variants_have_different_names():
     """numba numbers functions by process, so that only names and types tell apart what different processes cached."""
-    kernels = [smooth_pass_of(code) for code in (ADDITIVE, PRECISION_SUM, COUPLED, CASCADE, PAIRS, FIRST_HIT)]
+    with_discount = (ADDITIVE, CASCADE, FIRST_HIT)
+    kernels = [smooth_pass_of(code, discount) for code in with_discount for discount in range(len(BUILT_IN))]
+    kernels += [smooth_pass_of(CASCADE, GIVEN)]
+    kernels += [smooth_pass_of(code, GIVEN) for code in (PRECISION_SUM, COUPLED, PAIRS)]
     kernels += [pair_pass_of(cost, swap) for cost in range(3) for swap in range(-1, 9)]
     names = [kernel.py_func.__qualname__ for kernel in kernels]
     for kernel in kernels:  # none of them calls a function that is not compiled under a name of its own
         around = inspect.getclosurevars(kernel.py_func).nonlocals
         assert not any(isinstance(value, FunctionType) for value in around.values())
-    assert len(names) == 6 + 30
+    assert len(names) == 12 + 4 + 30
     assert len(set(names)) == len(names)
 
 

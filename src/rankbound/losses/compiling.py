@@ -35,7 +35,7 @@ from numba.core.compiler import Compiler
 
 from rankbound.io import cache_folder, caching_is_off, is_private_and_writable
 from rankbound.losses.kernel_cache import KernelCache, NoCache
-from rankbound.losses.linked_helpers import helper_compiler
+from rankbound.losses.linked_helpers import helper_compiler, kernel_compiler
 from rankbound.measures import discounts
 from rankbound.parallel import set_threads, threads
 
@@ -125,7 +125,7 @@ def kernel_folder(package: Path | None = None) -> Path | None:
     here = Path(__file__).parent if package is None else package
     others = [file for folder in ("integrations", "models") for file in sorted((here.parent / folder).glob("*.py"))]
     texts = [file.read_bytes() for file in [Path(__file__), *sorted(here.glob("*.py")), *others]]
-    marks = (b"@helper", b"@kernel", b"block_kernel", b"helper(", b"helper_compiler", b"numba.njit")
+    marks = (b"@helper", b"@kernel", b"block_kernel", b"helper(", b"helper_compiler", b"lower_builtin", b"numba.njit")
     compiled = [text for text in texts if any(mark in text for mark in marks)]
     compiled.append(Path(discounts.__file__).read_bytes())  # the kernels compile its functions, too
     name = f"kernels-{hashlib.sha256(b''.join(compiled)).hexdigest()[:16]}"
@@ -192,7 +192,8 @@ def _cached(function: Function, variant: str, parallel: bool) -> Function:
     # numba reads the folder while it decorates; restored afterwards, for the sake of the user's own kernels
     numba.config.CACHE_DIR = "" if _folder is None else str(_folder)
     try:
-        compiled = numba.njit(parallel=parallel, no_cfunc_wrapper=True, **_OPTIONS)(function)
+        compiler = Compiler if parallel else kernel_compiler()
+        compiled = numba.njit(parallel=parallel, no_cfunc_wrapper=True, pipeline_class=compiler, **_OPTIONS)(function)
         if compiled is not function:  # NUMBA_DISABLE_JIT leaves functions as they are
             compiled._cache = NoCache() if _folder is None else KernelCache(function, variant)
             compiled.compile = _compiling_once(compiled.compile, compiled._cache)
@@ -227,7 +228,7 @@ def emitted_helper(function: Function) -> Function:
     return compiled
 
 
-def inlined_helper(function: Function) -> Function:
+def inlined_helper(function: Function, variant: str = "") -> Function:
     """The same, inlined into its caller: for loops that LLVM optimizes better where it sees their arguments."""
-    compiled: Function = numba.njit(forceinline=True, **HELPER_OPTIONS)(function)
+    compiled: Function = numba.njit(forceinline=True, **HELPER_OPTIONS)(_named(function, variant))
     return compiled

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from rankbound.losses.compiling import block_kernel, helper
+from rankbound.losses.extremes import larger, smaller
 from rankbound.losses.sigmoids import factors, sigmoid_row
 
 __all__ = ["soft_pair_pass"]
@@ -32,10 +33,10 @@ def _row(x: Any, i: int, above: Any, slope: Any, target: Any, gradient: Any, hes
     result = 0.0
     for begin in range(i + 1, n, _FACTORS):
         product, linear, pulled, curved = 1.0, 0.0, 0.0, 0.0
-        for j in range(np.uintp(begin), np.uintp(min(begin + _FACTORS, n))):
+        for j in range(np.uintp(begin), np.uintp(smaller(begin + _FACTORS, n))):
             d = x[j] - here
-            product *= max(above[j], 1.0 - above[j])
-            linear += max(d, 0.0) - target[j] * d
+            product *= larger(above[j], 1.0 - above[j])
+            linear += larger(d, 0.0) - target[j] * d
             change = above[j] - target[j]
             gradient[j] += change
             hessian[j] += slope[j]
@@ -55,7 +56,7 @@ def _factored_row(
     n, here, own, own_teacher = len(x), x[i], student[i], teacher[i]
     result = 0.0
     for begin in range(i + 1, n, _FACTORS):
-        first, last = np.uintp(begin), np.uintp(min(begin + _FACTORS, n))
+        first, last = np.uintp(begin), np.uintp(smaller(begin + _FACTORS, n))
         product, linear, pulled = 1.0, 0.0, 0.0
         for j in range(first, last):
             d = x[j] - here
@@ -63,8 +64,8 @@ def _factored_row(
             inverse = 1.0 / (both * both_teacher)
             above = student[j] * (both_teacher * inverse)
             target = teacher[j] * (both * inverse)
-            product *= max(above, 1.0 - above)
-            linear += max(d, 0.0) - target * d
+            product *= larger(above, 1.0 - above)
+            linear += larger(d, 0.0) - target * d
             change = above - target
             gradient[j] += change
             pulled += change

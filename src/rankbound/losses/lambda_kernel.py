@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.losses.compiling import block_kernel, helper
+from rankbound.losses.extremes import larger, smaller
 from rankbound.losses.memory import empty, indices
 from rankbound.losses.sigmoids import can_be_factored, fill_exponentials, in_strides, log_of_complement, logistic
 from rankbound.losses.swaps import NEARNESS, NORMALIZE_LIGHTGBM, fill_by_score, normalizing_factor
@@ -58,7 +59,7 @@ def _factored_row(m: Any, row: int, columns: int) -> None:
         m[_GRADIENT + b] += contribution
         m[_HESSIAN + b] += abs(t) * (below * above)
         m[_ABSOLUTE + b] += abs(contribution)
-        m[_COST + b] += abs(t) * (max(wrong, zero) + log_of_complement(min(below, above)))
+        m[_COST + b] += abs(t) * (larger(wrong, zero) + log_of_complement(smaller(below, above)))
 
 
 @helper
@@ -91,13 +92,13 @@ def _direct_row(m: Any, row: int, columns: int, by_distance: bool, alpha: float)
         m[_GRADIENT + b] += contribution
         m[_HESSIAN + b] += abs(t) * (probability * (one - probability))
         m[_ABSOLUTE + b] += abs(contribution)
-        m[_COST + b] += abs(t) * (max(wrong, zero) + log_of_complement(min(probability, one - probability)))
+        m[_COST + b] += abs(t) * (larger(wrong, zero) + log_of_complement(smaller(probability, one - probability)))
 
 
 @helper
 def _measure(by_score: Any, gains: Any, discounts: Any, k: float) -> float:
     result = 0.0
-    last = len(gains) if k <= 0.0 else min(len(gains), int(k))
+    last = len(gains) if k <= 0.0 else smaller(len(gains), int(k))
     for rank in range(last):
         result += gains[by_score[rank]] * discounts[rank]
     return result
@@ -116,7 +117,7 @@ def _fill(
     for a in range(n):
         if a == last:  # the rows that follow have the first columns only: what whole steps add to others is undone
             for row in range(4):
-                for b in range(last, min(first_columns, n)):
+                for b in range(last, smaller(first_columns, n)):
                     kept[row * _STEP + b - last] = m[_OUT + row * _ROW + b]
         width = columns if a < last else first_columns
         if not is_factored:
@@ -127,7 +128,7 @@ def _fill(
             _factored_row(m, a, width)
     if last < n:
         for row in range(4):
-            for b in range(last, min(first_columns, n)):
+            for b in range(last, smaller(first_columns, n)):
                 m[_OUT + row * _ROW + b] = kept[row * _STEP + b - last]
 
 
@@ -153,7 +154,7 @@ def lambda_pass(
         by_score = fill_by_score(ranked_by[lo:hi], keys, now, then)
         lowest, highest = x[0], x[0]
         for j in range(n):
-            lowest, highest = min(lowest, x[j]), max(highest, x[j])
+            lowest, highest = smaller(lowest, x[j]), larger(highest, x[j])
         half = (highest - lowest) / 2
         middle = lowest + half
         for rank in range(n):
@@ -165,9 +166,9 @@ def lambda_pass(
             m[_GAIN + rank], m[_DISCOUNT + rank], m[_X + rank], m[_E + rank] = 0.0, 0.0, 0.0, 1.0
         last = n
         if k > 0.0:
-            last = min(last, int(k))  # below the cutoff no swap changes the measure
+            last = smaller(last, int(k))  # below the cutoff no swap changes the measure
         if truncation > 0:
-            last = min(last, truncation)
+            last = smaller(last, truncation)
         by_distance = normalization == NORMALIZE_LIGHTGBM and half > 0
         is_factored = not by_distance and can_be_factored(x, alpha * half)
         if is_factored:

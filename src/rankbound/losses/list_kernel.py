@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rankbound.losses.compiling import block_kernel, helper
+from rankbound.losses.extremes import larger, smaller
 
 __all__ = ["LISTMLE", "LISTNET", "list_pass", "soft_rank_pass", "softmax_pass"]
 
@@ -57,7 +58,7 @@ def _list_mle(x: Any, gradient: Any, hessian: Any) -> float:
         reference = log_sum[j]
         own = math.exp(x[j] - reference)
         gradient[j] = own * inverse - 1.0
-        hessian[j] = max(own * inverse - own * own * squared, 0.0)
+        hessian[j] = larger(own * inverse - own * own * squared, 0.0)
     return result
 
 
@@ -141,13 +142,13 @@ def _soft_query(x: Any, rows: int, weights: Any, k: float, discount: Any, gradie
     n = len(x)
     result = 0.0
     above, density, distribution, rest = np.empty(n), np.empty(n), np.empty(n), np.empty(n - 1)
-    last = n if k <= 0.0 else min(n, int(k))
+    last = n if k <= 0.0 else smaller(n, int(k))
     for i in range(rows):
         distribution[:] = 0.0
         distribution[0] = 1.0
         coins = 0
         for j in range(n):
-            d = min(max(x[j] - x[i], -27.0), 27.0)
+            d = smaller(larger(x[j] - x[i], -27.0), 27.0)
             above[j] = 0.5 * math.erfc(-d)  # x is scaled so that the difference of two scores has this distribution
             density[j] = math.exp(-d * d) / math.sqrt(math.pi)
             if j != i:
@@ -161,7 +162,7 @@ def _soft_query(x: Any, rows: int, weights: Any, k: float, discount: Any, gradie
             if j != i:
                 _without(distribution, above[j], rest)
                 change = 0.0
-                for r in range(min(last, n - 1)):
+                for r in range(smaller(last, n - 1)):
                     after = discount[r + 1] if r + 1 < last else 0.0
                     change += rest[r] * (after - discount[r])
                 contribution = weights[i] * change * density[j]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.losses.compiling import block_kernel, ranges
-from rankbound.losses.smooth_kernel import additive_term, precision_term
+from rankbound.losses.smooth_kernel import additive_term_of, precision_term
 from rankbound.losses.workers import run_blocks
 
 if TYPE_CHECKING:
@@ -135,12 +135,17 @@ def _evaluate(part: Any, local: Any, box: Any, series: Any, out: Any) -> None:
         out[i] = coefficients[0] + x * now - ahead
 
 
-@block_kernel
-def _additive_terms(
-    discount: int, ranks: Any, weights: Any, beta: float, k: float, parameter: float, contributions: Any, d_rank: Any
-) -> None:
-    for i in range(len(ranks)):
-        contributions[i], d_rank[i] = additive_term(discount, ranks[i], weights[i], beta, k, parameter)
+@cache
+def _additive_terms_of(discount: int) -> Callable[..., None]:
+    term_of = additive_term_of(discount)
+
+    def additive_terms(
+        ranks: Any, weights: Any, beta: float, k: float, parameter: float, contributions: Any, d_rank: Any
+    ) -> None:
+        for i in range(len(ranks)):
+            contributions[i], d_rank[i] = term_of(ranks[i], weights[i], beta, k, parameter)
+
+    return block_kernel(additive_terms, f"discount {discount}")
 
 
 @block_kernel
@@ -207,7 +212,7 @@ def built_in_terms(discount: int, weights: NDArray[np.float64], beta: float, k: 
 
     def terms(ranks: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         contributions, d_rank = np.empty(len(ranks)), np.empty(len(ranks))
-        _additive_terms(discount, ranks, weights[: len(ranks)], beta, k, parameter, contributions, d_rank)
+        _additive_terms_of(discount)(ranks, weights[: len(ranks)], beta, k, parameter, contributions, d_rank)
         return contributions, d_rank
 
     return terms

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from rankbound.losses.compiling import block_kernel, helper
+from rankbound.losses.extremes import larger, smaller
 from rankbound.losses.memory import empty, indices, zeros
 from rankbound.losses.sigmoids import (
     BLOCK,
@@ -44,7 +45,7 @@ COST_LOGISTIC, COST_SQUARE, COST_TANH = range(3)
 @helper
 def _softplus(d: Any, above: Any, zero: Any, one: Any) -> Any:
     """log(1 + exp(d)) for known above = σ(d); zero and one have the type of d, because literals would widen float32."""
-    return max(d, zero) + log_of_complement(min(above, one - above))
+    return larger(d, zero) + log_of_complement(smaller(above, one - above))
 
 
 @helper
@@ -54,7 +55,7 @@ def _logistic_pairs(x: Any, exponentials: Any, i: int, start: int, end: int, wei
     here = x[i]
     result, own_gradient = 0.0, 0.0
     for begin in range(start, end, BLOCK):
-        first, last = np.uintp(begin), np.uintp(min(begin + BLOCK, end))
+        first, last = np.uintp(begin), np.uintp(smaller(begin + BLOCK, end))
         cost, pair_gradient = zero, zero
         if len(exponentials) > 0:
             own = exponentials[i]
@@ -86,7 +87,7 @@ def _two_rows(
     result, own_gradient0, own_gradient1 = 0.0, 0.0, 0.0
     for begin in range(start, end, BLOCK):
         cost, gradient0, gradient1 = zero, zero, zero
-        for j in range(np.uintp(begin), np.uintp(min(begin + BLOCK, end))):
+        for j in range(np.uintp(begin), np.uintp(smaller(begin + BLOCK, end))):
             other = exponentials[j]
             both0, both1 = other + own0, other + own1
             ratio = other / (both0 * both1)

@@ -18,7 +18,8 @@ from rankbound.losses.compiling import helper, kernel, running
 from rankbound.losses.long_lists import couplings
 from rankbound.losses.sigmoids import LOGISTIC
 from rankbound.losses.smooth import APLoss, NDCGLoss, NRBPLoss
-from rankbound.losses.smooth_kernel import ADDITIVE, GIVEN, PAIRS, PRECISION_SUM, additive_term, precision_term
+from rankbound.losses.smooth_kernel import ADDITIVE, GIVEN, PAIRS, PRECISION_SUM, additive_term_of, precision_term
+from rankbound.measures.discounts import BUILT_IN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -101,13 +102,29 @@ def _couple(moments: Any, table: Any, limit: float, series: Any) -> None:
                     series[t, m] += total
 
 
+# One kernel has all built-in discounts. numba cannot call functions out of a tuple by index: one name for each.
+_term0, _term1, _term2, _term3 = (additive_term_of(discount) for discount in range(len(BUILT_IN)))
+
+
+@helper
+def _additive_term(discount: int, rank: float, weight: float, beta: float, cut: float, parameter: float) -> Any:
+    """Weighted and truncated discount of a rank, and its derivative, for the built-in discount with this index."""
+    if discount == 0:
+        return _term0(rank, weight, beta, cut, parameter)
+    if discount == 1:
+        return _term1(rank, weight, beta, cut, parameter)
+    if discount == 2:
+        return _term2(rank, weight, beta, cut, parameter)
+    return _term3(rank, weight, beta, cut, parameter)
+
+
 @helper
 def _terms(
     code: int, discount: int, rank: float, hits: float, weight: float, beta: float, cut: float, parameter: float
 ) -> Any:
     """The contribution of a row, and its derivatives in the rank and in the hits above."""
     if code == ADDITIVE:
-        value, d_rank = additive_term(discount, rank, weight, beta, cut, parameter)
+        value, d_rank = _additive_term(discount, rank, weight, beta, cut, parameter)
         return value, d_rank, 0.0
     if code == PRECISION_SUM:
         return precision_term(rank, hits, weight, beta, cut)

@@ -34,6 +34,7 @@ from numba.extending import overload
 
 from rankbound.errors import ArgumentError
 from rankbound.losses.compiling import HELPER_OPTIONS, helper
+from rankbound.losses.extremes import larger, smaller
 from rankbound.losses.lazy_torch import torch
 from rankbound.losses.memory import empty, zeros
 
@@ -125,15 +126,15 @@ def exponential(x: Any) -> Any:
 
 
 def _rational(x: Any) -> Any:
-    d = min(max(x, -_CLIP), _CLIP)
+    d = smaller(larger(x, -_CLIP), _CLIP)
     y = d * d
     p = ((((_P4 * y + _P3) * y + _P2) * y + _P1) * y + _P0) * d
     q = (((_Q4 * y + _Q3) * y + _Q2) * y + _Q1) * y + _Q0
-    return min(max(f4(0.5) + p / q, f4(0.0)), f4(1.0))
+    return smaller(larger(f4(0.5) + p / q, f4(0.0)), f4(1.0))
 
 
 def _exact(x: Any) -> Any:
-    return 1.0 / (1.0 + math.exp(-min(max(x, -700.0), 700.0)))
+    return 1.0 / (1.0 + math.exp(-smaller(larger(x, -700.0), 700.0)))
 
 
 def _log_by_polynomial(t: Any) -> Any:
@@ -253,7 +254,7 @@ def sigmoid_row(
     """
     result = 0.0
     for begin in range(start, end, BLOCK):
-        stop = min(begin + BLOCK, end)
+        stop = smaller(begin + BLOCK, end)
         if code is not None:
             result += _other_block(code, x, x[i], begin, stop, value, slope)
         elif len(exponentials) > 0:
@@ -308,13 +309,13 @@ def _other_block(code: int, x: Any, here: float, start: int, end: int, value: An
     elif code == ERF:
         peak, far = x.dtype.type(1 / math.sqrt(math.pi)), x.dtype.type(9)
         for j in range(np.uintp(start), np.uintp(end)):
-            d = min(max(x[j] - here, -far), far)
+            d = smaller(larger(x[j] - here, -far), far)
             value[j] = half + half * math.erf(d)
             slope[j] = peak * math.exp(-d * d)
     else:
         for j in range(np.uintp(start), np.uintp(end)):
             d = x[j] - here
-            value[j] = max(d, zero)
+            value[j] = larger(d, zero)
             slope[j] = one if d > zero else zero
     for j in range(np.uintp(start), np.uintp(end)):
         result += value[j]
@@ -327,7 +328,7 @@ def add_row(row: Any, factor: float, start: int, end: int, out: Any) -> float:
     c, result = row.dtype.type(factor), 0.0
     for begin in range(start, end, BLOCK):
         partial = row.dtype.type(0)
-        for j in range(np.uintp(begin), np.uintp(min(begin + BLOCK, end))):
+        for j in range(np.uintp(begin), np.uintp(smaller(begin + BLOCK, end))):
             out[j] += c * row[j]
             partial += row[j]
         result += partial

@@ -129,9 +129,9 @@ class SmoothLoss(StochasticLoss, MeasureLoss):
                 totals = plan.constants + np.bincount(query, plan.weights * given[0], minlength=len(rows))
                 code, weights, given = smooth_kernel.PAIRS, plan.weights * given[1], given[:0]
         run_blocks(
-            smooth_kernel.smooth_pass_of(code), blocks,
+            smooth_kernel.smooth_pass_of(code, structure.discount), blocks,
             scores, plan.offsets, plan.order, rows, plan.relevant, plan.columns_from, weights, plan.constants,
-            plan.cuts, plan.levels, plan.pair_weights, given, structure.discount, self._sigmoid.kernel_code,
+            plan.cuts, plan.levels, plan.pair_weights, given, self._sigmoid.kernel_code,
             self._slope, float(self.beta), structure.parameter, values, gradient, hessian,
         )  # fmt: skip
         if totals is not None:

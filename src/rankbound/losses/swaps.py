@@ -45,6 +45,7 @@ from typing import Any
 import numpy as np
 
 from rankbound.losses.compiling import emitted_helper, helper
+from rankbound.losses.extremes import larger
 from rankbound.losses.memory import empty, indices, zero_table
 from rankbound.losses.sigmoids import STRIDE, in_strides
 
@@ -375,7 +376,7 @@ def _first_hit_row(table: Any, first_stop: int, i: int, start: int, weight: Any)
     w, r, first, second = table[0, i], table[4, i], table[2, 0], table[3, 0]
     own = one if w == first and w > zero else zero  # whether the item is the first
     for j in range(len(out)):
-        raised, lowered = max(discount[j] - first, zero), own * (first - max(discount[j], second))
+        raised, lowered = larger(discount[j] - first, zero), own * (first - larger(discount[j], second))
         out[j] = raised if rank[j] < r else lowered
 
 
