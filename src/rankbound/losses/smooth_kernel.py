@@ -76,7 +76,7 @@ _SHORT = (
 _CURVATURE, _LEAST_CURVATURE = 1 / 3, 0.05
 
 # The first column. For the literal 0 numba would compile the functions that are called with it once more.
-_FIRST = np.int64(0)
+_FIRST: Any = np.int64(0)
 
 _NEGLIGIBLE = 1e-38  # a probability below the range of float32
 
