@@ -315,17 +315,23 @@ def outcome(data: str, kind: str, store: Store) -> Outcome:
     return Outcome(settings, chosen.fits, chosen.validation, np.array([values for values, _ in tests]), seconds)
 
 
+def _validated(data: str, kind: str, settings: dict[str, Any]) -> tuple[Any, float, float]:
+    """Fit a model without the validation part, and return it with its value there and the seconds."""
+    fitting, validation, _, _ = parts(data)
+    began = time.perf_counter()
+    model = GRIDS[kind][0](**settings).fit(fitting, eval_set=validation)
+    value = float(values_of(model, fitting, validation).mean())
+    print(f"{data} {kind} {settings}: {value:.4f}", file=sys.stderr, flush=True)
+    return model, value, time.perf_counter() - began
+
+
 def _selected(data: str, kind: str, grid: dict[str, tuple[Any, ...]], store: Store) -> Selection:
     """Fit every setting of the grid, and select the best on the validation part, with its epoch."""
-    name, (make, _) = f"{data} {kind}", GRIDS[kind]
+    name = f"{data} {kind}"
 
     def validated(settings: dict[str, Any]) -> tuple[float, int | None, float]:
-        fitting, validation, _, _ = parts(data)
-        began = time.perf_counter()
-        model = make(**settings).fit(fitting, eval_set=validation)
-        value = float(values_of(model, fitting, validation).mean())
-        print(f"{name} {settings}: {value:.4f}", file=sys.stderr, flush=True)
-        return value, getattr(model, "kept_epoch_", None), time.perf_counter() - began
+        model, value, seconds = _validated(data, kind, settings)
+        return value, getattr(model, "kept_epoch_", None), seconds
 
     choices = [dict(zip(grid, choice, strict=True)) for choice in itertools.product(*grid.values())]
     fits = [store.get(name, choice, None, lambda choice=choice: validated(choice)) for choice in choices]
@@ -337,19 +343,14 @@ def _selected(data: str, kind: str, grid: dict[str, tuple[Any, ...]], store: Sto
 
 def _selected_blend(data: str, kind: str, store: Store) -> Selection:
     """Select each member by itself, and then the weights, for which the selected members are fitted once more."""
-    name, (make, _) = f"{data} {kind}", GRIDS[kind]
     members = [_selected(data, member, grid, store) for member, grid in MEMBERS[kind].items()]
     settings = {key: value for member in members for key, value in member.settings.items()}
 
     def weighted() -> tuple[float, list[float], float]:
-        fitting, validation, _, _ = parts(data)
-        began = time.perf_counter()
-        model = make(**settings).fit(fitting, eval_set=validation)
-        value = float(values_of(model, fitting, validation).mean())
-        print(f"{name} {settings} {model.weights_}: {value:.4f}", file=sys.stderr, flush=True)
-        return value, model.weights_.tolist(), time.perf_counter() - began
+        model, value, seconds = _validated(data, kind, settings)
+        return value, model.weights_.tolist(), seconds
 
-    value, weights, seconds = store.get(name, settings, None, weighted)
+    value, weights, seconds = store.get(f"{data} {kind}", settings, None, weighted)
     fits, seconds = sum(member.fits + 1 for member in members), seconds + sum(member.seconds for member in members)
     return Selection(settings | {"weights": weights}, fits, value, seconds)
 
