@@ -8,6 +8,8 @@
   of whole arrays. Both compilers leave these passes out, which take 6 % of the time of nDCG.
 - numba prepares an optimizer for each function that a module names, even if the function is defined elsewhere and there
   is nothing to optimize. Here it does so for functions that are defined in the module.
+- numba tries dozens of definitions of ``+`` and the like for each place in the code where two numbers are added.
+  `_RememberingContext` keeps what it has found for two types, which saves a tenth of the time.
 
 None of this changes the code that is made.
 """
@@ -15,12 +17,14 @@ None of this changes the code that is made.
 from __future__ import annotations
 
 from inspect import signature
-from typing import Any
+from typing import Any, ClassVar
 
+from numba.core import types
 from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 from numba.core.compiler import Compiler, CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import LoweringPass, register_pass
 from numba.core.typed_passes import AnnotateTypes
+from numba.core.typing.context import BaseContext
 
 __all__ = ["helper_compiler", "kernel_compiler"]
 
@@ -104,7 +108,41 @@ class _CreateLinkedCode(_CreateLibrary):
     library = _LinkedCode
 
 
+# ---- types -----------------------------------------------------------------------------------------------------------
+
+
+class _RememberingContext:
+    """numba's typing context, which remembers the signatures of calls of functions that numba itself defines."""
+
+    _signatures: ClassVar[dict[Any, Any]] = {}  # by function and types of the arguments: both are never changed
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    def resolve_function_type(self, func: Any, args: Any, kws: Any) -> Any:
+        """The signature of a call, for which numba has to try all definitions of the function one by one."""
+        if kws or (isinstance(func, types.Type) and not isinstance(func, types.BaseFunction)):
+            return self._context.resolve_function_type(func, args, kws)
+        key = func, tuple(args)
+        known = self._signatures.get(key)
+        if known is None:
+            known = self._context.resolve_function_type(func, args, kws)
+            if known is not None:
+                self._signatures[key] = known
+        return known
+
+    resolve_setitem = BaseContext.resolve_setitem  # calls the method above
+
+
 # ---- compilers -------------------------------------------------------------------------------------------------------
+
+
+class _Compiler(CompilerBase):  # type: ignore[misc]
+    def __init__(self, typingctx: Any, *arguments: Any) -> None:
+        super().__init__(_RememberingContext(typingctx), *arguments)
 
 
 def _passes(state: Any, create_library: type[_CreateLibrary]) -> Any:
@@ -116,7 +154,7 @@ def _passes(state: Any, create_library: type[_CreateLibrary]) -> Any:
     return manager
 
 
-class KernelCompiler(CompilerBase):  # type: ignore[misc]
+class KernelCompiler(_Compiler):
     """numba's compiler for serial kernels."""
 
     def define_pipelines(self) -> list[Any]:
@@ -124,7 +162,7 @@ class KernelCompiler(CompilerBase):  # type: ignore[misc]
         return [_passes(self.state, _CreateCode)]
 
 
-class HelperCompiler(CompilerBase):  # type: ignore[misc]
+class HelperCompiler(_Compiler):
     """numba's compiler for functions that other compiled functions call."""
 
     def define_pipelines(self) -> list[Any]:

@@ -70,8 +70,7 @@ def _run_pairs(
         if plan.swap == swaps.SWAP_PAIRS and pair_weights is None:  # empty arrays: the same kernel as with weights
             levels, pair_weights = plan.order[:0], np.zeros((0, 0))
         is_adjusted = truncation > 0 or normalization == swaps.NORMALIZE_LIGHTGBM
-        # a kernel that can adjust weights serves both cases; that of pairs does so little work that it would be slower
-        adjusted = None if plan.swap == swaps.SWAP_PAIRS and not is_adjusted else truncation
+        adjusted = truncation if is_adjusted else None  # None compiles no code that adjusts weights
         run_blocks(
             pair_pass_of(options.cost, plan.swap), blocks,
             scores, ranked_by, plan.offsets, plan.order, plan.rows, plan.columns_from, plan.weights,
