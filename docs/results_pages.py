@@ -20,7 +20,7 @@ from metric_bounding import pooled_effects
 
 from rankbound.experiments.claims import Verdict, claim_rows, judge_claims
 from rankbound.experiments.spec import Study, known_studies, load_study
-from rankbound.report.figures import FIGURES, FigureOutcome, all_figures
+from rankbound.report.figures import FIGURES, Figure, FigureOutcome, all_figures
 from rankbound.report.figures.systems import cutoff_curves
 from rankbound.report.figures.training import approximation_error
 from rankbound.report.numbers import show_number
@@ -425,10 +425,15 @@ def study_section(path: Path, charts: dict[str, Any]) -> list[str]:
     for name, chart in _charts(path, table).items():
         charts[f"results/{name}.svg"] = chart
         lines += ["", f"![{name}]({name}.svg)"]
-    for kept in sorted(path.parent.glob(f"{path.stem}--*.svg")):
-        title = FIGURES[kept.stem.split("--")[1]]
-        lines += ["", f"![{title.title}]({kept.name})", "", title.caption]
+    for kept in sorted(path.parent.glob(f"{path.stem}--*.[ps][nv]g")):
+        figure = _figure_of(kept.stem.removeprefix(f"{path.stem}--"))
+        lines += ["", f"![{figure.title}]({kept.name})", "", figure.caption]
     return lines
+
+
+def _figure_of(name: str) -> Figure:
+    """The figure of a file, whose name can end in that of a case."""
+    return FIGURES[max((key for key in FIGURES if f"{name}-".startswith(f"{key}-")), key=len)]
 
 
 def _charts(path: Path, table: pl.DataFrame) -> dict[str, Any]:

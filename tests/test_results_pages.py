@@ -85,6 +85,10 @@ def test_every_paper_has_a_page_with_its_numbers(pages):
     first = table.row(0, named=True)
     shown = f"| {first['published']:.4f} | {first['ours']:.4f} | {first['difference']:.4f} |"
     assert shown in made["results/westerborg.md"]
+    kept = [*RESULTS.glob("*--*.svg"), *RESULTS.glob("*--*.png")]
+    assert kept
+    assert all(any(f"]({path.name})" in page for page in made.values()) for path in kept)
+    assert pages._figure_of("marginal-means-by-data-ndcg").name == "marginal-means-by-data"
     shown_charts = {name for name in charts if any(f"]({Path(name).name})" in page for page in made.values())}
     assert shown_charts == set(charts)
     written = {f"{paper.key}.md" for paper in pages.load_papers(RESULTS)} | {"metric-bounding.md", "other.md"}

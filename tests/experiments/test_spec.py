@@ -11,6 +11,7 @@ from rankbound.errors import ArgumentError, DataError
 from rankbound.experiments.expansion import expand, quickened, select
 from rankbound.experiments.results import published_number, read_published
 from rankbound.experiments.spec import known_studies, load_study
+from rankbound.report.figure_files import check_figure_names
 
 from .conftest import ROWS, USERS
 
@@ -163,6 +164,7 @@ def test_studies_that_come_with_the_package(name):
     study = load_study(name)
     slots = expand(study, fetch=False)
     assert study.title
+    check_figure_names(study.figures)
     settings = {(tuple(slot.setting.items()), measure) for slot in slots for measure in slot.rule.report}
     published = read_published(study.published_path, {key for slot in slots for key in slot.setting})
     if published is not None:

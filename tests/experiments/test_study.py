@@ -142,6 +142,17 @@ def test_results_of_pieces_come_together_in_one_table(study, folder):
     assert text.splitlines()[1].split(",")[:4] == whole.splitlines()[3].split(",")[:4]
 
 
+def test_results_come_with_the_figures_that_the_study_names(study, folder):
+    study('figures = ["best-counts", "training-paths"]\n' + TWO)
+    result = rb.run_study("mine.toml", jobs=0, results="written")
+    assert [file.name for file in result.files] == ["mine.csv", "mine.md", "mine--best-counts.svg"]
+    assert all(file.is_file() for file in result.files)
+    study('figures = ["pies"]\n' + TWO)
+    with pytest.raises(ArgumentError, match=r"figures\[0\]: must be one of .* got 'pies'"):
+        rb.run_study("mine.toml", jobs=0, store="new", results="written")
+    assert not Path("new").exists()  # nothing has run
+
+
 def test_rows_that_are_no_part_of_the_study_are_dropped(study, folder):
     study(TWO)
     rb.run_study("mine.toml", jobs=0, results="written")

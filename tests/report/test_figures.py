@@ -15,7 +15,8 @@ from rankbound.analysis.image_pairs import example_pairs
 from rankbound.analysis.meta_evaluation import asl_curves
 from rankbound.data.synthetic import synthetic_images
 from rankbound.errors import ArgumentError
-from rankbound.report.figure_files import write_figures
+from rankbound.report import figure_files
+from rankbound.report.figure_files import check_figure_names, write_figures, write_study_figures
 from rankbound.report.figures import FIGURES, FigureOutcome, all_figures, save_chart, themed
 from rankbound.report.figures.panels import grid
 from rankbound.report.figures.recipes import Tables
@@ -390,3 +391,21 @@ def test_models_with_the_same_name_are_distinguished_by_their_tables():
 def test_pairs_of_images_are_validated():
     outcomes = all_figures(pl.DataFrame(), None, None, make_examples().with_columns(pl.col("width") + 1))
     assert outcomes["example-pairs"].reason == "pairs of images: an image must have height x width pixels"
+
+
+def test_figures_of_a_study_are_drawings_or_pictures_if_large(tmp_path, monkeypatch):
+    names = ["best-counts", "gain-by-activity", "training-paths"]  # the last one needs a history
+    scores = make_scores(losses=("nDCG",))
+    files = write_study_figures("mine", names, tmp_path, scores, None, None, None)
+    assert [file.name for file in files] == ["mine--best-counts.svg", "mine--gain-by-activity-ndcg.svg"]
+    monkeypatch.setattr(figure_files, "_LARGEST_SVG", files[0].stat().st_size)
+    files = write_study_figures("mine", names, tmp_path, scores, None, None, None)
+    assert [file.name for file in files] == ["mine--best-counts.svg", "mine--gain-by-activity-ndcg.png"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [file.name for file in files]
+    assert write_study_figures("mine", names, tmp_path, None) == []
+
+
+def test_names_of_figures_are_checked():
+    check_figure_names(list(FIGURES))
+    with pytest.raises(ArgumentError, match=r"figures\[1\]: must be one of lower-bounds, .*, got 'pies'"):
+        check_figure_names(["best-counts", "pies"])

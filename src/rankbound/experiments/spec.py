@@ -356,6 +356,10 @@ class Study(StrictModel):
     quick: Quick = Quick()
     claims: list[Claim] = Field(default_factory=list, description="Findings of the paper, to test on the results.")
     derived: list[str] = Field(default_factory=list, description="Functions that compute additional tables.")
+    figures: list[str] = Field(
+        default_factory=list,
+        description="Figures to write with the tables of results, as STUDY--FIGURE.svg or, if large, .png.",
+    )
     path: Path
     store_name: str
 

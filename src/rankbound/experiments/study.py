@@ -40,6 +40,7 @@ from rankbound.experiments.spec import Study, load_study
 from rankbound.experiments.store import Store, open_store
 from rankbound.experiments.trial_spec import TrialSlot
 from rankbound.experiments.writing import write_results
+from rankbound.report.figure_files import check_figure_names, write_study_figures
 
 if TYPE_CHECKING:
     import polars as pl
@@ -232,6 +233,8 @@ def run_study(
     with data_folder(data):
         prepared = _prepare(study, quick, only, modules, report)
         folder = Path(store) if store is not None else prepared.default_store
+        if results is not None and prepared.study.figures:
+            check_figure_names(prepared.study.figures)
         if page is True:
             page_path = folder / "report.html"
         report(StudyProgress("data"))
@@ -431,7 +434,17 @@ def _trial_reports(report: _Reporter, total: int) -> Callable[[TrialSlot, Outcom
 
 def _write(folder: Path, study: Study, store: Store, slots: list[TrialSlot], table: pl.DataFrame) -> tuple[Path, ...]:
     derived = {name: derived_table(name, store, slots, table) for name in study.derived}
-    return tuple(write_results(folder, study, slots, table, derived, planned(study)))
+    files = write_results(folder, study, slots, table, derived, planned(study))
+    if study.figures:
+        files += write_study_figures(study.name, study.figures, folder, *_tables_of_page(store, slots, table))
+    return tuple(files)
+
+
+def _tables_of_page(store: Store, slots: list[TrialSlot], table: pl.DataFrame) -> tuple[pl.DataFrame | None, ...]:
+    """Scores, results, history and examples: what pages and figures are made from."""
+    return (
+        score_table(store, slots), table.drop_nulls("ours"), history_table(store, slots), examples_table(store, slots),
+    )  # fmt: skip
 
 
 def _write_page(
@@ -443,10 +456,10 @@ def _write_page(
     report(StudyProgress("page"))
     about = {"Study": study.title, "Results from": str(store.folder), "Selected on": " and ".join(_selections(table))}
     try:
+        scores, results, history, examples = _tables_of_page(store, slots, table)
         return write_page(
-            page, scores=score_table(store, slots), results=table.drop_nulls("ours"),
-            history=history_table(store, slots), examples=examples_table(store, slots), title=study.name, about=about,
-        )  # fmt: skip
+            page, scores=scores, results=results, history=history, examples=examples, title=study.name, about=about
+        )
     except DataError as error:
         report.note(f"no page was written: {error}")
         return None

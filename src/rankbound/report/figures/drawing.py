@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,16 +36,19 @@ def all_figures(
     results: pl.DataFrame | None = None,
     history: pl.DataFrame | None = None,
     examples: pl.DataFrame | None = None,
+    *,
+    names: Collection[str] = FIGURES.keys(),
 ) -> dict[str, FigureOutcome]:
-    """Draw every figure that the tables allow; a figure with several cases (one for each loss) has several outcomes.
+    """Draw the figures that the tables allow, all or those of some ``names``.
 
-    Names are suitable for files: ``gain-by-activity-ndcg``.
+    A figure with several cases (one for each loss) has several outcomes. Their names are suitable for files:
+    ``gain-by-activity-ndcg``.
     """
     tables = Tables(without_unmeasured(scores), results, history, examples)
     with debug_mode(
         False
     ):  # no validation of every part of a chart, which takes seconds: the tests validate all figures
-        drawn = [outcome for figure in FIGURES.values() for outcome in _draw(figure, tables)]
+        drawn = [outcome for name in names for outcome in _draw(FIGURES[name], tables)]
     return {outcome.name: outcome for outcome in drawn}
 
 

@@ -112,7 +112,7 @@ def gain_by_activity(points: pl.DataFrame, curves: pl.DataFrame, contrast: Contr
         .mark_point(size=10, color=NEUTRAL, opacity=0.4)
         .encode(
             x=x,
-            y=alt.Y("difference:Q", title=f"difference in {contrast.measure}"),
+            y=alt.Y("difference:Q", title=[f"difference in {contrast.measure}", f"from {contrast.baseline}"]),
             tooltip=tips(
                 qid="query *",
                 system="system *",
