@@ -46,6 +46,14 @@ from .conftest import ROWS, USERS
         ),
         (("versus =", "record = ['x']\nversus ="), r"tables\[0\].record\[0\]: must be one of the registered recorders"),
         (("data = {", "data = { letor = 'letor',"), r"tables\[0\].data: data must name one of letor, ratings, faces"),
+        (
+            ("versus =", "selection = 'test'\ntrain_on_validation = true\nversus ="),
+            r"tables\[0\].train_on_validation: applies to queries only, not to ratings data",
+        ),
+        (
+            ("versus =", "train_on_validation = true\nversus ="),
+            r'tables\[0\]: train_on_validation requires selection = "test" or "last"',
+        ),
         (("[[tables]]", "derived = ['x']\n[[tables]]"), r"derived\[0\]: must be one of"),
     ],
 )

@@ -40,6 +40,24 @@ def test_rows_are_what_the_model_gives_by_hand(plan, folder):
     assert outcome.metadata["eval_score"] == ranker.eval_score_
 
 
+@pytest.mark.parametrize("selection", ["test", "last"])
+def test_rows_of_the_validation_part_can_be_trained_on(plan, folder, selection):
+    text = "title = 'x'\n[[tables]]\ndata = { letor = 'letor' }\nmodel = 'AdaRank'\nmeasures = ['nDCG']\n"
+    (without,) = plan(f"{text}selection = '{selection}'\n")
+    (slot,) = plan(f"{text}selection = '{selection}'\ntrain_on_validation = true\n")
+    assert without.trial.identified().id != slot.trial.identified().id
+    outcome = run_trial(slot.trial)
+    train, valid, test = (read_letor(folder / "letor" / f"{name}.txt") for name in ("train", "vali", "test"))
+    X = np.concatenate((train.features, valid.features))
+    y = np.concatenate((train.lists.labels, valid.lists.labels))
+    qid = np.concatenate((train.lists.query_of_item, valid.lists.query_of_item + len(train.lists)))
+    held_out = (test.features, test.lists.labels, test.lists.query_of_item) if selection == "test" else None
+    ranker = AdaRank(measure="nDCG").fit(X, y, qid=qid, eval_set=held_out)
+    expected = evaluate_lists(test.lists.with_scores(ranker.predict(test.features)), ["nDCG"])
+    np.testing.assert_array_equal(outcome.scores["nDCG"].fill_null(np.nan).to_numpy(), expected.values["nDCG"])
+    assert outcome.metadata["queries"] == len(train.lists) + len(valid.lists)
+
+
 def test_preparation_of_rows(plan):
     text = ROWS.replace("measures", "prepare = { binarize = 2, scale = 'min-max', relevant = 1, first = 5 }\nmeasures")
     scores = run_trial(plan(text)[0].trial).scores

@@ -234,6 +234,7 @@ class _Setting:
             bounding=self.bounding.bounding,
             seed=seed,
             selection=table.selection,
+            train_on_validation=table.train_on_validation,
             select_by=self.select_by,
             measures=tuple(sorted(set(table.measures))),
             record=tuple(table.record),
@@ -316,6 +317,7 @@ def check_table(table: Table) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "nsr", partial(_check_nsr, table)
     yield "test", partial(_check_test, table)
     yield "grid", partial(_check_size, table)
+    yield "train_on_validation", partial(_check_for_queries, table, table.train_on_validation)
     yield "prepare.backbone", partial(_check_for_images, table, table.prepare.backbone)
     yield "examples", partial(_check_for_images, table, table.examples)
     for at, name in enumerate(table.record):
@@ -385,6 +387,11 @@ def _check_size(table: Table) -> None:
 def _check_for_images(table: Table, value: Any) -> None:
     if value and table.kind != "faces":
         raise ArgumentError(f"applies to images only, not to {table.kind} data")
+
+
+def _check_for_queries(table: Table, value: Any) -> None:
+    if value and table.kind != "letor":
+        raise ArgumentError(f"applies to queries only, not to {table.kind} data")
 
 
 def _check_bounding(bounding: Bounded) -> None:

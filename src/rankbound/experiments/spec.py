@@ -252,6 +252,9 @@ class Table(StrictModel):
     refit: bool = Field(
         default=True, description="Lists of users: train again, including the held-out part, after selection."
     )
+    train_on_validation: bool = Field(
+        default=False, description="Queries: train on the validation part, too, which must not be selected on."
+    )
     versus: dict[str, str] = Field(default_factory=dict, description="Setting that the others are tested against.")
     record: list[str] = Field(default_factory=list, description="Recorders that add to the history of a trial.")
     pairs: int = Field(default=10_000, ge=1, description="Images: number of test pairs.")
@@ -275,6 +278,8 @@ class Table(StrictModel):
             raise ValueError("a table needs either model or models")
         if self.choose == "each" and self.selection != "test":
             raise ValueError(f'choose = "each" requires selection = "test", got {self.selection!r}')
+        if self.train_on_validation and self.selection == "validation":
+            raise ValueError('train_on_validation requires selection = "test" or "last", got "validation"')
         if self.selection == "last" and (self.grid or any(choice.grid for choice in self.models)):
             raise ValueError('selection = "last" selects nothing, so it cannot be combined with a grid')
         return self

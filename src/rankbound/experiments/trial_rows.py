@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rankbound.evaluation import evaluate_lists
 from rankbound.experiments.sources import Source, letor_fold
 from rankbound.experiments.trial import Fitted, Outcome, history_frame, ranker_of, recorded_by, score_frame
 from rankbound.experiments.trial_spec import TrialSpec
+from rankbound.lists import Lists
 
 if TYPE_CHECKING:
     from rankbound.data.letor import LetorData
@@ -23,17 +26,26 @@ def run(spec: TrialSpec, source: Source) -> Outcome:
     ranker = ranker_of(spec)
     if last and hasattr(ranker, "selection"):
         ranker.selection = "last"
-    X, y, qid = _columns(fold.train)
+    assert fold.validation is not None  # see `letor_fold`
+    train = _joined(fold.train, fold.validation) if spec.train_on_validation else fold.train
+    X, y, qid = _columns(train)
     ranker.fit(X, y, qid=qid, eval_set=None if held_out is None else _columns(held_out))
     scored = fold.test.lists.with_scores(ranker.predict(fold.test.features, qid=fold.test.lists.query_of_item))
     values = evaluate_lists(scored, spec.measures).values
-    metadata: dict[str, Any] = {"queries": len(fold.train.lists)}
+    metadata: dict[str, Any] = {"queries": len(train.lists)}
     metadata |= {} if held_out is None else {"eval_score": float(ranker.eval_score_)}
     metadata |= {"kept_epoch": int(ranker.kept_epoch_)} if hasattr(ranker, "kept_epoch_") else {}
-    parts = {"train": fold.train, "validation": fold.validation, "test": fold.test}
+    parts = {"train": train, "validation": fold.validation, "test": fold.test}
     recorded = recorded_by(Fitted(spec, ranker, parts, lambda **changes: ranker_of(spec, **changes)))
     history = history_frame(list(getattr(ranker, "history_", [])), spec.selection, recorded)
     return Outcome(score_frame(fold.test.lists, values), history, metadata)
+
+
+def _joined(first: LetorData, second: LetorData) -> LetorData:
+    """The queries of both."""
+    a, b = first.lists, second.lists
+    lists = Lists(np.concatenate((a.labels, b.labels)), np.concatenate((a.offsets, b.offsets[1:] + a.offsets[-1])))
+    return type(first)(lists, np.concatenate((first.features, second.features)))
 
 
 def _columns(data: LetorData) -> tuple[Any, Any, Any]:

@@ -71,6 +71,7 @@ class TrialSpec(StrictModel):
     bounding: str = "none"
     seed: int
     selection: Literal["validation", "test", "last"]
+    train_on_validation: bool = Field(default=False, description="Of trials of queries only.")
     select_by: str
     measures: tuple[str, ...]
     record: tuple[str, ...] = ()
