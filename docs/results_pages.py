@@ -421,7 +421,7 @@ def _status(folder: Path, row: dict[str, str]) -> tuple[str, str]:
 def study_section(path: Path, charts: dict[str, Any]) -> list[str]:
     """A study's table with its charts."""
     table = read_table(path)
-    lines = result_section(path)
+    lines = [*result_section(path), *best_losses(table, _study(path.stem))]
     for name, chart in _charts(path, table).items():
         charts[f"results/{name}.svg"] = chart
         lines += ["", f"![{name}]({name}.svg)"]
@@ -429,6 +429,39 @@ def study_section(path: Path, charts: dict[str, Any]) -> list[str]:
         figure = _figure_of(kept.stem.removeprefix(f"{path.stem}--"))
         lines += ["", f"![{figure.title}]({kept.name})", "", figure.caption]
     return lines
+
+
+def best_losses(table: pl.DataFrame, study: Study | None) -> list[str]:
+    """Which loss is best by each measure, if losses were selected by different measures: by means, without a test."""
+    rules = [] if study is None else [each.select_by for each in study.tables if isinstance(each.select_by, dict)]
+    measure_of = {loss: measure for rule in rules for loss, measure in rule.items()}
+    if "loss" not in table.columns or len(set(measure_of.values()) & set(table["measure"])) < 3:
+        return []
+    finished = table.drop_nulls("ours").filter(pl.col("loss").is_in(list(measure_of)))
+    measures = table["measure"].unique(maintain_order=True).to_list()
+    before = table.columns[: table.columns.index("measure")]
+    before = [name for name in before if name != "loss" and finished[name].n_unique() > 1] or before[:1]
+    rows, own, cases = [], 0, 0
+    for key, group in finished.group_by(before, maintain_order=True):
+        best = {
+            measure: rows_of.sort("ours", descending=True)["loss"][0]
+            for (measure,), rows_of in group.group_by(["measure"], maintain_order=True)
+            if rows_of.height > 2
+        }
+        if len(best) < 3:
+            continue
+        own += sum(measure_of[loss] == measure for measure, loss in best.items())
+        cases += len(best)
+        rows.append([", ".join(filter(None, map(str, key))), *(best.get(measure, "") for measure in measures)])
+    if not rows:
+        return []
+    return [
+        "",
+        f"The loss with the best mean by each measure, not tested. In {own} of {cases} cases it is one whose epoch was "
+        "selected by that measure:",
+        "",
+        *_markdown(["setting", *measures], rows),
+    ]
 
 
 def _figure_of(name: str) -> Figure:

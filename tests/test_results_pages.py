@@ -156,6 +156,27 @@ def test_claims_about_single_numbers(pages, change, word, counts):
 # ---- meta-analysis ---------------------------------------------------------------------------------------------------
 
 
+def test_the_best_loss_by_each_measure(pages):
+    study = pages.load_study("insights-other")
+    means = {  # loss -> RR, AP, nDCG, of which the loss is selected by one
+        "RR": (0.9, 0.1, 0.1),
+        "AP": (0.1, 0.9, 0.9),
+        "nDCG": (0.2, 0.2, 0.8),
+        "other": (1.0, 1.0, 1.0),  # is no loss of the study
+    }
+    rows = [
+        {"data": data, "loss": loss, "measure": measure, "ours": value}
+        for data in ("a", "b")
+        for loss, values in means.items()
+        for measure, value in zip(("RR", "AP", "nDCG"), values, strict=True)
+    ]
+    lines = pages.best_losses(pl.DataFrame(rows), study)
+    assert "In 4 of 6 cases" in lines[1]
+    assert lines[-2:] == ["| a | RR | AP | AP |", "| b | RR | AP | AP |"]
+    assert pages.best_losses(pl.DataFrame(rows[:2]), study) == []  # too few losses
+    assert pages.best_losses(pl.DataFrame(rows), None) == []
+
+
 def test_which_differences_are_pooled(bounding, tmp_path):
     head = "data,loss,bounding,nsr,measure,versus,versus_difference,versus_low,versus_high,selection\n"
     rows = [
