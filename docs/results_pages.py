@@ -427,7 +427,7 @@ def study_section(path: Path, charts: dict[str, Any]) -> list[str]:
         lines += ["", f"![{name}]({name}.svg)"]
     for kept in sorted(path.parent.glob(f"{path.stem}--*.[ps][nv]g")):
         figure = _figure_of(kept.stem.removeprefix(f"{path.stem}--"))
-        lines += ["", f"![{figure.title}]({kept.name})", "", figure.caption]
+        lines += ["", f"![{figure.title}]({kept.name})", "", f"**{figure.title}.** {figure.caption}"]
     return lines
 
 
@@ -452,7 +452,10 @@ def best_losses(table: pl.DataFrame, study: Study | None) -> list[str]:
             continue
         own += sum(measure_of[loss] == measure for measure, loss in best.items())
         cases += len(best)
-        rows.append([", ".join(filter(None, map(str, key))), *(best.get(measure, "") for measure in measures)])
+        setting = [
+            f"NSR {value}" if name == "nsr" else str(value) for name, value in zip(before, key, strict=True) if value
+        ]
+        rows.append([", ".join(setting), *(best.get(measure, "") for measure in measures)])
     if not rows:
         return []
     return [
