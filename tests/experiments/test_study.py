@@ -124,6 +124,21 @@ def test_one_call_runs_a_study_and_the_next_one_finds_everything_done(study, fol
         result.page = None
 
 
+@pytest.mark.parametrize("versus", ['{ model = "net", loss = "RankNet" }', '{ model = "ada", loss = "" }'])
+def test_models_with_and_without_a_loss_are_tested_against_each_other(study, folder, versus):
+    net = '{ model = "LinearRanker", name = "net", loss = "RankNet", params = { epochs = 1 } }'
+    study(TWO.replace("models = [", f"models = [{net}, ").replace('{ model = "ada" }\n[[', f"{versus}\n[["))
+    results = rb.run_study("mine.toml", jobs=0).results
+    own = {"net": "net · RankNet · none", "RegressionRanker": "RegressionRanker", "ada": "ada"}
+    tested = dict(results.filter(measure="nDCG").select("model", "versus").iter_rows())
+    baseline = next(name for name in own if name in versus)
+    assert tested == {name: own[baseline] if name != baseline else "" for name in own}
+    means = dict(results.filter(measure="nDCG").select("model", "ours").iter_rows())
+    for model, difference in results.filter(measure="nDCG").select("model", "versus_difference").iter_rows():
+        expected = None if model == baseline else pytest.approx(means[model] - means[baseline])
+        assert difference == expected
+
+
 def test_results_of_pieces_come_together_in_one_table(study, folder):
     study(TWO)
     first = rb.run_study("mine.toml", only={"model": "ada"}, jobs=0, store="one", results="written")

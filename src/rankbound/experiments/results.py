@@ -273,8 +273,9 @@ def _versus(
     empty: dict[str, Any] = {"versus": "", "versus_difference": None, "versus_low": None, "versus_high": None}
     empty["p_value"] = None
     rule = grouped[setting][0].rule
-    other = tuple((name, dict(rule.versus).get(name, value)) for name, value in setting)
-    if not rule.versus or other == setting or other not in grouped:
+    wanted = _given(dict(setting) | dict(rule.versus))
+    other = next((key for key in grouped if _given(dict(key)) == wanted), None)
+    if not rule.versus or other is None or other == setting:
         return empty
     others = chosen(grouped[other], metadata, measure)
     frames = [
@@ -290,6 +291,11 @@ def _versus(
     low, high = ahead.interval
     return {"versus": grouped[other][0].system, "versus_difference": ahead.mean, "versus_low": low, "versus_high": high,
             "p_value": ahead.p_value}  # fmt: skip
+
+
+def _given(setting: Mapping[str, str]) -> dict[str, str]:
+    """A setting without empty values: models without a loss are tested against those that have one, too."""
+    return {name: value for name, value in setting.items() if value}
 
 
 def _points(selected: Mapping[FoldSeed, TrialSlot]) -> str:
