@@ -253,10 +253,16 @@ def test_cache_removes_old_files(cache_of_test: Path, monkeypatch: pytest.Monkey
     assert distribution_cache.load(19) is not None
 
 
-def test_fast_distributions_are_not_written_to_disk(cache_of_test: Path) -> None:
-    distribution("P@5", n=100, relevant=20)
-    distribution("nDCG", n=5, relevant=2)
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_only_slow_distributions_are_written_to_disk(
+    cache_of_test: Path, monkeypatch: pytest.MonkeyPatch, is_slow: bool
+) -> None:
+    monkeypatch.setattr(many, "_SLOW", -1.0 if is_slow else math.inf)  # whatever else the machine does
+    many._remembered.cache_clear()
+    distribution("P@5", n=100, relevant=20)  # has a closed form
     assert not cache_of_test.exists()
+    distribution("nDCG", n=5, relevant=2)
+    assert cache_of_test.exists() == is_slow
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------
