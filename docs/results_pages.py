@@ -395,10 +395,14 @@ def _status(folder: Path, row: dict[str, str]) -> tuple[str, str]:
         return NO_DATA, shown
     pattern, _, table = row["results"].partition("::")
     done: dict[str, set[str]] = {}
+    waiting: Counter[str] = Counter()  # rows without a result
     for path in sorted(folder.glob(f"{pattern}.csv")):
         results = read_table(path)
         if "data" in results.columns:
             chosen = results.filter(pl.col("table") == table) if table else results
+            if "ours" in chosen.columns:
+                waiting.update(chosen.filter(pl.col("ours").is_null())["data"])
+                chosen = chosen.drop_nulls("ours")
             for part in {part for data in chosen["data"] for part in data.split(" | ")}:
                 done.setdefault(part, set()).add(path.stem)
     own = [data for data in row["paper_data"].split() if data in done]
@@ -406,7 +410,8 @@ def _status(folder: Path, row: dict[str, str]) -> tuple[str, str]:
     tables = sorted({stem for data in (own or other) for stem in done[data]})
     where = ", ".join(f"[{stem}](#{stem})" for stem in tables)
     figure = f"figure `{name}` of the study's page" if kind == "figure" else ""
-    details = "; ".join(filter(None, (where, ", ".join(own or other), figure, row["reason"])))
+    parts = [f"{waiting[data]} rows of {data} are not run yet" for data in own or other if waiting[data]]
+    details = "; ".join(filter(None, (where, ", ".join(own or other), *parts, figure, row["reason"])))
     if own and not (table and row["reason"]):
         lacking = [data for data in row["paper_data"].split() if data not in done]
         return PAPERS_DATA, details + (f"; not run: {', '.join(lacking)}" if lacking else "")

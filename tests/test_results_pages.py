@@ -136,6 +136,19 @@ def test_the_status_follows_from_the_tables(pages, folder):
     }
 
 
+def test_rows_that_are_not_run_are_counted_and_are_no_results(pages, tmp_path):
+    (tmp_path / "mine-a.csv").write_text(
+        "table,data,measure,ours\nT,mq2007,AP,0.5\nT,mq2007,nDCG,\nT,mq2008,AP,\nU,mq2007,AP,\n"
+    )
+    (tmp_path / "coverage.csv").write_text(
+        "paper,item,shows,results,paper_data,other_data,how,reason\n"
+        "p,table 1,x,mine-*::T,mq2007,,,\np,table 2,x,mine-*::T,mq2008,,,\np,table 3,x,mine-*::U,mq2007,,,\n"
+    )
+    first, second, third = pages.coverage(tmp_path)
+    assert (first["status"], second["status"], third["status"]) == (pages.PAPERS_DATA, pages.WAITING, pages.WAITING)
+    assert "1 rows of mq2007 are not run yet" in first["details"]
+
+
 @pytest.mark.parametrize(
     ("change", "word", "counts"),
     [
