@@ -48,6 +48,7 @@ SHORT = {  # status -> heading of its column in the overview
     PAPERS_DATA: "paper's data", OTHER_DATA: "other data", NO_DATA: "no data needed", NOTHING: "definitions",
     IMPOSSIBLE: "impossible", WAITING: "not run",
 }  # fmt: skip
+ELSEWHERE = "published number is of "  # begins a note on a row whose published number is of other data
 MARKER = "<!-- overview -->"
 
 
@@ -544,6 +545,7 @@ def _published(table: pl.DataFrame) -> list[str]:
         interval = (
             f"{show_number(row['ci_low'])} to {show_number(row['ci_high'])}" if row.get("ci_low") is not None else ""
         )
+        notes = str(row.get("note") or "").split("; ")
         table_and_data = [str(row[name]) for name in ("table", "data") if row.get(name) is not None]
         cells.append(
             [
@@ -553,6 +555,7 @@ def _published(table: pl.DataFrame) -> list[str]:
                 *(show_number(row[name]) for name in ("published", "ours", "difference")),
                 interval,
                 str(row.get("selection") or ""),
+                next((part.removeprefix(ELSEWHERE) for part in notes if part.startswith(ELSEWHERE)), ""),
             ]
         )
     head = [
@@ -564,7 +567,10 @@ def _published(table: pl.DataFrame) -> list[str]:
         "difference",
         "95 % interval of ours",
         "selected on",
+        "published number is of",
     ]
+    if not any(row[-1] for row in cells):
+        head, cells = head[:-1], [row[:-1] for row in cells]
     lines = _markdown(head, cells)
     if rows.height > OPEN_ROWS:
         lines = [f'??? note "The {rows.height} rows with a published number"', "", *(f"    {line}" for line in lines)]
