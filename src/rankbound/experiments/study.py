@@ -11,9 +11,10 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rankbound.errors import ArgumentError, DataError, RankboundError
 from rankbound.experiments.claims import Verdict, judge_claims
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = ["StudyPlan", "StudyResult", "data_folder", "plan_study", "run_study"]
 
+_Tables: TypeAlias = "tuple[pl.DataFrame | None, ...]"  # see `_tables_of_page`
 _COMPILED = 2.0  # seconds: loading compiled kernels takes less, compiling them takes more
 
 
@@ -249,9 +251,10 @@ def run_study(
             else:
                 tally = tally_of(slots, opened)
             table = results_table(opened, slots, published)
-            files = () if results is None else _write(Path(results), prepared.study, opened, slots, table)
+            tables = cache(lambda: _tables_of_page(opened, slots, table))  # reads the store once, if at all
+            files = () if results is None else _write(Path(results), prepared.study, opened, slots, table, tables)
             written = (
-                None if page_path is None else _write_page(page_path, prepared.study, opened, slots, table, report)
+                None if page_path is None else _write_page(page_path, prepared.study, opened, table, tables, report)
             )
         claims = tuple(judge_claims(prepared.study.claims, table))
     return StudyResult(prepared.study, tally, table, claims, folder, written, files, tuple(report.notes))
@@ -432,15 +435,17 @@ def _trial_reports(report: _Reporter, total: int) -> Callable[[TrialSlot, Outcom
     return on_result
 
 
-def _write(folder: Path, study: Study, store: Store, slots: list[TrialSlot], table: pl.DataFrame) -> tuple[Path, ...]:
+def _write(
+    folder: Path, study: Study, store: Store, slots: list[TrialSlot], table: pl.DataFrame, tables: Callable[[], _Tables]
+) -> tuple[Path, ...]:
     derived = {name: derived_table(name, store, slots, table) for name in study.derived}
     files = write_results(folder, study, slots, table, derived, planned(study))
     if study.figures:
-        files += write_study_figures(study.name, study.figures, folder, *_tables_of_page(store, slots, table))
+        files += write_study_figures(study.name, study.figures, folder, *tables())
     return tuple(files)
 
 
-def _tables_of_page(store: Store, slots: list[TrialSlot], table: pl.DataFrame) -> tuple[pl.DataFrame | None, ...]:
+def _tables_of_page(store: Store, slots: list[TrialSlot], table: pl.DataFrame) -> _Tables:
     """Scores, results, history and examples: what pages and figures are made from."""
     return (
         score_table(store, slots), table.drop_nulls("ours"), history_table(store, slots), examples_table(store, slots),
@@ -448,7 +453,7 @@ def _tables_of_page(store: Store, slots: list[TrialSlot], table: pl.DataFrame) -
 
 
 def _write_page(
-    page: Path, study: Study, store: Store, slots: list[TrialSlot], table: pl.DataFrame, report: _Reporter
+    page: Path, study: Study, store: Store, table: pl.DataFrame, tables: Callable[[], _Tables], report: _Reporter
 ) -> Path | None:
     """Write the page about these trials; None, with a note, if there are too few results for one."""
     from rankbound.report.page import write_page
@@ -456,7 +461,7 @@ def _write_page(
     report(StudyProgress("page"))
     about = {"Study": study.title, "Results from": str(store.folder), "Selected on": " and ".join(_selections(table))}
     try:
-        scores, results, history, examples = _tables_of_page(store, slots, table)
+        scores, results, history, examples = tables()
         return write_page(
             page, scores=scores, results=results, history=history, examples=examples, title=study.name, about=about
         )
