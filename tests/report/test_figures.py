@@ -19,7 +19,7 @@ from rankbound.report import figure_files
 from rankbound.report.figure_files import check_figure_names, write_figures, write_study_figures
 from rankbound.report.figures import FIGURES, FigureOutcome, all_figures, save_chart, themed
 from rankbound.report.figures.panels import grid
-from rankbound.report.figures.recipes import Tables
+from rankbound.report.figures.recipes import Tables, comparison_groups
 from rankbound.report.figures.theme import LIMIT, PALETTE, alt
 
 MEASURES = ["nDCG", "AP", "nRBP(p=0.95)", "nDCG@1", "nDCG@5", "UL2(nDCG)"]
@@ -409,3 +409,17 @@ def test_names_of_figures_are_checked():
     check_figure_names(list(FIGURES))
     with pytest.raises(ArgumentError, match=r"figures\[1\]: must be one of lower-bounds, .*, got 'pies'"):
         check_figure_names(["best-counts", "pies"])
+
+
+@pytest.mark.parametrize(
+    ("names", "groups"),
+    [
+        (["nDCG@10", "AP", "RR"], [["nDCG@10", "AP", "RR"]]),
+        (["EM(nDCG@10)", "nDCG@10", "RR"], [["nDCG@10", "EM(nDCG@10)", "RR"]]),
+        (["RR", "EM(nDCG@10)", "nDCG@10", "AP"], [["RR", "AP"], ["nDCG@10", "EM(nDCG@10)"]]),
+        (["EM(AP)", "UL2(AP)"], [["EM(AP)", "UL2(AP)"]]),
+        (["EM(nDCG@10)", "nDCG@5"], [["EM(nDCG@10)", "nDCG@5"]]),
+    ],
+)
+def test_a_normalized_measure_is_compared_with_the_measure_that_it_normalizes(names, groups):
+    assert [list(group) for group in comparison_groups({name: [name] for name in names})] == groups

@@ -192,9 +192,10 @@ _ALL = (
     Figure(
         "meta-evaluation",
         "Measures by set of queries",
-        "Fraction of the pairs of systems that differ significantly, and of those on which a measure and the first one "
-        "disagree, by Student's paired t test at 0.05; percentage absolute difference of means; Kendall's tau with the "
-        "first measure. On all queries, and on the tenths with the smallest and the largest gain over a random ranking "
+        "Fraction of the pairs of systems that differ significantly, and of those on which a measure and its base "
+        "measure disagree, by Student's paired t test at 0.05; percentage absolute difference of means; Kendall's tau "
+        "with the base measure. That is the measure that a normalized one normalizes if it is shown, and otherwise "
+        "the first. On all queries, and on the tenths with the smallest and the largest gain over a random ranking "
         "(Karmaker and Feng, tables 6 to 9 and 16 to 19).",
         ("scores",),
         recipes.meta_evaluation,

@@ -114,7 +114,7 @@ def expected_histogram(table: pl.DataFrame, measure: str) -> Any:
         alt.Chart()
         .mark_bar(color=PALETTE[0])
         .encode(
-            x=alt.X("low:Q", bin="binned", title=f"expected {measure} of a random ranking"),
+            x=alt.X("low:Q", bin="binned", title=[f"expected {measure}", "of a random ranking"]),
             x2="high:Q",
             y=alt.Y("queries:Q", title="queries"),
             tooltip=tips(low="from", high="to", queries="queries #", fraction="fraction of the queries"),
@@ -146,7 +146,7 @@ def query_map(table: pl.DataFrame, measure: str, *, title: str | None = None) ->
         alt.Chart()
         .mark_point(size=22)
         .encode(
-            x=alt.X("expected:Q", title=f"expected {measure} of a random ranking", scale=scale),
+            x=alt.X("expected:Q", title=[f"expected {measure}", "of a random ranking"], scale=scale),
             y=alt.Y("value:Q", title=title or f"mean {measure} of the systems", scale=scale),
             color=alt.Color(
                 "type:N",

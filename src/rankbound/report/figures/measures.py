@@ -17,9 +17,9 @@ __all__ = ["asl_curves", "measure_agreement", "meta_evaluation", "swap_rates"]
 _SETS = ("all", "uninformative", "ideal")
 _UNITS = {
     "significant fraction": "significant pairs (fraction)",
-    "conflict fraction": "conflicts with the first measure (fraction)",
+    "conflict fraction": "conflicts with the base measure (fraction)",
     "PAD": "absolute difference (%)",
-    "Kendall tau": "Kendall's tau with the first measure",
+    "Kendall tau": "Kendall's tau with the base measure",
 }
 
 

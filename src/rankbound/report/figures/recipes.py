@@ -228,7 +228,32 @@ def meta_evaluation(tables: Tables) -> Charts:
 def _meta_evaluation(tables: Tables) -> pl.DataFrame:
     families = meta.measure_families(tables.scores)
     few = dict(list(families.items())[: 2 * MEASURES])
-    return meta.meta_evaluation(_first_data_sets(tables.scores), few)
+    scores = _first_data_sets(tables.scores)
+    groups = comparison_groups(few) if few else [few]  # without measures, the error names the reason
+    return pl.concat([meta.meta_evaluation(scores, group) for group in groups])
+
+
+def comparison_groups(families: Mapping[str, Sequence[str]]) -> list[dict[str, Sequence[str]]]:
+    """Families of measures that are compared with each other, the base of each group first.
+
+    A normalized measure is compared with the measure that it normalizes, if that is there; all others with the first.
+
+    >>> comparison_groups({"AP": ["AP"], "nDCG": ["nDCG"], "UL1(SP)": ["UL1(SP)"], "EM(nDCG)": ["EM(nDCG)"]})
+    [{'AP': ['AP'], 'UL1(SP)': ['UL1(SP)']}, {'nDCG': ['nDCG'], 'EM(nDCG)': ['EM(nDCG)']}]
+    """
+    measures = {family: parse_measure(members[0]) for family, members in families.items()}
+    families_of = {measure: family for family, measure in measures.items()}
+    plain = {
+        family: families_of[measure.plain]
+        for family, measure in measures.items()
+        if measure != measure.plain and measure.plain in families_of
+    }
+    first = plain.get(next(iter(families)), next(iter(families)))
+    groups: dict[str, dict[str, Sequence[str]]] = {first: {first: families[first]}}
+    groups |= {base: {base: families[base]} for base in plain.values()}
+    for family, members in families.items():
+        groups[family if family in groups else plain.get(family, first)][family] = members
+    return list(groups.values())
 
 
 def swap_rates(tables: Tables) -> Charts:
