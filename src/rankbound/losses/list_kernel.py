@@ -16,19 +16,23 @@ LISTNET, LISTMLE = range(2)
 
 
 @helper
-def _list_net(x: Any, target: Any, gradient: Any, hessian: Any) -> float:
-    """Cross entropy of softmax(x) and a target that sums to 1; its gradient is softmax - target."""
-    highest = x.max()
-    mass, mean = 0.0, 0.0
-    for j in range(len(x)):
-        gradient[j] = math.exp(x[j] - highest)
+def _softmax(scores: Any, target: Any, scale: float, gradient: Any, hessian: Any) -> float:
+    """Cross entropy of softmax(scale * scores) and a target; its gradient is scale (sum(target) softmax - target)."""
+    highest = scores.max()
+    for j in range(len(scores)):
+        gradient[j] = math.exp(scale * (scores[j] - highest))
+    # A loop that sums writes no array: whether arrays might overlap, which depends on where they lie in memory, would
+    # decide about the order of its sums.
+    mass, total, mean = 0.0, 0.0, 0.0
+    for j in range(len(scores)):
         mass += gradient[j]
-        mean += target[j] * (x[j] - highest)
-    for j in range(len(x)):
+        total += target[j]
+        mean += target[j] * (scores[j] - highest)
+    for j in range(len(scores)):
         probability = gradient[j] / mass
-        gradient[j] = probability - target[j]
-        hessian[j] = probability * (1.0 - probability)
-    return math.log(mass) - mean
+        gradient[j] = scale * (total * probability - target[j])
+        hessian[j] = scale * scale * total * probability * (1.0 - probability)
+    return total * math.log(mass) - scale * mean
 
 
 @helper
@@ -79,30 +83,12 @@ def list_pass(
             for j in range(n):
                 x[j] = scores[lo + order[lo + j]]
             if loss == LISTNET:
-                values[q] = _list_net(x, target[lo:hi], sorted_gradient, sorted_hessian)
+                values[q] = _softmax(x, target[lo:hi], 1.0, sorted_gradient, sorted_hessian)
             else:
                 values[q] = _list_mle(x, sorted_gradient, sorted_hessian)
             for j in range(n):
                 gradient[lo + order[lo + j]] = sorted_gradient[j]
                 hessian[lo + order[lo + j]] = sorted_hessian[j]
-
-
-@helper
-def _softmax(scores: Any, target: Any, scale: float, gradient: Any, hessian: Any) -> float:
-    """Cross entropy of softmax(scale * scores) and a target; its gradient is scale (sum(target) softmax - target)."""
-    highest = scores.max()
-    mass, total, mean = 0.0, 0.0, 0.0
-    for j in range(len(scores)):
-        x = scale * (scores[j] - highest)
-        gradient[j] = math.exp(x)
-        mass += gradient[j]
-        total += target[j]
-        mean += target[j] * x
-    for j in range(len(scores)):
-        probability = gradient[j] / mass
-        gradient[j] = scale * (total * probability - target[j])
-        hessian[j] = scale * scale * total * probability * (1.0 - probability)
-    return total * math.log(mass) - mean
 
 
 @block_kernel
