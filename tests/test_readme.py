@@ -1,7 +1,8 @@
 """Every example in the README and the docs runs and prints the output that the page shows.
 
 To refresh the output after a change, run `python tests/test_readme.py [PAGE...]` and read the diff. A block that needs
-an optional package has `<!-- needs: PACKAGE -->` on the line above it.
+an optional package has `<!-- needs: PACKAGE -->` on the line above it, and one that trains a model, whose numbers
+depend on the processor, `<!-- within: TOLERANCE -->`.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ import pytest
 from filelock import FileLock
 
 from rankbound.cli.main import run
+from tests.printed_numbers import same_within
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 DEMO = "rankbound demo -o demo > demo.log"
-BLOCK = re.compile(r"(?:(<!-- needs: (\w+) -->\n))?```(console|python)\n(.*?)```", re.DOTALL)
+BLOCK = re.compile(
+    r"((?:<!-- needs: (\w+) -->\n)?(?:<!-- within: ([\d.]+) -->\n)?)```(console|python)\n(.*?)```", re.DOTALL
+)
 
 
 def demo_files(environment: dict[str, str]) -> Path:
@@ -80,7 +84,7 @@ def run_page(text: str, folder: Path) -> str:
         return "\n".join(line.rstrip() for line in lines)
 
     def fresh(match: re.Match[str]) -> str:
-        comment, needs, kind, block = match.groups(default="")
+        comments, needs, tolerance, kind, block = match.groups(default="")
         if needs and importlib.util.find_spec(needs) is None:
             return match.group()
         if kind == "console":
@@ -91,7 +95,9 @@ def run_page(text: str, folder: Path) -> str:
             with contextlib.redirect_stdout(io.StringIO()):
                 exec(compile(block, "<page>", "exec"), names)
             return match.group()
-        return f"{comment}```{kind}\n{body}\n```"
+        if same_within(f"{body}\n", block, float(tolerance or 0)):
+            return match.group()
+        return f"{comments}```{kind}\n{body}\n```"
 
     return BLOCK.sub(fresh, text)
 
