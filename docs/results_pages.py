@@ -540,41 +540,33 @@ def _published(table: pl.DataFrame) -> list[str]:
         return []
     before = table.columns[: table.columns.index("measure")]
     settings = [name for name in before if name not in ("table", "data") and rows[name].n_unique() > 1]
-    cells = []
+    cells, elsewhere = [], {}
     for row in rows.iter_rows(named=True):
         interval = (
             f"{show_number(row['ci_low'])} to {show_number(row['ci_high'])}" if row.get("ci_low") is not None else ""
         )
-        notes = str(row.get("note") or "").split("; ")
-        table_and_data = [str(row[name]) for name in ("table", "data") if row.get(name) is not None]
+        where = ", ".join(str(row[name]) for name in ("table", "data") if row.get(name) is not None).replace("|", r"\|")
+        for part in str(row.get("note") or "").split("; "):
+            if part.startswith(ELSEWHERE):
+                elsewhere.setdefault(part.removeprefix(ELSEWHERE), {})[where] = None
         cells.append(
             [
-                ", ".join(table_and_data).replace("|", r"\|"),
+                where,
                 ", ".join(f"{row[name]}" for name in settings if row[name] not in (None, "")),
                 str(row["measure"]),
                 *(show_number(row[name]) for name in ("published", "ours", "difference")),
                 interval,
                 str(row.get("selection") or ""),
-                next((part.removeprefix(ELSEWHERE) for part in notes if part.startswith(ELSEWHERE)), ""),
             ]
         )
     head = [
-        "table, data",
-        "setting",
-        "measure",
-        "published",
-        "ours",
-        "difference",
-        "95 % interval of ours",
-        "selected on",
-        "published number is of",
-    ]
-    if not any(row[-1] for row in cells):
-        head, cells = head[:-1], [row[:-1] for row in cells]
+        "table, data", "setting", "measure", "published", "ours", "difference", "95 % interval of ours", "selected on",
+    ]  # fmt: skip
     lines = _markdown(head, cells)
     if rows.height > OPEN_ROWS:
         lines = [f'??? note "The {rows.height} rows with a published number"', "", *(f"    {line}" for line in lines)]
-    return [*lines, ""]
+    notes = [f"Published numbers next to *{'; '.join(places)}* are of {data}." for data, places in elsewhere.items()]
+    return [*lines, "", *(line for note in notes for line in (note, ""))]
 
 
 def _counts(words: Counter[str]) -> str:

@@ -25,6 +25,7 @@ from rankbound.models import (
     RankBoost,
     export_xgboost_json,
     load_ranker,
+    trees,
 )
 from rankbound.models.measuring import mean_measure, measure_candidates
 from rankbound.models.structured import _Dual, most_violated
@@ -291,6 +292,19 @@ def test_early_stopping_keeps_the_best_round() -> None:
     ranker = LambdaMART(n_estimators=200, min_child_samples=2, early_stopping_rounds=5)
     ranker.fit(X, Y, qid=QID, eval_set=noise)
     assert ranker.boosters_[0].num_trees() < 150
+
+
+def test_histograms_that_are_computed_again_give_the_same_forest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A histogram of 1,000 features with 100 values takes 1.6 MB: of 31 leaves, few fit into 4 MB."""
+    rng = np.random.default_rng(0)
+    wide = rng.integers(0, 100, (400, 1000)).astype(np.float64)
+    labels, qid = (wide[:, :3].sum(axis=1) > 150).astype(float), np.repeat(np.arange(20), 20)
+    settings = {"n_estimators": 3, "num_leaves": 31, "min_child_samples": 2, "max_features": 0.5}
+    scores = []
+    for megabytes in (4096, 4):
+        monkeypatch.setattr(trees, "_HISTOGRAM_MEGABYTES", megabytes)
+        scores.append(RandomForestRanker(**settings).fit(wide, labels, qid=qid).predict(wide))
+    np.testing.assert_allclose(scores[0], scores[1], rtol=1e-9)
 
 
 def test_a_forest_of_two_labels_is_the_same_for_both_tasks() -> None:

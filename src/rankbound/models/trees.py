@@ -57,6 +57,9 @@ _MAX_CATEGORY = 1_000_000  # LightGBM keeps a bit for every category up to the l
 _ZERO = 1e-35  # smaller values are 0 to LightGBM
 _MAX_MODELS = 1_000  # one for each level of the labels
 _VALUES_PER_THREAD = 250_000
+# LightGBM keeps a histogram of all features for each leaf, 39 GB for a forest on 37,632 pixels. Those beyond this size
+# are computed again.
+_HISTOGRAM_MEGABYTES = 4096
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -94,6 +97,7 @@ class _TreeRanker(Ranker):
             "deterministic": True,
             "feature_pre_filter": False,
             "min_data_in_bin": 1,
+            "histogram_pool_size": _HISTOGRAM_MEGABYTES,
         }
         return {**common, **special}
 
