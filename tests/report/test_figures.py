@@ -226,6 +226,16 @@ def test_a_charts_own_configuration_wins_over_the_theme(chart):
     assert own["range"]["category"] == {"scheme": "dark2"}
 
 
+def test_a_grid_that_lacks_a_panel_has_no_rows_and_columns():
+    """Vega-Lite would close the gap, so that later panels would stand below the title of another column."""
+    layer = alt.Chart().mark_point().encode(x="at:Q")
+    table = pl.DataFrame({"at": [1, 2, 3, 4], "row": ["a", "a", "b", "b"], "panel": ["c", "d", "c", "d"]})
+    whole = grid([layer], table, row="row", column="panel").to_dict()
+    assert set(whole["facet"]) == {"row", "column"}
+    lacking = grid([layer], table.head(3), row="row", column="panel").to_dict()
+    assert lacking["facet"]["sort"] == ["a · c", "a · d", "b · c"]
+
+
 def test_panels_that_leave_a_gap_have_axes_of_their_own():
     table = pl.DataFrame({"panel": list("abcde"), "x": [1.0] * 5})
     for panels, resolved in ((5, {"axis": {"x": "independent"}}), (4, None)):

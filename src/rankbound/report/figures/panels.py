@@ -13,6 +13,7 @@ from rankbound.report.figures.theme import PALETTE, alt
 __all__ = ["color", "grid", "highlight", "order_of", "tips", "with_panel"]
 
 _NUMBER = ".4~f"
+_BOTH = "row and column"  # the title of a panel in a grid with gaps
 _DIGITS = 6  # more than a screen or a printed page can show, half of what JSON would hold
 
 
@@ -64,12 +65,17 @@ def grid(
 ) -> Any:
     """Arrange layers in panels: rows and columns by two columns of the table, or one, with ``wrap`` panels per line.
 
-    Rows that would make a single column of panels are wrapped too. Layers without data draw the panel's rows.
-    ``independent`` names the axes ("x", "y") that differ by panel.
+    Rows that would make a single column of panels are wrapped too, and so are all panels if a row lacks one of the
+    columns. Layers without data draw the panel's rows. ``independent`` names the axes ("x", "y") that differ by panel.
     """
     table = table.with_columns(pl.col(pl.Float64).round_sig_figs(_DIGITS))
-    if row is not None and column is not None and table[column].n_unique() == 1:
-        column = None  # one column of panels would be long and narrow
+    if row is not None and column is not None:
+        if table[column].n_unique() == 1:
+            column = None  # one column of panels would be long and narrow
+        elif table.select(row, column).n_unique() < table[row].n_unique() * table[column].n_unique():
+            # Vega-Lite leaves no gap in the grid: panels after a gap would stand below the title of another column
+            table = table.with_columns(pl.concat_str(row, column, separator=" · ").alias(_BOTH))
+            row, column = None, _BOTH
     chart = alt.layer(*layers).properties(width=size[0], height=size[1])
     if row is not None and column is not None:
         chart = chart.facet(data=table, row=_header(alt.Row, table, row), column=_header(alt.Column, table, column))
