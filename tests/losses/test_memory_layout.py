@@ -61,3 +61,20 @@ def test_neighbors_in_memory_give_the_same_bits(name, monkeypatch):
             found = gradient_and_hessian(loss, scores, labels, OFFSETS)
             np.testing.assert_array_equal(found[0], gradient)
             np.testing.assert_array_equal(found[1], hessian)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", loss_names(3))
+def test_calls_give_the_same_bits_whatever_was_allocated_before(name, dtype):
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(2, 40, 30)
+    offsets = np.concatenate(([0], np.cumsum(sizes)))
+    labels, scores = rng.integers(0, 3, offsets[-1]), rng.normal(size=offsets[-1]).astype(dtype)
+    loss, kept = get_loss(name), []
+    results = set()
+    for _ in range(40):
+        kept.append(np.empty(rng.integers(1, 5000)))
+        if len(kept) > 10:
+            del kept[rng.integers(0, 10)]
+        results.add(b"".join(array.tobytes() for array in gradient_and_hessian(loss, scores, labels, offsets)))
+    assert len(results) == 1

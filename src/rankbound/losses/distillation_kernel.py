@@ -19,6 +19,7 @@ import numpy as np
 
 from rankbound.losses.compiling import block_kernel, helper
 from rankbound.losses.extremes import larger, smaller
+from rankbound.losses.memory import empty
 from rankbound.losses.sigmoids import factors, sigmoid_row
 
 __all__ = ["soft_pair_pass"]
@@ -87,12 +88,12 @@ def _query(scores: Any, teacher: Any, scale: float, with_hessian: bool, gradient
     """Mean cost of the pairs of one query."""
     n = len(scores)
     middle = scores.min() / 2 + scores.max() / 2
-    x = np.empty(n)
+    x = empty(n, scores)
     for j in range(n):
         x[j] = scale * (scores[j] - middle)
     by_student = factors(x, x.max(), n, None)
     by_teacher = factors(teacher, teacher.max(), n, None)
-    above, slope, target, unused = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    above, slope, target, unused = empty(n, x), empty(n, x), empty(n, x), empty(n, x)
     result = 0.0
     factored = len(by_student) > 0 and len(by_teacher) > 0
     for i in range(n - 1):

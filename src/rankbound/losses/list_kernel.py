@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from rankbound.losses.compiling import block_kernel, helper
 from rankbound.losses.extremes import larger, smaller
+from rankbound.losses.memory import empty, zeros
 
 __all__ = ["LISTMLE", "LISTNET", "list_pass", "soft_rank_pass", "softmax_pass"]
 
@@ -43,7 +42,7 @@ def _list_mle(x: Any, gradient: Any, hessian: Any) -> float:
     largest score so far, so that no score can overflow.
     """
     n = len(x)
-    log_sum = np.empty(n)
+    log_sum = empty(n, x)
     highest, mass, result = x[n - 1], 0.0, 0.0
     for i in range(n - 1, -1, -1):
         if x[i] > highest:
@@ -79,7 +78,7 @@ def list_pass(
         if active[q]:
             lo, hi = offsets[q], offsets[q + 1]
             n = hi - lo
-            x, sorted_gradient, sorted_hessian = np.empty(n), np.empty(n), np.empty(n)
+            x, sorted_gradient, sorted_hessian = empty(n, scores), empty(n, scores), empty(n, scores)
             for j in range(n):
                 x[j] = scores[lo + order[lo + j]]
             if loss == LISTNET:
@@ -127,7 +126,7 @@ def _soft_query(x: Any, rows: int, weights: Any, k: float, discount: Any, gradie
     """Expected DCG when scores carry Gaussian noise: the rank of a row is 1 plus a sum of independent coin flips."""
     n = len(x)
     result = 0.0
-    above, density, distribution, rest = np.empty(n), np.empty(n), np.empty(n), np.empty(n - 1)
+    above, density, distribution, rest = empty(n, x), empty(n, x), empty(n, x), empty(n - 1, x)
     last = n if k <= 0.0 else smaller(n, int(k))
     for i in range(rows):
         distribution[:] = 0.0
@@ -169,7 +168,7 @@ def soft_rank_pass(
         if rows[q] > 0:
             lo, hi = offsets[q], offsets[q + 1]
             n = hi - lo
-            x, sorted_gradient, sorted_hessian = np.empty(n), np.zeros(n), np.zeros(n)
+            x, sorted_gradient, sorted_hessian = empty(n, scores), zeros(n, scores), zeros(n, scores)
             for j in range(n):
                 x[j] = scale * scores[lo + order[lo + j]]
             values[q] = _soft_query(x, rows[q], weights[lo:hi], k, discount, sorted_gradient, sorted_hessian)

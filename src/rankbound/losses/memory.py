@@ -3,6 +3,10 @@
 For each type of array and each set of compiler options, np.empty compiles three functions, and np.zeros and its
 relatives compile more. Kernels therefore get their arrays here. `empty`, `indices` and `_empty_table` compile nothing:
 the code that allocates an array is written into the kernel itself.
+
+Arrays lie at least 1 kB apart. A compiled loop tests whether the arrays that it reads and writes are a few vectors away
+from each other, and if not, another loop runs, whose sums have another order. Short arrays that the allocator puts next
+to each other, or not, would give other last bits from call to call.
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ from numba.np.arrayobj import make_array, populate_array
 from rankbound.losses.compiling import helper
 
 __all__ = ["empty", "indices", "zero_table", "zeros"]
+
+_APART = 1024  # bytes after each array: twice what the widest loops process at once, four times 16 numbers of float64
 
 
 def empty(count: int, like: Any) -> Any:
@@ -92,7 +98,7 @@ def _allocate(context: Any, builder: Any, array_type: Any, shape: Sequence[Any])
     strides = [itemsize]  # in bytes
     for length in reversed(shape[1:]):
         strides.insert(0, builder.mul(strides[0], length))
-    size = builder.mul(strides[0], shape[0])
+    size = builder.add(builder.mul(strides[0], shape[0]), context.get_constant(types.intp, _APART))
     alignment = context.get_preferred_array_alignment(array_type.dtype)
     memory = context.nrt.meminfo_alloc_aligned(builder, size, alignment)
     array = make_array(array_type)(context, builder)

@@ -8,7 +8,7 @@ draws with replacement) and a random subset of the features at every split; leav
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -105,12 +105,15 @@ class _TreeRanker(Ranker):
         self,
         parameters: dict[str, Any],
         queries: Queries,
-        targets: NDArray[Any],
+        targets: Iterable[NDArray[Any]],
         held_out: Queries | None,
         weights: NDArray[np.float64] | None,
         by_query: bool = False,
-    ) -> Any:
-        """Train one LightGBM model; with held-out queries, keep the number of trees that ranks them best."""
+    ) -> list[Any]:
+        """Train one LightGBM model for each array of targets; the features are sorted into bins once for all of them.
+
+        With held-out queries, keep the number of trees that ranks them best.
+        """
         _positive("n_estimators", self.n_estimators)
         self._check_ranges()
         if self.n_jobs is not None:
@@ -124,12 +127,18 @@ class _TreeRanker(Ranker):
             (np.abs(features[rows]) > _ZERO).any() for rows in row_blocks(features)
         ):  # LightGBM refuses such data, although constant features are accepted
             features = np.ones_like(features)
-        train = lightgbm.Dataset(features, targets, weight=weights, group=groups, categorical_feature=categories)
+        train = lightgbm.Dataset(features, weight=weights, group=groups, categorical_feature=categories)
+        valid = None
+        if held_out is not None:
+            valid = train.create_valid(held_out.features, np.zeros(len(held_out.features)))
+        return [self._grow_one(parameters, train.set_label(target), valid, held_out) for target in targets]
+
+    def _grow_one(self, parameters: dict[str, Any], train: Any, valid: Any, held_out: Queries | None) -> Any:
+        """Train a model on the labels that the data set has."""
         history: dict[str, Any] = {}
         callbacks: list[Callable[[Any], None]] = [_report_round]
-        valid, evaluate = [], None
+        evaluate = None
         if held_out is not None:
-            valid = [train.create_valid(held_out.features, np.zeros(len(held_out.features)))]
             lists = held_out.lists
 
             def evaluate(scores: NDArray[Any], _: Any) -> tuple[str, float, bool]:
@@ -143,8 +152,9 @@ class _TreeRanker(Ranker):
                 callbacks.append(lightgbm.early_stopping(rounds, verbose=False))
         try:
             booster = lightgbm.train(
-                parameters, train, int(self.n_estimators), valid_sets=valid, feval=evaluate, callbacks=callbacks
-            )
+                parameters, train, int(self.n_estimators), valid_sets=[valid] if valid is not None else [],
+                feval=evaluate, callbacks=callbacks,
+            )  # fmt: skip
         except lightgbm.basic.LightGBMError as error:  # rules of LightGBM that _RANGES does not have
             raise ArgumentError(f"LightGBM refuses the parameters: {error}") from error
         best = None
@@ -292,7 +302,7 @@ class LambdaMART(_BoostedTrees):
             special = {"objective": lightgbm_objective(self.objective, **self._loss_options())}
         rows = None if weights is None else np.repeat(weights, queries.lists.sizes)
         parameters = {**self._boosting_parameters(), **special}
-        self._keep([self._grow(parameters, queries, queries.labels, held_out, rows, by_query=True)])
+        self._keep(self._grow(parameters, queries, [queries.labels], held_out, rows, by_query=True))
 
     def _loss_options(self) -> dict[str, Any]:
         """Return the options of the loss that are parameters of the ranker."""
@@ -356,7 +366,7 @@ class _PointwiseTrees(_TreeRanker):
             # The mean of 0/1 in a leaf is the fraction of 1, and the variance is half of the Gini index: a regression
             # forest on 0/1 is Breiman's classification forest. Boosting needs the logistic loss.
             parameters["objective"] = "regression" if self._mode == "rf" else "binary"
-        self._keep([self._grow(parameters, queries, target, held_out, weights) for target in targets])
+        self._keep(self._grow(parameters, queries, targets, held_out, weights))
 
     def _scores(self, features: NDArray[Any]) -> NDArray[np.float64]:
         if self.task == "regression":
