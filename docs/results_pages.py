@@ -432,8 +432,11 @@ def study_section(path: Path, charts: dict[str, Any]) -> list[str]:
         charts[f"results/{name}.svg"] = chart
         lines += ["", f"![{name}]({name}.svg)"]
     for kept in sorted(path.parent.glob(f"{path.stem}--*.[ps][nv]g")):
-        figure = _figure_of(kept.stem.removeprefix(f"{path.stem}--"))
-        lines += ["", f"![{figure.title}]({kept.name})", "", f"**{figure.title}.** {figure.caption}"]
+        name = kept.stem.removeprefix(f"{path.stem}--")
+        figure = _figure_of(name)
+        case = name.removeprefix(figure.name).strip("-")  # such as that of a measure
+        title = f"{figure.title} ({case})" if case else figure.title
+        lines += ["", f"![{title}]({kept.name})", "", f"**{title}.** {figure.caption}"]
     return lines
 
 

@@ -1,11 +1,11 @@
 """Figures 1 to 4 of the paper on metric optimization for recommendation, from its published result tables.
 
-    python -m benchmarks.quality.insights_published LISTWISE.csv PAIRWISE.csv [FOLDER]
+    python -m benchmarks.quality.insights_published LISTWISE.csv PAIRWISE.csv
 
 The CSV files are the authors' tables of best results (columns metric_optim, fold, NSR, dataset, metric_eval, y). The
 command writes docs/results/insights-published.md and .csv: how often each loss is best, and the estimated marginal
-means of the losses with confidence and prediction intervals, by the paper's own linear model. With FOLDER, it draws the
-figures there, too. `rankbound report STORE --figures FOLDER` draws those of our own study.
+means of the losses with confidence and prediction intervals, by the paper's own linear model; and the figures. Those of
+our own study are written by `rankbound reproduce insights-fig1 --results docs/results`.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ three splits. This page repeats their figures 2 and 3 from these values, with th
 standardized within each data set and negative sampling ratio, and explained by the loss, the data set, the ratio, and
 the interactions of the loss with both. Their figure 5 needs the values of single users, which the tables do not have.
 
-`python -m benchmarks.quality.insights_published LISTWISE.csv PAIRWISE.csv FOLDER` makes this page and draws figures 1
-to 4; `rankbound report STORE --figures FOLDER` draws the figures of our own study, figure 5 among them.
+`python -m benchmarks.quality.insights_published LISTWISE.csv PAIRWISE.csv` makes this page and draws figures 1 to 4;
+`rankbound reproduce insights-fig1 --results docs/results` draws those of our own study, figure 5 among them.
 """
 
 
@@ -136,8 +136,8 @@ def _difference(first: dict[str, Any], second: dict[str, Any]) -> tuple[float, f
     return difference, difference - width * float(np.hypot(first["std_error"], second["std_error"]))
 
 
-def draw(tables: dict[str, pl.DataFrame], folder: Path) -> list[Path]:
-    """Draw figures 1 to 4 of both kinds of losses."""
+def draw(tables: dict[str, pl.DataFrame]) -> list[Path]:
+    """Draw figures 1 to 4 of both kinds of losses, 3 and 4 without RR, which is far below the others."""
     from rankbound.report.figures import save_chart
     from rankbound.report.figures import systems as figures
 
@@ -150,20 +150,22 @@ def draw(tables: dict[str, pl.DataFrame], folder: Path) -> list[Path]:
         without_rr = pl.col("system") != "RR"
         by_data = effects(trials, by_data=True).rename({"data": "data_label"})
         charts = {
-            "1-means": figures.system_means(means),
-            "2-best-counts": figures.best_counts(marginal.best_counts(trials)),
-            "3-marginal-means": figures.marginal_means(effects(trials).filter(without_rr)),
-            "4-marginal-means-by-data": figures.marginal_means(by_data.filter(without_rr), by_data=True),
+            "system-means": figures.system_means(means),
+            "best-counts": figures.best_counts(marginal.best_counts(trials)),
+            "marginal-means": figures.marginal_means(effects(trials).filter(without_rr)),
+            "marginal-means-by-data": figures.marginal_means(by_data.filter(without_rr), by_data=True),
         }
-        files += [save_chart(chart, folder / f"{kind}-figure-{name}.svg") for name, chart in charts.items()]
+        files += [
+            save_chart(chart, RESULTS / f"insights-published--{name}-{kind}.svg") for name, chart in charts.items()
+        ]
     return files
 
 
 def main(words: list[str]) -> int:
-    if len(words) not in (2, 3):
+    if len(words) != 2:
         print(__doc__, file=sys.stderr)
         return 2
-    tables = dict(zip(KINDS, map(read, words[:2]), strict=True))
+    tables = dict(zip(KINDS, map(read, words), strict=True))
     means = pl.concat(
         [effects(trials).select(pl.lit(kind).alias("table"), pl.all()) for kind, trials in tables.items()]
     )
@@ -172,8 +174,7 @@ def main(words: list[str]) -> int:
     for suffix, text in texts.items():
         with atomic_write(RESULTS / f"insights-published.{suffix}") as temporary:
             temporary.write_text(text, encoding="utf-8")
-    if len(words) == 3:
-        print("\n".join(map(str, draw(tables, Path(words[2])))))
+    print("\n".join(path.name for path in draw(tables)))
     return 0
 
 
