@@ -64,6 +64,19 @@ def test_each_bounding_is_compared_with_none_under_the_measure_of_its_loss(score
     assert (second.measure, second.systems) == ("nRBP(p=0.95)", ("nRBP · min-max", "nRBP · expectation"))
 
 
+@pytest.mark.parametrize(("names", "cases"), [(("", ""), ["nDCG"]), (("A · ", "B · "), ["A · nDCG", "B · nDCG"])])
+def test_models_are_compared_apart_if_their_systems_have_names_of_their_own(score_table, names, cases):
+    """Models of different data that share the names of their systems are one contrast, which has a panel for each."""
+    parts = [
+        score_table({f"{name}nDCG · {bounding}": [0.5]}, data=model).with_columns(
+            pl.lit(model).alias("model"), pl.lit("nDCG").alias("loss"), pl.lit(bounding).alias("bounding")
+        )
+        for model, name in zip("AB", names, strict=True)
+        for bounding in ("none", "min-max")
+    ]
+    assert [contrast.case for contrast in contrasts(pl.concat(parts))] == cases
+
+
 def test_without_losses_all_systems_are_compared_with_the_first(score_table):
     (only,) = contrasts(score_table({"b": [0.1], "a": [0.2], "c": [0.3]}))
     assert (only.case, only.baseline, only.systems) == ("", "b", ("a", "c"))

@@ -115,7 +115,11 @@ def contrasts(table: pl.DataFrame) -> list[Contrast]:
         raise DataError("the table has no column that is a measure")
     result = []
     if {"loss", "bounding"} <= set(table.columns):
-        group = ["model", "loss"] if "model" in table.columns and table["model"].n_unique() > 1 else ["loss"]
+        group = ["loss"]
+        if "model" in table.columns and table["model"].n_unique() > 1:
+            pairs = table.select("model", "system").n_unique()
+            if pairs == len(systems):  # otherwise models of different data share names: they are panels of one contrast
+                group = ["model", "loss"]
         words = pl.col(*group, "bounding").cast(pl.String)
         settings = table.select(words, "system").unique(maintain_order=True)
         for case, rows in settings.group_by(group, maintain_order=True):
