@@ -64,8 +64,8 @@ def main(words: list[str]) -> int:
     table.add_row("published", *(f"{value:.4f}" for value in published("listwise", "nRBP")))
     for name in words[1:] or VARIANTS:
         slope, rate, padded = VARIANTS[name]
-        settings = padding_items if padded else lambda lists: np.zeros(len(lists.sizes))
-        (values,) = measured(gradient_with_slope(slope), settings, BATCH, rate, epochs, every=epochs)
+        settings_of = padding_items if padded else None
+        (values,) = measured(gradient_with_slope(slope), BATCH, rate, epochs, epochs, settings_of)
         table.add_row(name, *(f"{value:.4f}" for value in values))
     Console().print(table)
     return 0

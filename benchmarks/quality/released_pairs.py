@@ -28,15 +28,21 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.quality.user_batches import MEASURES, measured, published
-from rankbound.lists import Lists
 
 FORMS = ("formula", "code")
 RATES = (0.001, 0.01, 0.1)
 BATCH, EVERY = 16, 10
 
 
-# |Δ| of a chosen item at rank i and a negative one at rank j, counted from 0. ``count`` and ``inverse`` are the number
-# of chosen items down to a rank, and the sum of their reciprocal ranks.
+@numba.njit(error_model="numpy")  # type: ignore[untyped-decorator]
+def ranked_terms(chosen: Any) -> Any:
+    """The number of chosen items down to each rank, the sum of their reciprocal ranks, and the ideal DCG."""
+    ranks = np.arange(1.0, 1 + len(chosen))
+    count = np.cumsum(chosen)
+    return count, np.cumsum(chosen / ranks), (1 / np.log2(1 + ranks[: int(count[-1])])).sum()
+
+
+# |Δ| of a chosen item at rank i and a negative one at rank j, counted from 0, with the terms above.
 
 
 @numba.njit(error_model="numpy")  # type: ignore[untyped-decorator]
@@ -76,9 +82,7 @@ def gradient_of(loss: str, form: str) -> Any:
     def add(scores: Any, labels: Any, _: float, gradient: Any) -> None:
         order = np.argsort(-scores)
         chosen = (labels[order] > 0).astype(np.float64)
-        ranks = np.arange(1.0, 1 + len(order))
-        count, inverse = np.cumsum(chosen), np.cumsum(chosen / ranks)
-        ideal = (1 / np.log2(1 + ranks[: int(count[-1])])).sum()
+        count, inverse, ideal = ranked_terms(chosen)
         for i in range(len(order)):
             if not chosen[i]:
                 continue
@@ -93,11 +97,6 @@ def gradient_of(loss: str, form: str) -> Any:
     return add
 
 
-def no_settings(lists: Lists) -> Any:
-    """A number per user that is not used."""
-    return np.zeros(len(lists.sizes))
-
-
 def main(words: list[str]) -> int:
     epochs = int(words[0]) if words else 120
     for loss in words[1:] or SWAPS:
@@ -105,7 +104,7 @@ def main(words: list[str]) -> int:
         table = Table("loss", "rate", *MEASURES, title=f"lambda-{loss}, {epochs} epochs")
         table.add_row("published", "", *(f"{value:.4f}" for value in published("pairwise", f"lambda-{loss}")))
         for form, rate in itertools.product(FORMS, RATES):
-            found = measured(gradient_of(loss, form), no_settings, BATCH, rate, epochs, EVERY)
+            found = measured(gradient_of(loss, form), BATCH, rate, epochs, EVERY)
             best = max(found, key=lambda values: values[own], default=[])
             table.add_row(form, f"{rate:g}", *(f"{value:.4f}" for value in best or [np.nan] * len(MEASURES)))
         Console().print(table)

@@ -51,18 +51,20 @@ def _epoch(
 
 
 def measured(
-    score_gradient: Any, settings_of: Callable[[Lists], Array], size: int, rate: float, epochs: int, every: int
-) -> Iterator[list[float]]:
+    score_gradient: Any, size: int, rate: float, epochs: int, every: int,
+    settings_of: Callable[[Lists], Array] | None = None,
+) -> Iterator[list[float]]:  # fmt: skip
     """Train on batches of ``size`` users, and yield the measures on the test lists after ``every`` epochs.
 
-    ``settings_of`` maps the training lists to a number per user, which the gradient gets.
+    ``settings_of`` maps the training lists to a number per user, which the gradient gets; None: 0.
     """
     fold = load_fold("citeulike-a", 0)
     train, test = sample_lists(fold.train, fold.test, train_ratio=1, test_ratio=1, protocol="published", seed=0)
     rng = np.random.default_rng(0)
     users = rng.uniform(-START, START, (len(train.users), FACTORS))
     items = rng.uniform(-START, START, (len(fold.train.item_names), FACTORS))
-    settings, lists = settings_of(train.lists), train.lists
+    lists = train.lists
+    settings = np.zeros(len(lists)) if settings_of is None else settings_of(lists)
     row_of = np.searchsorted(train.users, np.repeat(test.users, test.lists.sizes))
     for epoch in range(1, epochs + 1):
         order = rng.permutation(len(users))

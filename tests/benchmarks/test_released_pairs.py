@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from benchmarks.quality.released_pairs import SWAPS, gradient_of
+from benchmarks.quality.released_pairs import SWAPS, gradient_of, ranked_terms
 from rankbound.losses import get_loss, gradient_and_hessian
 from rankbound.testing import oracles
 
@@ -16,17 +16,14 @@ LABELS = [labels for labels in itertools.product((0, 1), repeat=5) if 0 < sum(la
 
 @pytest.mark.parametrize("measure", SWAPS)
 def test_changes_equal_recomputing_the_measure(measure):
-    ranks = np.arange(1.0, 6)
     for labels in LABELS:
-        chosen = np.array(labels, float)
-        count, inverse = np.cumsum(chosen), np.cumsum(chosen / ranks)
-        ideal = (1 / np.log2(1 + ranks[: sum(labels)])).sum()
+        terms = ranked_terms(np.array(labels, float))
         for i, j in itertools.product(range(5), repeat=2):
             if labels[i] and not labels[j]:
                 swapped = list(labels)
                 swapped[i], swapped[j] = 0, 1
                 change = abs(oracles.value(measure, swapped) - oracles.value(measure, labels))
-                found = SWAPS[measure](count, inverse, ideal, i, j, False)
+                found = SWAPS[measure](*terms, i, j, False)
                 assert found == pytest.approx(change, abs=1e-12), (labels, i, j)
 
 
@@ -43,8 +40,8 @@ def test_pairs_move_as_in_our_loss_by_the_formula(measure):
 def test_the_code_differentiates_the_sum_of_its_weights(measure):
     scores, labels = np.random.default_rng(0).normal(size=9), np.array([1, 0, 0, 1, 0, 1, 0, 0, 1])
     order = np.argsort(-scores)
-    chosen, ranks = labels[order].astype(float), np.arange(1.0, 10)
-    terms = np.cumsum(chosen), np.cumsum(chosen / ranks), (1 / np.log2(1 + ranks[:4])).sum()
+    chosen = labels[order].astype(float)
+    terms = ranked_terms(chosen)
     weights = np.zeros((9, 9))
     for i, j in itertools.product(range(9), repeat=2):
         if chosen[i] and not chosen[j]:
@@ -62,8 +59,7 @@ def test_the_code_differentiates_the_sum_of_its_weights(measure):
 
 def test_weights_of_the_code():
     """DCG is not divided by its ideal value; AP and RR count pairs in the wrong order only, RR of the first item."""
-    chosen = np.array([0.0, 1, 0, 1, 0])
-    count, inverse = np.cumsum(chosen), np.cumsum(chosen / np.arange(1, 6))
+    count, inverse, _ = ranked_terms(np.array([0.0, 1, 0, 1, 0]))
     for name in ("AP", "RR"):
         assert SWAPS[name](count, inverse, 1.0, 1, 2, True) == 0
     assert SWAPS["RR"](count, inverse, 1.0, 3, 0, True) == 0
