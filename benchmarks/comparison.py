@@ -26,8 +26,7 @@ PACKAGES = {
     "torchmetrics": "torchmetrics",
     "lightgbm": "lightgbm",
     "xgboost": "xgboost",
-    "torch": "'rankbound[train]'",
-    "numba": "'rankbound[train]'",
+    "torch": "torch",
 }
 # keras-rs and rax read these when they are imported: the backend, and one thread, which all losses are timed with
 _ENVIRONMENT = {

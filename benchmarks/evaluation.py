@@ -123,7 +123,7 @@ def run(quick: bool) -> Iterator[Finding]:
     yield from growth_of(__name__, CURVES, quick)
 
 
-def _means(evaluation: rb.Evaluation) -> list[float]:
+def _means(evaluation: rb.evaluation.Evaluation) -> list[float]:
     return list(evaluation.mean().values())
 
 
@@ -193,7 +193,7 @@ def _from_arrays(queries: int, items: int, turns: int) -> Iterator[Finding]:
     tied = np.round(scores, 1)
     for values, name, ignore in ((tied, "with ties", False), (scores, "ties ignored", True)):
 
-        def work(values: Any = values) -> rb.Evaluation:
+        def work(values: Any = values) -> rb.evaluation.Evaluation:
             return rb.evaluate(rb.Lists(labels.ravel(), offsets, values.ravel()), measures=["nDCG@10"])
 
         peer = Peer(

@@ -20,11 +20,12 @@ from benchmarks.records import Finding, Row
 from benchmarks.timing import MIN_SECONDS, Work, best_of
 from rankbound.data import Interactions, load_fold, load_set, prepare_movielens, sample_lists, user_folds
 from rankbound.losses import get_loss, set_threads
-from rankbound.models.factorization import MatrixFactorization
-from rankbound.models.factorization_kernel import Batch
-from rankbound.models.factorization_losses import interaction_loss
-from rankbound.models.factorization_state import Pairs, State
-from rankbound.models.factorization_training import InteractionTraining
+from rankbound.models.options import group_options
+from rankbound.models.recommenders.factorization.lists import GivenLists, Pairs
+from rankbound.models.recommenders.factorization.losses import interaction_loss
+from rankbound.models.recommenders.factorization.model import MatrixFactorization
+from rankbound.models.recommenders.factorization.steps import Batch
+from rankbound.models.recommenders.factorization.training import Training
 
 __all__ = ["CURVES", "INPUTS", "run"]
 
@@ -76,7 +77,7 @@ def citeulike(quick: bool) -> Split:
 def pairs_of(train: Interactions, test: Interactions, ratio: float = 1) -> Pairs:
     """Return positives with ``ratio`` negatives for each."""
     lists, _ = sample_lists(train, test, train_ratio=ratio, test_ratio=1, protocol="published")
-    return Pairs.of(np.repeat(lists.users, lists.lists.sizes), lists.items, lists.lists.labels)
+    return Pairs.from_rows(np.repeat(lists.users, lists.lists.sizes), lists.items, lists.lists.labels)
 
 
 # ---- implementations -------------------------------------------------------------------------------------------------
@@ -88,20 +89,20 @@ class Ours:
     def __init__(self, pairs: Pairs, loss: str, batch_size: int | None) -> None:
         self.model = MatrixFactorization(FACTORS, loss, learning_rate=RATE, batch_size=batch_size)
         self.loss = get_loss(loss)
-        self.batches = pairs.batches(self.loss, batch_size, self.model._random(0))
-        self.state = State.new(pairs, FACTORS, self.model.init, self.model._random(1))
+        lists = GivenLists(pairs, self.loss)
+        self.training = Training(self.model._settings("dot"), self.loss, lists.interactions(), lists=lists)
+        self.batches, self.state = self.training.batches, self.training.new_state()
 
     def __call__(self) -> float:
         """Run one epoch; return the loss before it."""
-        self.model._epoch(self.loss, self.batches, None, self.state)
-        return float(self.state.history[-1]["loss"])
+        return self.training.epoch(self.state)
 
 
 class Torch:
     """The same initial embeddings and batches, with dense Adam."""
 
     def __init__(self, ours: Ours) -> None:
-        vectors = (ours.state.users.values, ours.state.items.values)
+        vectors = (ours.state.values[name] for name in ("users", "items"))
         tables = [torch.nn.Embedding.from_pretrained(torch.tensor(table), freeze=False) for table in vectors]
         self.users, self.items = tables
         self.optimizer = torch.optim.Adam([table.weight for table in tables], lr=RATE)
@@ -195,9 +196,9 @@ class OursFromInteractions:
 
     def __init__(self, table: Interactions, **parameters: Any) -> None:
         settings: dict[str, Any] = {"batch_size": 128, "similarity": "dot"} | parameters
-        model = MatrixFactorization(**settings)
+        model = MatrixFactorization(**group_options(MatrixFactorization, settings))
         loss = interaction_loss(model.loss or "softmax", model.bounding)
-        self.training = InteractionTraining(model._settings(), loss, table)
+        self.training = Training(model._settings("cosine"), loss, table)
         self.state = self.training.new_state()
 
     def __call__(self) -> float:

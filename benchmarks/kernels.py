@@ -2,7 +2,7 @@
 
 DIR is another checkout of this repository, of the state to compare with. A process of each of the two computes the same
 losses of the same lists, gradients included, on one thread. They take turns, so that a machine that is slower for a
-while is so for both, and the best run of each counts. Compiling takes most of the time, and is not measured.
+while is so for both, and the best run of each counts. Old checkouts compile first, which is not measured.
 """
 
 from __future__ import annotations

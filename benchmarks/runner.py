@@ -24,7 +24,7 @@ PARTS = (
 SCALE_ROWS = 10_000_000
 _WITHOUT_TRAINING = ("evaluation", "distributions", "reading")
 _PACKAGES = (
-    "rankbound", "numpy", "scipy", "polars", "torch", "numba", "lightgbm", "xgboost", "scikit-learn",
+    "rankbound", "numpy", "scipy", "polars", "torch", "lightgbm", "xgboost", "scikit-learn",
     "pytrec_eval-terrier", "ir_measures", "ranx", "rax", "jax", "keras-rs", "torchmetrics",
 )  # fmt: skip
 
@@ -152,7 +152,7 @@ def run_parts(
 
 
 def _findings(part: str, quick: bool, scale_rows: int, inputs: dict[str, str]) -> Iterator[Finding]:
-    absent = [module for module in ("torch", "numba") if part not in _WITHOUT_TRAINING and not is_installed(module)]
+    absent = [module for module in ("torch",) if part not in _WITHOUT_TRAINING and not is_installed(module)]
     if absent:
         yield from map(missing, absent)
         return

@@ -23,7 +23,7 @@ def write_outcome(outcome: Outcome, folder: Path) -> list[Path]:
         files[-1].write_text(text, encoding="utf-8")
     if with_chart:
         from benchmarks.chart import bench_chart
-        from rankbound.report.figures import save_chart
+        from rankbound.report.figures.saving import save_chart
 
         chart = bench_chart(outcome)
         files += [save_chart(chart, folder / f"bench{suffix}") for suffix in (".svg", ".html")]

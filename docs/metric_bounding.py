@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from random_effects import RandomEffects, dependent_mean, random_effects
 
-from rankbound.analysis.random_effects import RandomEffects, dependent_mean, random_effects
 from rankbound.data.catalog import known_sets
-from rankbound.experiments.spec import known_studies, load_study
 from rankbound.report.figures.results import forest_plot
+from rankbound.studies.spec import known_studies, load_study
 
 NORMAL = 1.959964  # half the width of a 95 % interval, in standard errors
 AFFINE = ("min-max", "expectation", "expectation-max")

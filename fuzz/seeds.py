@@ -19,7 +19,7 @@ import polars as pl
 from fuzz.mutations import SEPARATOR
 
 if TYPE_CHECKING:
-    from rankbound.experiments.trial_spec import TrialSlot
+    from rankbound.studies.trial_spec import TrialSlot
 
 __all__ = [
     "BEIR",
@@ -301,8 +301,8 @@ def checkpoints() -> list[bytes]:
 
 def slots() -> list[TrialSlot]:
     """Two trials of a study that differ in their bounding."""
-    from rankbound.experiments.sources import Source
-    from rankbound.experiments.trial_spec import FORMAT, SelectionRule, Trial, TrialSlot, TrialSpec
+    from rankbound.studies.sources import Source
+    from rankbound.studies.trial_spec import FORMAT, SelectionRule, Trial, TrialSlot, TrialSpec
 
     rule = SelectionRule("validation", "nDCG", "one", ("nDCG",), (("bounding", "none"),))
     made = []
@@ -319,8 +319,8 @@ def slots() -> list[TrialSlot]:
 @cache
 def stores() -> list[bytes]:
     """The database of a store, and scores and history of its trials."""
-    from rankbound.experiments.store import open_store
-    from rankbound.experiments.trial import Outcome
+    from rankbound.studies.store import open_store
+    from rankbound.studies.trial import Outcome
 
     scores = pl.DataFrame({"qid": ["a", "b"], "items": [4, 5], "relevant": [1, 2], "nDCG": [0.5, 0.75]})
     history = pl.DataFrame({"epoch": [1, 2], "quantity": ["loss", "loss"], "value": [0.5, 0.25]})

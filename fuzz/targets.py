@@ -162,9 +162,9 @@ def csv(data: bytes, folder: Path) -> list[Any]:
 
 
 def parquet(data: bytes, folder: Path) -> list[Any]:
-    from rankbound.data import table_chunks
     from rankbound.data.frames import lists_from_frame
     from rankbound.data.ratings import read_ratings
+    from rankbound.evaluation import evaluate
 
     path = folder / "table.parquet"
     if data.startswith(b"PAR1"):
@@ -176,8 +176,8 @@ def parquet(data: bytes, folder: Path) -> list[Any]:
             return []
     qrels = pl.DataFrame({"qid": ["1", "2"], "docid": ["a", "b"], "label": [1, 2]})
     read = [attempt(lists_from_frame, path), attempt(read_ratings, path)]
-    attempt(lambda: list(table_chunks.scored_chunks(path, rows=2)))
-    attempt(lambda: list(table_chunks.RunChunks(qrels, path, rows=2, missing="zero")))
+    attempt(evaluate, path, measures="AP")
+    attempt(evaluate, qrels, path, "AP", missing="zero")
     return [next((one for one in read if one is not None), None)]
 
 
@@ -315,7 +315,7 @@ def trials(data: bytes, folder: Path) -> list[Any]:
 
 
 def _read_store(folder: Path) -> list[Any]:
-    from rankbound.experiments.store import open_store
+    from rankbound.studies.store import open_store
 
     opened = attempt(open_store, folder)
     if opened is None:
@@ -366,8 +366,8 @@ def measures(data: bytes, folder: Path) -> list[Any]:
 
 def study(data: bytes, folder: Path) -> list[Any]:
     from rankbound.cli.train import _read_config
-    from rankbound.experiments.expansion import expand, quickened, select
-    from rankbound.experiments.spec import load_study
+    from rankbound.studies.expansion import expand, quickened, select
+    from rankbound.studies.spec import load_study
 
     (path,) = _files(data, folder, "study.toml")
     attempt(_read_config, str(path))
@@ -394,7 +394,7 @@ def _size(study: Any) -> int:
 
 def scores(data: bytes, folder: Path) -> list[Any]:
     """A score table, the input of pages and comparisons."""
-    from rankbound.analysis import score_tables
+    from rankbound.evaluation import score_tables
     from rankbound.report.page import make_report
 
     try:
@@ -407,7 +407,7 @@ def scores(data: bytes, folder: Path) -> list[Any]:
 
 
 def published(data: bytes, folder: Path) -> list[Any]:
-    from rankbound.experiments.results import published_number, read_published
+    from rankbound.studies.results import published_number, read_published
 
     (path,) = _files(data, folder, "study.published.csv")
     table = attempt(read_published, path, ["loss"])

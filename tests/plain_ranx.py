@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+pytest.importorskip("ranx")
+
 import ranx.data_structures.qrels
 import ranx.data_structures.run
 from numba import types

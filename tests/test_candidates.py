@@ -8,15 +8,17 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rankbound as rb
-from rankbound.analysis.runs import align_runs
 from rankbound.data.candidates import read_candidates
 from rankbound.errors import ArgumentError, DataError, RankboundError
-from rankbound.measures import BOUNDINGS, TIES, parse_measure
+from rankbound.evaluation.alignment import align_runs
+from rankbound.measures import BOUNDINGS, parse_measure
+from rankbound.protocol import TIES, Protocol
 from rankbound.testing.strategies import catalog
+from tests.tiers import examples
 
 PLAIN = [str(measure) for measure in catalog(range(3, 4))]
 ROUNDING = 1e-9
@@ -51,7 +53,7 @@ def candidate_dict(qrels, run, rule):
 
 @pytest.mark.parametrize("rule", ["judged", "returned", "explicit"])
 @given(qrels_dicts, run_dicts, st.sampled_from(TIES), st.sampled_from([None, 1, 3]))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_worst_value_best(rule, qrels, run, ties, depth):
     if not qrels.keys() & run.keys():
         return
@@ -70,7 +72,7 @@ LEAST = {"MM": 0.0, "DB": 0.0, "UL2": -1.0}  # of the other wrappers it depends 
 
 @pytest.mark.parametrize("name", WRAPPED)
 @given(qrels_dicts, run_dicts, st.sampled_from(["judged", "returned"]), st.sampled_from(TIES))
-@settings(max_examples=4, deadline=None)
+@examples(4)
 def test_normalized_values_stay_in_their_ranges(name, qrels, run, rule, ties):
     if not qrels.keys() & run.keys():
         return
@@ -97,7 +99,7 @@ def test_a_run_that_returns_some_candidates_is_the_mean_over_the_orders_of_the_o
 
 
 @given(qrels_dicts, run_dicts, st.sampled_from(["average", "docid"]), st.sampled_from(["judged", "returned"]))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_documents_without_judgment_change_no_normalized_value(qrels, run, ties, rule):
     if not qrels.keys() & run.keys():
         return
@@ -109,7 +111,7 @@ def test_documents_without_judgment_change_no_normalized_value(qrels, run, ties,
 
 
 @given(qrels_dicts, run_dicts, st.randoms(use_true_random=False))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_the_order_of_rows_changes_no_value(qrels, run, random):
     if not qrels.keys() & run.keys():
         return
@@ -126,7 +128,7 @@ def test_the_order_of_rows_changes_no_value(qrels, run, random):
 
 @pytest.mark.parametrize("rule", ["judged", "returned", "explicit"])
 @given(qrels_dicts, run_dicts)
-@settings(max_examples=15, deadline=None)
+@examples(15)
 def test_every_way_in_gives_the_same_values(rule, tmp_path_factory, qrels, run):
     if not qrels.keys() & run.keys():
         return
@@ -147,14 +149,14 @@ def test_every_way_in_gives_the_same_values(rule, tmp_path_factory, qrels, run):
     for left, right in ways:
         result = rb.evaluate(left, right, names, candidates=candidates).per_query.sort("qid")
         np.testing.assert_allclose(result.drop("qid").to_numpy(), expected.drop("qid").to_numpy(), atol=1e-12)
-    matrix = align_runs(qrels, [run, run], names, candidates=candidates)
+    matrix = align_runs(qrels, [run, run], names, Protocol(candidates=candidates))
     order = np.argsort(np.array(matrix.query_ids))
     for name in names:
         np.testing.assert_allclose(matrix.values[name][1][order], expected[name].cast(float).to_numpy(), atol=1e-12)
 
 
 @given(qrels_dicts, run_dicts, st.sampled_from(["judged", "returned"]))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_a_rule_and_the_list_of_its_documents_agree(qrels, run, rule):
     if not qrels.keys() & run.keys():
         return

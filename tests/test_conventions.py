@@ -13,16 +13,33 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
+pytest.importorskip("sklearn")
+
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import BaseCrossValidator
 
+from rankbound.packages import MissingPackageError
+
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "conventions.md"
 PACKAGES = (
-    "rankbound", "rankbound.data", "rankbound.difficulty", "rankbound.experiments", "rankbound.integrations",
-    "rankbound.losses", "rankbound.measures", "rankbound.models", "rankbound.report.figures",
+    "rankbound", "rankbound.data", "rankbound.difficulty", "rankbound.studies", "rankbound.integrations",
+    "rankbound.losses", "rankbound.measures", "rankbound.models",
     "rankbound.training",
 )  # fmt: skip
+# modules of the pipeline of evaluate, whose public names are those of the packages
+PIPELINE = {
+    *"audit audit_judgments audit_runs baselines coverage gate groups large lists ranks references".split(),
+    *"group_tests rank_intervals resampling result risk runs".split(),
+}
 OTHER_DEFAULTS = {  # functions whose default differs, as the page says
+    "candidates": {"rankbound.models.Negatives"},
+    "groups": {"rankbound.evaluation.recommendations.activity_groups"},
+    "protocol": {
+        "rankbound.data.sample_lists",  # how negatives are drawn
+        "rankbound.evaluation.alignment.align_lists",
+        "rankbound.evaluation.alignment.align_runs",
+    },
     "bounding": {
         "rankbound.difficulty_weights",
         "rankbound.difficulty.difficulty_weights",
@@ -31,10 +48,10 @@ OTHER_DEFAULTS = {  # functions whose default differs, as the page says
     },
     "patience": {"rankbound.models.MLPRanker"},
     "random_state": {"rankbound.models.Blend"},
-    "reduction": {"rankbound.models.MatrixFactorization"},
+    "reduction": {"rankbound.models.Optimizer"},
     "resamples": {
-        "rankbound.analysis.significance.studentized_bootstrap",
-        "rankbound.analysis.significance.studentized_bootstrap_columns",
+        "rankbound.evaluation.significance.studentized_bootstrap",
+        "rankbound.evaluation.significance.studentized_bootstrap_columns",
     },
 }
 BRITISH = re.compile(r"(?<!s)(is|ys)(e|ed|er|ing|ation)s?$|colour|centre|neighbour|behaviour|catalogue")
@@ -70,16 +87,19 @@ def rows() -> dict[str, Row]:
 
 
 def uses() -> Iterator[Use]:
-    analysis = importlib.import_module("rankbound.analysis")
     modules = [
-        f"rankbound.analysis.{module.name}"
-        for module in pkgutil.iter_modules(analysis.__path__)
-        if not module.name.startswith("_")
+        f"{package}.{module.name}"
+        for package in ("rankbound.evaluation",)
+        for module in pkgutil.iter_modules(importlib.import_module(package).__path__)
+        if module.name not in PIPELINE
     ]
     for package in (*PACKAGES, *modules):
         module = importlib.import_module(package)
         for name in module.__all__:
-            target = getattr(module, name)
+            try:
+                target = getattr(module, name)
+            except MissingPackageError:  # an integration of a tool that is not here
+                continue
             if inspect.isclass(target):
                 if issubclass(target, BaseException):
                     continue

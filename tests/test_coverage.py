@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import math
-import os
 import warnings
 from itertools import pairwise, permutations
 from pathlib import Path
@@ -12,14 +11,16 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rankbound as rb
-from rankbound.data import table_chunks
+from rankbound.data import large
 from rankbound.lists import Coverage
-from rankbound.measures import TIES, Ranked, values
+from rankbound.measures import Ranked, values
+from rankbound.protocol import TIES
 from rankbound.report.coverage import coverage_cautions, coverage_table
+from tests.tiers import examples
 
 NO_COMMON_DOCUMENT = "qrels and run have no document in common"
 documents = st.sampled_from(["a", "b", "c", "d", "e", "f", "g"])
@@ -76,7 +77,7 @@ def brute_force(qrels, run, k):
 
 
 @given(qrels_dicts, run_dicts, st.sampled_from(["ignore", "zero"]), st.integers(1, 4))
-@settings(max_examples=120, deadline=None)
+@examples(120)
 def test_counts_equal_brute_force_whatever_the_input(tmp_path_factory, qrels, run, missing, rows):
     if not qrels.keys() & run.keys():
         return
@@ -86,7 +87,7 @@ def test_counts_equal_brute_force_whatever_the_input(tmp_path_factory, qrels, ru
     expected = pytest.approx(brute_force(qrels, run, k=2), abs=1e-12)
     inputs = [(qrels, run), frames, write_trec(folder, qrels, run), (frames[0], folder / "run.parquet")]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_chunks, "ROWS", rows)
+        patch.setattr(large, "ROWS", rows)
         for judgments, ranking in inputs:
             result = rb.evaluate(judgments, ranking, ["nDCG@3", "AP", "P@2"], missing=missing)
             assert result.coverage.to_dict() == expected
@@ -95,7 +96,7 @@ def test_counts_equal_brute_force_whatever_the_input(tmp_path_factory, qrels, ru
 
 
 @given(qrels_dicts, run_dicts)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_judged_at_k_is_the_measure_of_this_name(qrels, run):
     if not qrels.keys() & run.keys():
         return
@@ -131,7 +132,7 @@ def test_candidates_change_no_coverage(tmp_path):
         assert streamed.coverage == expected
     assert (expected.judged_documents, expected.returned_documents, expected.judged_at_cutoff) == (1, 4, 1 / 4)
     strange = {"q": {"x": 1.0}, "r": {"z": 1.0}}
-    with pytest.warns(rb.CoverageWarning, match="the first of qrels is 'a', the first of the run 'x'"):
+    with pytest.warns(rb.errors.CoverageWarning, match="the first of qrels is 'a', the first of the run 'x'"):
         rb.evaluate(qrels, strange, ["EM(AP)"], candidates=candidates)  # a candidate is not judged by being one
 
 
@@ -155,7 +156,7 @@ def test_lists_without_judgments_of_their_own_are_fully_covered():
 
 
 @given(qrels_dicts, run_dicts, st.sampled_from(TIES), st.sampled_from([None, 2]))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_a_ranking_that_keeps_its_order_ranks_the_judgments_alike(qrels, run, ties, depth):
     if not qrels.keys() & run.keys():
         return
@@ -179,7 +180,7 @@ def test_fully_judged_lists_are_not_ranked_again():
 
 
 @given(qrels_dicts, run_dicts, st.sets(st.sampled_from(["1", "2", "4"])))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_the_coverage_of_all_queries_is_the_sum_over_parts(qrels, run, part):
     def coverage(names):
         return rb.evaluate(*({q: side[q] for q in side if q in names} for side in (qrels, run)), "P@2").coverage
@@ -196,7 +197,7 @@ def test_the_coverage_of_all_queries_is_the_sum_over_parts(qrels, run, part):
 def test_nothing_is_added_by_an_empty_coverage_and_cutoffs_must_agree():
     first, second = (rb.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, f"P@{k}").coverage for k in (2, 3))
     assert first + Coverage() == Coverage() + first == first
-    with pytest.raises(rb.ArgumentError, match="coverages must have the same cutoff to be added, got 2 and 3"):
+    with pytest.raises(rb.errors.ArgumentError, match="coverages must have the same cutoff to be added, got 2 and 3"):
         first + second
 
 
@@ -217,7 +218,9 @@ def test_a_run_without_a_judged_document_raises_a_warning(tmp_path, kind):
         "parquet": (frames[0], tmp_path / "run.parquet"),
         "lists": (rb.Lists.from_dicts(QRELS, run), None),
     }[kind]
-    with pytest.warns(rb.CoverageWarning, match=f"{NO_COMMON_DOCUMENT} .*'d1', the first of the run 'doc-d1'") as seen:
+    with pytest.warns(
+        rb.errors.CoverageWarning, match=f"{NO_COMMON_DOCUMENT} .*'d1', the first of the run 'doc-d1'"
+    ) as seen:
         result = rb.evaluate(*data, measures=["AP", "nDCG@10"])
     assert len(seen) == 1
     assert Path(seen[0].filename) == Path(__file__)  # the warning points at the call
@@ -229,11 +232,11 @@ def test_a_run_without_a_judged_document_raises_a_warning(tmp_path, kind):
 def test_labels_below_0_that_become_equal_raise_a_warning(measure):
     run = {"q": {"a": 2.0, "b": 1.0, "c": 3.0}, "p": {"a": 2.0, "b": 1.0}}
     merged = {"q": {"a": -1, "b": 0, "c": 1}, "p": {"a": -1, "b": 1}}
-    with pytest.warns(rb.CoverageWarning, match="labels below 0 count as 0 in .* makes 1 of them") as seen:
+    with pytest.warns(rb.errors.CoverageWarning, match="labels below 0 count as 0 in .* makes 1 of them") as seen:
         result = rb.evaluate(merged, run, [measure, "AP"])
     assert len(seen) == 1
     assert result.warnings == (str(seen[0].message),)
-    with pytest.warns(rb.CoverageWarning, match="makes 2 of them"):
+    with pytest.warns(rb.errors.CoverageWarning, match="makes 2 of them"):
         rb.evaluate({"q": {"a": -1, "b": -2, "c": 1}, "p": {"a": -1, "b": 1}}, run, [measure])
 
 
@@ -254,7 +257,7 @@ def test_the_number_of_labels_that_become_equal_is_added_over_chunks():
 
 
 def test_numbers_and_text_as_identifiers_are_named_as_they_are():
-    with pytest.warns(rb.CoverageWarning, match="the first of qrels is '7', the first of the run 7"):
+    with pytest.warns(rb.errors.CoverageWarning, match="the first of qrels is '7', the first of the run 7"):
         rb.evaluate({"q": {"7": 1}}, {"q": {7: 1.0}}, "AP")
 
 
@@ -265,11 +268,10 @@ def test_one_common_document_is_enough_to_be_silent():
 
 
 def test_among_several_runs_the_one_is_named():
-    from rankbound.evaluation import evaluate_runs
 
     runs = {"good": {"q1": {"d1": 1.0}}, "other ids": {"q1": {"D1": 1.0}}}
-    with pytest.warns(rb.CoverageWarning, match=f"^other ids: {NO_COMMON_DOCUMENT}") as seen:
-        results = evaluate_runs(QRELS, runs, "AP")
+    with pytest.warns(rb.errors.CoverageWarning, match=f"^other ids: {NO_COMMON_DOCUMENT}") as seen:
+        results = rb.evaluate(QRELS, runs, "AP")
     assert len(seen) == 1
     assert [len(result.warnings) for result in results.values()] == [0, 1]
 
@@ -278,7 +280,7 @@ def test_among_several_runs_the_one_is_named():
 
 
 @given(qrels_dicts, run_dicts, run_dicts, st.sampled_from(["ignore", "zero"]))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @pytest.mark.filterwarnings("ignore::rankbound.errors.InferenceWarning")
 def test_compared_runs_equal_brute_force(qrels, first, second, missing):
     common = qrels.keys() & first.keys() & second.keys()
@@ -308,7 +310,7 @@ def test_compared_runs_equal_brute_force(qrels, first, second, missing):
 @pytest.mark.filterwarnings("ignore::rankbound.errors.InferenceWarning")
 def test_the_run_without_a_judged_document_is_named_among_those_compared():
     runs = [{"q1": {"d1": 1.0}}, {"q1": {"x": 1.0}}, {"q1": {"d2": 1.0}}]
-    with pytest.warns(rb.CoverageWarning, match=f"^odd: {NO_COMMON_DOCUMENT} .*'d1', the first of the run 'x'"):
+    with pytest.warns(rb.errors.CoverageWarning, match=f"^odd: {NO_COMMON_DOCUMENT} .*'d1', the first of the run 'x'"):
         comparison = rb.compare(*runs, qrels=QRELS, measures="AP", names=["a", "odd", "b"], resamples=10)
     assert len(comparison.warnings) == 1
     answer = comparison.to_dict()
@@ -318,7 +320,7 @@ def test_the_run_without_a_judged_document_is_named_among_those_compared():
 
 
 def test_tables_of_scores_know_nothing_of_coverage():
-    from rankbound.analysis.scores import ScoreMatrix
+    from rankbound.evaluation.scores import ScoreMatrix
 
     matrix = ScoreMatrix(("a",), ("p",), {"AP": np.array([[0.5]])})
     assert (matrix.coverage, matrix.never_returned, matrix.coverage_warnings()) == ((), None, ())
@@ -373,8 +375,8 @@ def read_trec(path, number):
 
 
 @pytest.mark.real_data
-def test_real_runs_equal_brute_force(tmp_path):
-    folder = Path(os.environ["RANKBOUND_DATA"]) / "trec-eval-test"
+def test_real_runs_equal_brute_force(tmp_path, data_dir):
+    folder = data_dir / "trec-eval-test"
     paths = folder / "qrels.comment.test.gz", folder / "results.comment.test.gz"
     qrels, run = read_trec(paths[0], 3), read_trec(paths[1], 4)
     result = rb.evaluate(*paths, ["AP", "P@10"], ties="docid")
@@ -391,19 +393,19 @@ def test_real_runs_equal_brute_force(tmp_path):
     assert counts["judged_at_cutoff"] == pytest.approx(sum(fractions) / len(shared))
     to_frame(run, "score").sort("qid", maintain_order=True).write_parquet(tmp_path / "run.parquet")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_chunks, "ROWS", 5_000)
+        patch.setattr(large, "ROWS", 5_000)
         streamed = rb.evaluate(to_frame(qrels, "label"), tmp_path / "run.parquet", ["AP", "P@10"], ties="docid")
     assert streamed.coverage.to_dict() == pytest.approx(counts)
 
 
 @pytest.mark.real_data
-def test_real_runs_are_covered_alike_by_every_command(tmp_path, capsys, monkeypatch):
+def test_real_runs_are_covered_alike_by_every_command(tmp_path, capsys, monkeypatch, data_dir):
     import json
 
     from rankbound.cli.main import run as command_line
 
-    monkeypatch.setattr("rankbound.report.figures.all_figures", lambda *_: {})
-    folder = Path(os.environ["RANKBOUND_DATA"]) / "trec-covid-round1"
+    monkeypatch.setattr("rankbound.studies.figures.draw_figures", lambda *_: {})
+    folder = data_dir / "trec-covid-round1"
     qrels = folder / "qrels.covid-round1.txt.gz"
     runs = sorted((folder / "runs").glob("B*.gz"))[:3]
 

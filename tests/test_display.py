@@ -13,10 +13,12 @@ import polars as pl
 import pytest
 
 import rankbound as rb
+from rankbound import display
 from rankbound.difficulty.bounding import Bounds
 from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation import Evaluation, Evaluations
-from rankbound.models import AdaRank, MatrixFactorization
+from rankbound.models import AdaRank, MatrixFactorization, Monitoring
+from rankbound.report.tables import Table
 
 ROWS = 20  # of a table, at most
 QUERIES = 30
@@ -138,7 +140,7 @@ def test_long_results_are_cut_and_say_so():
 
 
 def test_warnings_and_policies_are_shown():
-    with pytest.warns(rb.CoverageWarning):
+    with pytest.warns(rb.errors.CoverageWarning):
         result = rb.evaluate({"q": {"a": 1}}, {"q": {"b": 1.0}}, "AP")
     assert "no document in common" in result._repr_html_()
     assert "Candidates: judged; ties: average; empty: skip" in result._repr_html_()
@@ -149,6 +151,46 @@ def test_empty_results_have_tables_too():
     assert cells(rb.Lists([], [0])) == [["query", "items", "relevant", "highest label"]]
     assert cells(rb.Lists([], [0, 0]))[1] == ["0", "0", "0", "–"]
     assert len(cells(Bounds(np.zeros(0), np.zeros(0), np.zeros(0)))) == 1
+
+
+# ---- papers and pages ------------------------------------------------------------------------------------------------
+
+
+def test_tables_for_papers_have_every_row():
+    many = rb.evaluate(LISTS, measures=[f"P@{k}" for k in range(1, 41)])
+    mean = f"{many.mean()['P@40']:.4f}"
+    assert f"| P@40 | {mean} | 30 |" in many.to_markdown()
+    assert rf"P@40 & {mean} & 30 \\" in many.to_latex()
+    assert "The first 20" not in many.to_markdown()
+
+
+def test_runs_and_comparisons_have_tables_for_papers():
+    first, second = (f"{mean['nDCG@3']:.4f}" for mean in RUNS.mean().values())
+    assert f"| other | {second} |" in RUNS.to_markdown()
+    assert f"& {first} &" in RUNS.to_latex()
+    shown = f"{COMPARISON.rows[0].difference:+.4f}".replace("-", "−")
+    assert f"| {shown} |" in COMPARISON.to_markdown()
+    lines = COMPARISON.to_latex().splitlines()
+    assert sum(line.endswith(r"\\") for line in lines) == 1 + len(COMPARISON.rows)
+
+
+def test_a_comparison_writes_its_page(tmp_path):
+    path = COMPARISON.page(tmp_path / "page.html", title="Mine", about={"Judgments": "made up"})
+    text = path.read_text()
+    assert "<title>Mine</title>" in text
+    assert "made up" in text
+    assert "<script>alert" not in text
+    assert "bca, 10,000 resamples" in text
+
+
+def test_other_classes_are_refused_and_can_be_registered():
+    class Mine:
+        pass
+
+    with pytest.raises(TypeError, match="table_of knows no Mine"):
+        display.table_of(Mine())
+    display.table_of.register(Mine, lambda _, complete: Table.of_texts("Mine", ["all"], [[str(complete)]]))
+    assert "True" in display.table_of(Mine(), complete=True).to_markdown()
 
 
 def test_rankers_have_the_display_of_scikit_learn():
@@ -215,7 +257,7 @@ def test_a_plot_is_saved(tmp_path):
 
 def test_a_ranker_plots_its_history():
     users, items, labels = [0, 0, 0, 1, 1, 1], [0, 1, 2, 0, 1, 3], [1, 0, 0, 1, 0, 0]
-    model = MatrixFactorization(factors=2, loss="softmax", epochs=4, eval_every=2)
+    model = MatrixFactorization(factors=2, loss="softmax", epochs=4, monitoring=Monitoring(eval_every=2))
     model.fit(users, items, labels, eval_set=(users, items, labels))
     rows = next(rows for rows in model.plot().specification["datasets"].values() if "quantity" in rows[0])
     assert [row["value"] for row in rows if row["quantity"] == "loss"] == pytest.approx(
@@ -308,7 +350,7 @@ def test_to_pandas_has_a_row_each(result, columns, rows):
 
 
 def test_to_pandas_keeps_types_and_missing_values():
-    from rankbound.report.display.conversion import pandas_frame
+    from rankbound.display import pandas_frame
 
     table = pl.DataFrame({"x": [1.5, None], "n": [1, 2], "m": [1, None], "text": ["a", None], "flag": [True, False]})
     frame = pandas_frame(table)
@@ -341,7 +383,7 @@ def run(code: str) -> str:
 def test_tables_need_neither_altair_nor_pandas_nor_pyarrow():
     code = """
 import sys
-for name in ("altair", "vl_convert", "pandas", "pyarrow", "jinja2", "sklearn", "torch", "numba"):
+for name in ("altair", "vl_convert", "pandas", "pyarrow", "jinja2", "sklearn", "torch"):
     sys.modules[name] = None
 import rankbound as rb
 bounds = rb.bounds("AP", n=3, relevant=2)
@@ -360,10 +402,11 @@ try:
 except ImportError as error:
     print(error)
 """
+    elsewhere = " in a checkout of rankbound, or pip install"
     assert run(code).splitlines() == [
-        "plot needs altair, which is not installed: pip install 'rankbound[report]'",
-        "to_pandas needs pandas, which is not installed: pip install 'rankbound[notebook]'",
-        "plot needs vl_convert, which is not installed: pip install 'rankbound[report]'",
+        f'plot needs altair and vl-convert-python: pip install ".[report]"{elsewhere} altair vl-convert-python',
+        f'to_pandas needs pandas: pip install ".[notebook]"{elsewhere} pandas',
+        f'plot needs vl-convert-python: pip install ".[report]"{elsewhere} vl-convert-python',
     ]
 
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
+from fractions import Fraction
 
 import numpy as np
-import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbound import DataError, Lists
+from tests.tiers import examples
+
+pytest.importorskip("pandas")
+
+import pandas as pd
+
+from rankbound import Lists, evaluate
+from rankbound.data import large
 from rankbound.data.judged import from_frames
-from rankbound.data.table_chunks import RunChunks
+from rankbound.errors import DataError
 from rankbound.lists import Coverage, sort_within_queries
-from rankbound.parallel import ExactSum
 
 
 def same(a, b):
@@ -49,7 +54,7 @@ def test_all_constructors_agree(tmp_path):
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), min_size=1, max_size=40))
-@settings(max_examples=60)
+@examples(60)
 def test_rows_of_a_query_need_not_be_neighbors(rows):
     qid, labels = (list(column) for column in zip(*rows, strict=True))
     lists = Lists.from_qid(labels, qid, ids=np.arange(len(rows)))
@@ -61,7 +66,7 @@ def test_rows_of_a_query_need_not_be_neighbors(rows):
 
 
 @given(st.lists(st.lists(st.integers(-5, 5), max_size=30), min_size=1, max_size=8), st.booleans())
-@settings(max_examples=80)
+@examples(80)
 def test_sorting_within_queries(queries, as_float):
     keys = np.array([k for q in queries for k in q], dtype=float if as_float else np.int64)
     offsets = np.concatenate(([0], np.cumsum([len(q) for q in queries])))
@@ -183,7 +188,7 @@ COVERAGE = Coverage(
     returned_documents=5,
     judged_documents=4,
     ranked_queries=2,
-    sum_of_fractions=ExactSum.of([2 / 3, 1]),
+    sum_of_fractions=Fraction(2 / 3) + 1,
 )
 
 
@@ -201,19 +206,12 @@ def by_frames(_tmp_path, qrels, run, **policy):
     return from_frames(frame(qrels, "label"), frame(run, "score"), **policy)
 
 
-def by_chunks(tmp_path, qrels, run, **policy):
-    frame(run, "score").write_parquet(tmp_path / "run.parquet")
-    chunks = RunChunks(frame(qrels, "label"), tmp_path / "run.parquet", **policy)
-    (lists,) = chunks
-    return dataclasses.replace(lists, coverage=chunks.coverage)
-
-
 def frame(queries, number):
     rows = [(q, d, v) for q in queries for d, v in queries[q].items()]
     return pl.DataFrame(rows, schema=["qid", "docid", number], orient="row")
 
 
-READERS = pytest.mark.parametrize("read", [by_dicts, by_files, by_frames, by_chunks])
+READERS = pytest.mark.parametrize("read", [by_dicts, by_files, by_frames])
 
 
 @READERS
@@ -249,7 +247,7 @@ def test_nothing_is_marked_where_every_document_is_judged(read, tmp_path):
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_marks_follow_the_judgments_whatever_the_reader(data):
     names, documents = st.sampled_from("pqrs"), st.sampled_from("abcdef")
     qrels = data.draw(st.dictionaries(names, st.dictionaries(documents, st.integers(-1, 3), min_size=1), min_size=1))
@@ -269,14 +267,13 @@ def test_marks_follow_the_judgments_whatever_the_reader(data):
 
 @pytest.mark.parametrize("missing", ["ignore", "zero"])
 @pytest.mark.parametrize("rows", [1, 2, 3, 100])
-def test_chunks_count_queries_that_come_in_any_chunk(tmp_path, missing, rows):
-    """Also when the last chunks have no judged query at all."""
+def test_parts_count_queries_that_come_in_any_part(tmp_path, monkeypatch, missing, rows):
+    """Also when the last parts have no judged query at all."""
     frame(RUN, "score").write_parquet(tmp_path / "run.parquet")
-    chunks = RunChunks(frame(QRELS, "label"), tmp_path / "run.parquet", missing=missing, rows=rows)
-    parts = list(chunks)
-    assert chunks.coverage == COVERAGE
-    names = [name for part in parts for name in part.query_ids]
-    assert names == ["x", "y", *(["never returned"] if missing == "zero" else [])]
+    monkeypatch.setattr(large, "ROWS", rows)
+    result = evaluate(frame(QRELS, "label"), tmp_path / "run.parquet", "RR", missing=missing)
+    assert result.coverage == evaluate(QRELS, RUN, "RR", missing=missing).coverage
+    assert result.query_ids.tolist() == ["x", "y", *(["never returned"] if missing == "zero" else [])]
 
 
 def test_a_mask_must_fit():

@@ -102,6 +102,7 @@ def run_page(text: str, folder: Path) -> str:
     return BLOCK.sub(fresh, text)
 
 
+@pytest.mark.cases(1)  # the first one is README.md
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_examples_print_the_output_on_the_page(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

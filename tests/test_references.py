@@ -9,7 +9,6 @@ import pytest
 import rankbound as rb
 from rankbound.difficulty import standardize
 from rankbound.errors import ArgumentError, DataError
-from rankbound.evaluation import evaluate_runs
 
 QRELS = {f"q{i}": {"a": 1, "b": 0, "c": int(i % 2), "d": 2} for i in range(8)}
 rng = np.random.default_rng(0)
@@ -88,7 +87,7 @@ def test_evaluate_standardizes_the_plain_values():
 def test_evaluate_compare_and_streams_agree(tmp_path, candidates):
     options = {"references": REFERENCES, "candidates": candidates}
     result = rb.evaluate(QRELS, RUN, MEASURES, **options)
-    with pytest.warns(rb.InferenceWarning):
+    with pytest.warns(rb.errors.InferenceWarning):
         compared = rb.compare(REFERENCES["r0"], RUN, qrels=QRELS, measures=MEASURES, **options)
     frame(RUN, "score").write_parquet(tmp_path / "run.parquet", row_group_size=7)
     streamed = rb.evaluate(frame(QRELS, "label"), tmp_path / "run.parquet", MEASURES, **options)
@@ -103,8 +102,11 @@ def test_a_column_of_candidates_goes_with_several_runs_and_with_references(tmp_p
     judged = frame(QRELS, "label").with_columns((pl.col("docid") != "c").alias("pool"))
     judged.write_csv(tmp_path / "judged.csv")
     for source in (judged, tmp_path / "judged.csv"):
-        results = evaluate_runs(
-            source, {"new": RUN, **REFERENCES}, ["STD(AP)", "EM(AP)"], references=REFERENCES, candidates="column:pool"
+        results = rb.evaluate(
+            source,
+            {"new": RUN, **REFERENCES},
+            ["STD(AP)", "EM(AP)"],
+            rb.Protocol(references=REFERENCES, candidates="column:pool"),
         )
         alone = rb.evaluate(judged, frame(RUN, "score"), "EM(AP)", candidates="column:pool")
         np.testing.assert_allclose(results["new"].values["EM(AP)"], alone.values["EM(AP)"], atol=1e-12)
@@ -115,7 +117,7 @@ def test_lists_have_lists_as_references():
     references = [rb.Lists.from_dicts(QRELS, run) for run in REFERENCES.values()]
     lists = rb.Lists.from_dicts(QRELS, RUN)
     result = rb.evaluate(lists, measures=MEASURES, references=references)
-    with pytest.warns(rb.InferenceWarning):
+    with pytest.warns(rb.errors.InferenceWarning):
         compared = rb.compare(references[0], lists, measures=MEASURES, references=references)
     for name in MEASURES:
         np.testing.assert_allclose(result.values[name], expected(name), atol=1e-12)
@@ -172,7 +174,7 @@ def test_references_and_standardized_measures_go_together():
         lambda: rb.compare(RUN, RUN, qrels=QRELS, measures="STD(AP)"),
         lambda: rb.evaluate(rb.Lists.from_dicts(QRELS, RUN), "STD(AP)"),
     ):
-        with pytest.raises(rb.MeasureError, match=message):
+        with pytest.raises(rb.errors.MeasureError, match=message):
             call()
     with pytest.raises(ArgumentError, match="references are for standardized measures"):
         rb.evaluate(QRELS, RUN, "AP", references=REFERENCES)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from rankbound.experiments.spec import known_studies
-from rankbound.report.figures import FIGURES
+from rankbound.studies.figures.catalog import FIGURES
+from rankbound.studies.spec import known_studies, load_study
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -23,6 +24,20 @@ def pages():
 
     yield results_pages
     sys.path.remove(str(DOCS))
+
+
+@pytest.fixture(scope="module")
+def claims(pages):
+    import results_claims
+
+    return results_claims
+
+
+@pytest.fixture(scope="module")
+def tables(pages):
+    import results_tables
+
+    return results_tables
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +71,8 @@ def test_no_table_or_figure_is_missing(pages):
     assert {row["paper"] for row in rows} == set(PUBLISHED)
 
 
-def test_every_row_names_something_that_exists(pages):
+@pytest.mark.full("takes seconds")
+def test_every_row_names_something_that_exists(pages, claims):
     for row in pages.coverage(RESULTS):
         kind, _, name = row["how"].partition(":")
         if kind == "figure":
@@ -68,20 +84,21 @@ def test_every_row_names_something_that_exists(pages):
         stem = row["results"].partition("::")[0].split("*")[0]
         assert not stem or any(study.startswith(stem.rstrip("-")) for study in known_studies()), row
         assert row["results"] or row["how"], row
-        assert row["status"] in pages.SHORT
-        if row["status"] == pages.IMPOSSIBLE:
+        assert set(row["status"].values()) <= set(claims.SHORT)
+        if claims.IMPOSSIBLE in row["status"].values():
             assert row["reason"], row
 
 
-def test_every_paper_has_a_page_with_its_numbers(pages):
+@pytest.mark.full("takes seconds")
+def test_every_paper_has_a_page_with_its_numbers(pages, tables):
     made, charts = pages.result_pages(RESULTS)
     for paper in pages.load_papers(RESULTS):
         page = made[f"results/{paper.key}.md"]
         for path in paper.files(RESULTS):
-            assert f"{{ #{path.stem} }}" in page
+            assert f"\n## {path.stem}\n" in page
         for finding in pages.findings(RESULTS, paper):
-            assert f"| {finding.verdict.claim} | **{finding.verdict.word}** |" in page
-    table = pages.read_table(RESULTS / "thesis-5.1.csv")
+            assert f"| {finding.verdict.claim} | **{finding.word}** |" in page
+    table = tables.read_table(RESULTS / "thesis-5.1.csv")
     first = table.row(0, named=True)
     shown = f"| {first['published']:.4f} | {first['ours']:.4f} | {first['difference']:.4f} |"
     assert shown in made["results/westerborg.md"]
@@ -89,7 +106,7 @@ def test_every_paper_has_a_page_with_its_numbers(pages):
     kept = [*RESULTS.glob("*--*.svg"), *RESULTS.glob("*--*.png")]
     assert kept
     assert all(any(f"]({path.name})" in page for page in made.values()) for path in kept)
-    assert pages._figure_of("marginal-means-by-data-ndcg").name == "marginal-means-by-data"
+    assert tables.find_figure("marginal-means-by-data-ndcg") == "marginal-means-by-data"
     shown_charts = {name for name in charts if any(f"]({Path(name).name})" in page for page in made.values())}
     assert shown_charts == set(charts)
     written = {f"{paper.key}.md" for paper in pages.load_papers(RESULTS)} | {"metric-bounding.md", "other.md"}
@@ -99,11 +116,47 @@ def test_every_paper_has_a_page_with_its_numbers(pages):
 
 def test_the_overview_shows_every_paper(pages):
     text = pages.overview(RESULTS)
-    assert pages.MARKER in (RESULTS / "index.md").read_text("utf-8")
     for paper in pages.load_papers(RESULTS):
         assert f"[{paper.short}]({paper.key}.md)" in text
         known = {finding.verdict.claim for finding in pages.findings(RESULTS, paper)}
         assert known & set(paper.headlines), paper.key
+
+
+@pytest.mark.full("takes seconds")
+def test_the_committed_pages_are_those_of_the_tables(pages):
+    """Otherwise, `python docs/results_pages.py` writes them anew."""
+    made, charts = pages.result_pages(RESULTS)
+    made["results/index.md"] = pages.fill_overview((RESULTS / "index.md").read_text("utf-8"), pages.overview(RESULTS))
+    for name, page in made.items():
+        assert (DOCS / name).read_text("utf-8") == page, name
+    assert all((DOCS / name).is_file() for name in charts)
+    assert all((DOCS / "figures" / f"{name}.svg").is_file() for name in pages.figures_without_data())
+
+
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)#\s]+)?(#[^)]*)?\)")
+
+
+def test_links_and_images_resolve_in_the_repository():
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+    for page in pages:
+        text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text("utf-8"), flags=re.DOTALL)
+        for path, anchor in LINK.findall(text):
+            if re.match(r"[a-z]+:", path):
+                continue
+            target = page.parent / path if path else page
+            generated = target.parent.name == "notebooks"  # pages of the site, made from examples/notebooks
+            assert generated or target.exists(), f"{page.relative_to(ROOT)}: {path}"
+            if anchor and target.suffix == ".md" and not generated:
+                assert anchor[1:] in anchors(target), f"{page.relative_to(ROOT)}: {path}{anchor}"
+
+
+def anchors(page):
+    """The anchors of the headings of a page, as code hosts and the site make them."""
+    text = page.read_text("utf-8")
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
+    plain = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings)
+    named = re.findall(r"\{ ?#([\w.-]+) ?\}", text) + re.findall(r"id=\"([\w.-]+)\"", text)
+    return {re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", heading).strip()) for heading in plain} | set(named)
 
 
 @pytest.fixture
@@ -120,24 +173,28 @@ def folder(tmp_path):
         "p,table 5,x,,,,notation,\n"
         "p,figure 1,x,,,,figure:lower-bounds,\n"
         "p,table 6,x,mine-*::U,ohsumed,,,\n"
+        "p,table 7,x,mine-*,ohsumed td2003,,,\n"
     )
     return tmp_path
 
 
-def test_the_status_follows_from_the_tables(pages, folder):
-    statuses = {row["item"]: row["status"] for row in pages.coverage(folder)}
+def test_the_status_on_each_data_set_follows_from_the_tables(claims, folder):
+    statuses = {row["item"]: row["status"] for row in claims.coverage(folder)}
     assert statuses == {
-        "table 1": pages.PAPERS_DATA,
-        "table 2": pages.OTHER_DATA,
-        "table 3": pages.IMPOSSIBLE,
-        "table 4": pages.WAITING,
-        "table 5": pages.NOTHING,
-        "figure 1": pages.NO_DATA,
-        "table 6": pages.WAITING,
+        "table 1": {"ohsumed": claims.PAPERS_DATA},
+        "table 2": {"td2004": claims.IMPOSSIBLE, "ohsumed": claims.OTHER_DATA},
+        "table 3": {"td2004": claims.IMPOSSIBLE},
+        "table 4": {"mq2007": claims.WAITING},
+        "table 5": {"": claims.NOTHING},
+        "figure 1": {"": claims.NO_DATA},
+        "table 6": {"ohsumed": claims.WAITING},
+        "table 7": {"ohsumed": claims.PAPERS_DATA, "td2003": claims.WAITING},
     }
+    assert claims.show_status(statuses["table 2"]) == "data not available: td2004; on other data: ohsumed"
+    assert claims.show_status(statuses["table 5"]) == "nothing to compute"
 
 
-def test_rows_that_are_not_run_are_counted_and_are_no_results(pages, tmp_path):
+def test_rows_that_are_not_run_are_counted_and_are_no_results(claims, tmp_path):
     (tmp_path / "mine-a.csv").write_text(
         "table,data,measure,ours\nT,mq2007,AP,0.5\nT,mq2007,nDCG,\nT,mq2008,AP,\nU,mq2007,AP,\n"
     )
@@ -145,8 +202,9 @@ def test_rows_that_are_not_run_are_counted_and_are_no_results(pages, tmp_path):
         "paper,item,shows,results,paper_data,other_data,how,reason\n"
         "p,table 1,x,mine-*::T,mq2007,,,\np,table 2,x,mine-*::T,mq2008,,,\np,table 3,x,mine-*::U,mq2007,,,\n"
     )
-    first, second, third = pages.coverage(tmp_path)
-    assert (first["status"], second["status"], third["status"]) == (pages.PAPERS_DATA, pages.WAITING, pages.WAITING)
+    first, second, third = claims.coverage(tmp_path)
+    assert first["status"] == {"mq2007": claims.PAPERS_DATA}
+    assert (second["status"], third["status"]) == ({"mq2008": claims.WAITING}, {"mq2007": claims.WAITING})
     assert "1 rows of mq2007 are not run yet" in first["details"]
 
 
@@ -161,17 +219,19 @@ def test_rows_that_are_not_run_are_counted_and_are_no_results(pages, tmp_path):
         ({"limit": 0, "where": {"absent": ["x"]}}, "not tested", (0, 0, 0)),
     ],
 )
-def test_claims_about_single_numbers(pages, change, word, counts):
+def test_claims_about_single_numbers(claims, change, word, counts):
     table = pl.DataFrame({"data": ["x", "x", "y"], "measure": ["a", "b", "b"], "ours": [1.0, 3.0, 2.5]})
-    verdict = pages.judge_entry({"claim": "c", "table": "t", "column": "ours"} | change, table).verdict
-    assert (verdict.word, tuple(verdict[1:])) == (word, counts)
+    finding = claims.judge_entry({"claim": "c", "table": "t", "column": "ours"} | change, table)
+    assert (finding.verdict.word, tuple(finding.verdict[1:])) == (word, counts)
+    assert "confirmed" not in finding.word  # nothing is, without an interval
+    assert "refuted" not in finding.word
 
 
 # ---- meta-analysis ---------------------------------------------------------------------------------------------------
 
 
 def test_the_best_loss_by_each_measure(pages):
-    study = pages.load_study("insights-other")
+    study = load_study("insights-other")
     means = {  # loss -> RR, AP, nDCG, of which the loss is selected by one
         "RR": (0.9, 0.1, 0.1),
         "AP": (0.1, 0.9, 0.9),

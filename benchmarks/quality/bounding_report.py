@@ -27,8 +27,8 @@ from benchmarks.quality.bounding_recommenders import (
     parts,
 )
 from benchmarks.quality.training.store import Job, Record, Store
-from rankbound.analysis._resampling import resampled_means
 from rankbound.difficulty.queries import difficulty_of
+from rankbound.evaluation.resampling import resampled_means
 from rankbound.io import atomic_write
 from rankbound.losses import get_loss
 from rankbound.measures import LabelCounts

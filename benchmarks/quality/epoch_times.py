@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from rankbound.data import keep_users, load_set, relevant_only, sample_lists, user_folds
-from rankbound.experiments.worker import one_thread
 from rankbound.models import MatrixFactorization
+from rankbound.studies.worker import one_thread
 
 LOSSES = ("nDCG", "AP", "RR", "nRBP", "lambda-nDCG", "lambda-AP", "lambda-RR", "lambda-nRBP(p=0.95)")
 CASES = (("citeulike-a", 1), ("ml-1m", 5))

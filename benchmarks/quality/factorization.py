@@ -33,6 +33,7 @@ from rankbound import Lists
 from rankbound.data import UserLists, load_fold, load_set, prepare_movielens, sample_lists, user_folds
 from rankbound.evaluation import evaluate_lists
 from rankbound.models import MatrixFactorization
+from rankbound.models.options import group_options
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "factorization.csv"
 FOLDS, SEED = 5, 0
@@ -122,7 +123,7 @@ def movielens_line(loss: str, measure: str, published: float, bar: float) -> Lin
 
 
 def replaced(model: MatrixFactorization, **parameters: Any) -> MatrixFactorization:
-    return MatrixFactorization(**(model.get_params(deep=False) | parameters))
+    return MatrixFactorization(**group_options(MatrixFactorization, model.get_params(deep=False) | parameters))
 
 
 # ---- CiteULike -------------------------------------------------------------------------------------------------------
@@ -146,7 +147,7 @@ def citeulike_line(split: int, loss: str, rate: float, epochs: int, published: f
         learning_rate=rate,
         epochs=epochs,
         batch_size=None,
-        selection="test",
+        monitoring="test",
         random_state=SEED,
     )
     model.fit(*columns(train), eval_set=columns(test))

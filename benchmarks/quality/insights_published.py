@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from rankbound.analysis import marginal_means as marginal
 from rankbound.io import atomic_write
+from rankbound.studies import marginal_means as marginal
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 SETS = {
@@ -46,7 +46,7 @@ the interactions of the loss with both. Their figure 5 needs the values of singl
 
 
 def read(path: str) -> pl.DataFrame:
-    """The published values as `rankbound.analysis.score_tables.trial_means` has those of a study."""
+    """The published values as `rankbound.evaluation.score_tables.trial_means` has those of a study."""
     table = pl.read_csv(path)
     return table.select(
         pl.col("dataset").replace_strict(SETS).alias("data"),
@@ -138,8 +138,9 @@ def _difference(first: dict[str, Any], second: dict[str, Any]) -> tuple[float, f
 
 def draw(tables: dict[str, pl.DataFrame]) -> list[Path]:
     """Draw figures 1 to 4 of both kinds of losses, 3 and 4 without RR, which is far below the others."""
-    from rankbound.report.figures import save_chart
-    from rankbound.report.figures import systems as figures
+    from rankbound.report.figures.saving import save_chart
+    from rankbound.report.figures.systems import system_means
+    from rankbound.studies.figures import measures as figures
 
     files = []
     for kind, trials in tables.items():
@@ -150,7 +151,7 @@ def draw(tables: dict[str, pl.DataFrame]) -> list[Path]:
         without_rr = pl.col("system") != "RR"
         by_data = effects(trials, by_data=True).rename({"data": "data_label"})
         charts = {
-            "system-means": figures.system_means(means),
+            "system-means": system_means(means),
             "best-counts": figures.best_counts(marginal.best_counts(trials)),
             "marginal-means": figures.marginal_means(effects(trials).filter(without_rr)),
             "marginal-means-by-data": figures.marginal_means(by_data.filter(without_rr), by_data=True),

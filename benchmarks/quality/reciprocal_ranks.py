@@ -22,9 +22,9 @@ from pathlib import Path
 import polars as pl
 
 from rankbound.cli.reproduce import parse_only
-from rankbound.experiments import run_study, show_progress
-from rankbound.experiments.spec import load_study
 from rankbound.measures import additive
+from rankbound.studies import run_study, show_progress
+from rankbound.studies.spec import load_study
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 NAME = "insights-released-ap"

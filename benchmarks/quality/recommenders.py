@@ -61,8 +61,9 @@ from rich.table import Table
 
 from rankbound import models
 from rankbound.data import Interactions, keep_users, load_set, relevant_only, user_folds
-from rankbound.models.full_ranking import evaluate_full_ranking
-from rankbound.models.recommender import interaction_matrix
+from rankbound.models.options import group_options
+from rankbound.models.recommenders.base import interaction_matrix
+from rankbound.models.recommenders.full_ranking import evaluate_full_ranking
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "recommenders.csv"
 DIFFERENCES = RESULTS.with_name("recommenders-differences.csv")
@@ -143,7 +144,8 @@ def values_of(model: Any, train: Interactions, test: Interactions) -> NDArray[np
 def factorization(**fixed: Any) -> Callable[..., Any]:
     """Return a maker of factorizations, trained for up to 150 epochs or for as many as were selected."""
     common = {"measure": MEASURE, "factors": 256, "batch_size": 128, "epochs": 150, "eval_every": 3, "patience": 21}
-    return lambda **settings: models.MatrixFactorization(**common | fixed | settings)
+    kind = models.MatrixFactorization
+    return lambda **settings: kind(**group_options(kind, common | fixed | settings))
 
 
 def settled(**fixed: Any) -> Callable[..., Any]:

@@ -39,8 +39,8 @@ def test_values(part: LetorData, scores: Any) -> Any:
 
 
 def ours(fold: Any, minutes: float) -> tuple[Any, int]:
-    """Search with `rankbound.models.tune`; returns the values of the test queries and the number of trials."""
-    from rankbound.models import tune
+    """Search with `rankbound.tuning.tune`; returns the values of the test queries and the number of trials."""
+    from rankbound.tuning import tune
 
     set_threads(1)
     X, y, qid = columns(fold.train)

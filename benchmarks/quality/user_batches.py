@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from rankbound.data import load_fold, sample_lists
 from rankbound.evaluation import evaluate_lists
-from rankbound.experiments.results import published_number, read_published
-from rankbound.experiments.spec import load_study
 from rankbound.lists import Lists
+from rankbound.studies.results import published_number, read_published
+from rankbound.studies.spec import load_study
 
 __all__ = ["MEASURES", "measured", "published"]
 

@@ -11,6 +11,6 @@ from __future__ import annotations
 
 from rankbound.lazy import lazy_exports
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__, "__version__")

@@ -33,7 +33,6 @@ __all__ = [
     "offsets_of",
     "offsets_of_groups",
     "offsets_of_matrix",
-    "read_only",
     "weights_of",
 ]
 
@@ -204,15 +203,8 @@ def is_between(value: Any, low: float, high: float) -> bool:
 
 
 def for_kernel(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a contiguous, aligned and writeable array; numba would compile a kernel again for any other layout."""
+    """Return a contiguous, aligned and writeable array, as kernels and torch take them."""
     return array if array.flags.carray else array.copy()
-
-
-def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a view that cannot be written: kernels whose inputs may be read-only are compiled for these alone."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 # ---- conversion ------------------------------------------------------------------------------------------------------

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Checkpoints"]
-
 _STEP = re.compile(r"epoch-(\d{6})$")
 _ARRAYS, _METADATA = "state.safetensors", "state.json"
 

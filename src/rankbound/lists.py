@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from rankbound.arrays import array_of, floats, integers, labels_of, mask_of, names_of, offsets_of
+from rankbound.display import pandas_frame, plain_values, plot_of, table_of
 from rankbound.errors import ArgumentError, DataError
-from rankbound.parallel import ExactSum
+from rankbound.sums import exact_sum, ratio
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -53,9 +56,9 @@ class Coverage:
     """Those of them whose returned documents are all unjudged."""
     cutoff: int | None = field(default=None, repr=False)
     """k of Judged@k; None before a run is evaluated."""
-    sum_of_fractions: ExactSum = field(default=ExactSum(), repr=False)
+    sum_of_fractions: Fraction = field(default=Fraction(), repr=False)
     """Sum over queries of the fraction of the returned documents that are judged."""
-    sum_at_cutoff: ExactSum = field(default=ExactSum(), repr=False)
+    sum_at_cutoff: Fraction = field(default=Fraction(), repr=False)
     """Sum over queries of Judged@k."""
     first_ids: tuple[Any, Any] | None = field(default=None, repr=False, compare=False)
     """A judged and a returned document of the first shared query, where no returned document is judged."""
@@ -82,7 +85,7 @@ class Coverage:
     @property
     def judged(self) -> float:
         """Mean over queries of the fraction of the returned documents that are judged; NaN without any."""
-        return self.sum_of_fractions.over(self.ranked_queries)
+        return ratio(self.sum_of_fractions, self.ranked_queries)
 
     @property
     def judged_at_cutoff(self) -> float:
@@ -90,7 +93,7 @@ class Coverage:
 
         It is that of the ranking that was evaluated, from which ``judged_only`` removes documents without a judgment.
         """
-        return float("nan") if self.cutoff is None else self.sum_at_cutoff.over(self.ranked_queries)
+        return float("nan") if self.cutoff is None else ratio(self.sum_at_cutoff, self.ranked_queries)
 
     @property
     def has_no_common_document(self) -> bool:
@@ -101,7 +104,7 @@ class Coverage:
     def warning(self) -> str | None:
         """The text of `CoverageWarning`, or None where there is nothing to warn of."""
         sentences = []
-        if self.has_no_common_document:
+        if self.returned_documents and not self.judged_documents:
             ids = ""
             if self.first_ids is not None:
                 ids = f" (the first of qrels is {self.first_ids[0]!r}, the first of the run {self.first_ids[1]!r})"
@@ -164,7 +167,7 @@ class Coverage:
             judged_documents=int(judged_depths.sum()),
             ranked_queries=len(depths),
             queries_without_judged=int((judged_depths == 0).sum()),
-            sum_of_fractions=ExactSum.of(judged_depths / depths),
+            sum_of_fractions=exact_sum(judged_depths / depths),
         )
 
 
@@ -178,8 +181,8 @@ class Lists:
     Parameters
     ----------
     labels:
-        Relevance of each item. Integers are stored as int32, other numbers as float64. Negative labels are kept, and
-        measures count them as 0.
+        Relevance of each item. Integers are stored as int32, other numbers as float64. Labels below 0 are kept; they
+        count as 0, except in Bpref and infAP, for which such documents are in the pool but were not judged.
     offsets:
         Start of each query, followed by the number of items: ``queries + 1`` integers that never decrease.
     scores:
@@ -224,31 +227,37 @@ class Lists:
             raise DataError(
                 f"offsets must end with the number of items, {len(labels)}, got {offsets[-1]}: labels has one for each"
             )
-        queries = len(offsets) - 1
-        _set(self, "labels", _frozen(labels))
-        _set(self, "offsets", _frozen(offsets))
+        queries, depths, scores, judged, candidates = len(offsets) - 1, None, None, None, None
         if self.depths is not None:
             depths = integers("depths", self.depths, length=queries, least=0)
             if (too_deep := depths > np.diff(offsets)).any():
                 raise DataError(f"depths must be between 0 and the size of each query, got {depths[too_deep][0]}")
-            _set(self, "depths", _frozen(depths))
         if self.judged is not None:
             judged = mask_of("judged", self.judged, ndim=1, length=len(labels))
-            _set(self, "judged", None if judged.all() else _frozen(judged))
         if self.candidates is not None:
-            _set(self, "candidates", _frozen(mask_of("candidates", self.candidates, ndim=1, length=len(labels))))
+            candidates = mask_of("candidates", self.candidates, ndim=1, length=len(labels))
         if self.scores is not None:
-            _set(self, "scores", _frozen(_scores(self.scores, len(labels), self)))
-        for name, length in (("ids", len(labels)), ("qids", queries)):
-            if getattr(self, name) is not None:
-                _set(self, name, _ids(name, getattr(self, name), length))
+            scores = floats("scores", self.scores, length=len(labels), finite=False)
+        put = object.__setattr__  # the dataclass is frozen; nothing else sets fields
+        put(self, "labels", _freeze(labels))
+        put(self, "offsets", _freeze(offsets))
+        put(self, "depths", None if depths is None else _freeze(depths))
+        put(self, "judged", None if judged is None or judged.all() else _freeze(judged))
+        put(self, "candidates", None if candidates is None else _freeze(candidates))
+        put(self, "scores", None if scores is None else _freeze(scores))
+        if scores is not None and not (finite := np.isfinite(scores)).all():
+            _check_finite_where_returned(finite, self)
+        if self.ids is not None:
+            put(self, "ids", _ids("ids", self.ids, len(labels)))
+        if self.qids is not None:
+            put(self, "qids", _ids("qids", self.qids, queries))
 
     @classmethod
     def of_checked_arrays(cls, **arrays: Any) -> Self:
         """Create Lists from arrays that come out of other Lists, without validating them again."""
         lists = object.__new__(cls)
         for name in cls.__slots__:
-            _set(lists, name, arrays.get(name))
+            object.__setattr__(lists, name, arrays.get(name))
         return lists
 
     # ---- shape -------------------------------------------------------------------------------------------------------
@@ -275,13 +284,14 @@ class Lists:
         """Whether the run returned each item."""
         if self.depths is None:
             return np.ones(len(self.labels), dtype=bool)
-        index = np.arange(len(self.labels)) - np.repeat(self.offsets[:-1], self.sizes)
-        return np.asarray(index < np.repeat(self.depths, self.sizes))
+        sizes = np.diff(self.offsets)
+        index = np.arange(len(self.labels)) - np.repeat(self.offsets[:-1], sizes)
+        return np.asarray(index < np.repeat(self.depths, sizes))
 
     @property
     def query_ids(self) -> Any:
         """Identifiers of the queries; 0, 1, 2, ... if there are none."""
-        return np.arange(len(self)) if self.qids is None else self.qids
+        return np.arange(len(self.offsets) - 1) if self.qids is None else self.qids
 
     def with_scores(self, scores: ArrayLike) -> Lists:
         """Return the same lists with the scores of another ranker."""
@@ -313,8 +323,6 @@ class Lists:
         >>> Lists([2, 0, 1], [0, 1, 3], qids=["p", "q"]).to_pandas()["qid"].tolist()
         ['p', 'q', 'q']
         """
-        from rankbound.report.display.conversion import pandas_frame
-
         columns = {"qid": self.query_ids[self.query_of_item]}
         columns |= {} if self.ids is None else {"docid": self.ids}
         columns |= {"label": self.labels}
@@ -330,22 +338,16 @@ class Lists:
         >>> Lists([2, 0, 1], [0, 1, 3]).to_dict()
         {'labels': [2, 0, 1], 'offsets': [0, 1, 3]}
         """
-        from rankbound.report.display.conversion import plain_values
-
         names = ("labels", "offsets", "scores", "ids", "qids", "depths", "judged", "candidates")
         arrays = {name: getattr(self, name) for name in names}
         return plain_values({name: array for name, array in arrays.items() if array is not None})  # type: ignore[no-any-return]
 
     def plot(self) -> Plot:
         """Plot how many items queries have, and how many items have each label; needs the extra ``report``."""
-        from rankbound.report.display.plots import plot_lists
-
-        return plot_lists(self)
+        return plot_of(self)
 
     def _repr_html_(self) -> str:
-        from rankbound.report.display.tables import lists_table
-
-        return lists_table(self)
+        return table_of(self).to_html()
 
     # ---- constructors ------------------------------------------------------------------------------------------------
 
@@ -411,32 +413,46 @@ class Lists:
 
         See `rankbound.data.judged` for the policies.
         """
-        from rankbound.data.judged import from_dicts
-
         check_dicts(qrels=qrels, run=run)
         with np.errstate(over="ignore"):  # a longdouble that overflows is refused as any infinity
-            return from_dicts(qrels, run, **policy)
+            return _reader("dicts")(qrels, run, **policy)
 
     @classmethod
     def from_frame(cls, frame: Any, **columns: Any) -> Lists:
         """Create Lists from a frame or a parquet or csv path with one row per item; see `rankbound.data.frames`."""
-        from rankbound.data.frames import lists_from_frame
-
-        return lists_from_frame(frame, **columns)
+        return _reader("frame")(frame, **columns)
 
     @classmethod
     def from_trec(cls, qrels: str | PathLike[str], run: str | PathLike[str], **policy: Any) -> Lists:
         """Create Lists from TREC files (plain, gz, zst, or "-" for standard input); see `rankbound.data.trec`."""
-        from rankbound.data.trec import lists_from_trec
-
-        return lists_from_trec(qrels, run, **policy)
+        return _reader("trec")(qrels, run, **policy)
 
     @classmethod
     def from_letor(cls, path: str | PathLike[str]) -> Lists:
         """Create Lists from a LETOR or SVMlight file; `rankbound.data.read_letor` returns the features, too."""
-        from rankbound.data.letor import read_letor
+        return _reader("letor")(path)
 
-        return read_letor(path).lists
+
+_READERS: dict[str, Callable[..., Lists]] = {}
+READERS = "rankbound.data.list_readers"
+
+
+def register_reader(source: str) -> Callable[[Callable[..., Lists]], Callable[..., Lists]]:
+    """Let a function of a layer above make the lists of ``Lists.from_SOURCE``.
+
+    `READERS` is the module that registers all of them; it is imported when the first one is needed.
+    """
+
+    def register(reader: Callable[..., Lists]) -> Callable[..., Lists]:
+        _READERS[source] = reader
+        return reader
+
+    return register
+
+
+def _reader(source: str) -> Callable[..., Lists]:
+    importlib.import_module(READERS)
+    return _READERS[source]
 
 
 def sort_within_queries(keys: NDArray[Any], offsets: NDArray[np.int64], stable: bool = True) -> NDArray[np.int64]:
@@ -477,7 +493,8 @@ def check_dicts(**data: Any) -> None:
     for side, queries in data.items():
         if not isinstance(queries, Mapping):
             raise DataError(f"{side} must be a dict of queries, got {type(queries).__name__}")
-        if all(issubclass(kind, Mapping) for kind in set(map(type, queries.values()))):
+        kinds = set(map(type, queries.values()))
+        if kinds <= {dict} or all(issubclass(kind, Mapping) for kind in kinds):
             continue
         name, wrong = next(entry for entry in queries.items() if not isinstance(entry[1], Mapping))
         raise DataError(f"query {name!r} of {side} must map documents to numbers, got {wrong!r:.60}")
@@ -486,11 +503,7 @@ def check_dicts(**data: Any) -> None:
 # ---- validation ------------------------------------------------------------------------------------------------------
 
 
-def _set(lists: Lists, name: str, value: object) -> None:
-    object.__setattr__(lists, name, value)  # the dataclass is frozen; only __post_init__ sets fields
-
-
-def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+def _freeze(array: NDArray[Any]) -> NDArray[Any]:
     view = array.view()
     view.flags.writeable = False
     return view
@@ -505,14 +518,11 @@ def _ids(name: str, values: Any, length: int) -> Any:
     return ids
 
 
-def _scores(values: ArrayLike, items: int, lists: Lists) -> NDArray[np.float64]:
-    scores = floats("scores", values, length=items, finite=False)
-    finite = np.isfinite(scores)
-    if lists.depths is not None and not finite.all():  # items that the run did not return have no score
-        finite |= ~lists.returned
-    if not finite.all():
-        index = int(np.flatnonzero(~finite)[0])
+def _check_finite_where_returned(finite: NDArray[np.bool_], lists: Lists) -> None:
+    """Raise DataError for a score that is not finite; items that the run did not return have none."""
+    if not (counted := finite if lists.depths is None else finite | ~lists.returned).all():
+        assert lists.scores is not None
+        index = int(np.flatnonzero(~counted)[0])
         query = int(np.searchsorted(lists.offsets, index, side="right")) - 1
         name = lists.query_ids[query]
-        raise DataError(f"scores must be finite, got {scores[index]} at position {index} (query {name})")
-    return scores
+        raise DataError(f"scores must be finite, got {lists.scores[index]} at position {index} (query {name})")

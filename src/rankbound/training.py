@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import math
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,7 +21,8 @@ import torch
 from rankbound.arrays import is_between
 from rankbound.checkpoints import Checkpoints
 from rankbound.errors import ArgumentError, DataError
-from rankbound.parallel import current_workers, rows_of_batch
+from rankbound.io import progress_display
+from rankbound.parallel import current_workers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -145,9 +145,9 @@ class Trained:
 
 
 def train(
-    network: Any,
+    network: torch.nn.Module,
     examples: Examples,
-    loss: Callable[..., Any],
+    loss: Callable[..., torch.Tensor],
     settings: Settings,
     generator: torch.Generator,
     *,
@@ -188,18 +188,18 @@ def train(
     threads:
         Threads of torch during the training; small networks are fastest with 1. None uses the thread budget.
     verbose:
-        Show a progress bar on standard error if that is a terminal.
+        Show the progress on standard error if that is a terminal.
     on_step:
         With an ``evaluator``, called after each epoch with its number and first measure; True ends the training.
     """
-    optimizer = _optimizer(network, settings)
+    optimizer = _make_optimizer(network, settings)
     together = current_workers()
     if together is None:
         replica = network
     else:
         replica = torch.nn.parallel.DistributedDataParallel(network, process_group=together.group)
     history: list[dict[str, float]] = []
-    best: dict[str, Any] = {}
+    best: dict[str, torch.Tensor] = {}
     checkpoints = None
     if checkpoint is not None:
         free = {"epochs"} if settings.schedule == "constant" else set()
@@ -211,7 +211,7 @@ def train(
             if len(history) > settings.epochs:
                 raise DataError(f"{checkpoint}: has {len(history)} epochs already, more than epochs={settings.epochs}")
     kept = _best_epoch(history, settings)
-    with _torch_threads(threads) as restore_threads, _bar(settings.epochs, verbose) as advance:
+    with _torch_threads(threads), _show_epochs(settings.epochs, verbose) as advance:
         for epoch in range(len(history) + 1, settings.epochs + 1):
             if settings.patience is not None and evaluator is not None and epoch - 1 - kept >= settings.patience:
                 break
@@ -221,16 +221,15 @@ def train(
             total, lists = 0.0, 0
             for rows, offsets, weights in _batches(examples, settings, generator):
                 count = len(offsets) - 1
-                with _own_part(rows, offsets, weights) as (rows, offsets, weights):
-                    inputs = torch.from_numpy(examples.features[rows])
-                    outputs = replica(inputs, offsets) if getattr(network, "takes_lists", False) else replica(inputs)
+                rows, offsets, weights = _take_own_part(network, rows, offsets, weights)
+                inputs = torch.from_numpy(examples.features[rows])
+                outputs = replica(inputs, offsets) if getattr(network, "takes_lists", False) else replica(inputs)
                 if not torch.isfinite(outputs).all():
                     raise DataError(
                         f"training diverged in epoch {epoch}: scores are not finite; "
                         "use a smaller learning_rate, or standardize the features"
                     )
                 cost = loss(outputs, examples.labels[rows], offsets, weights)
-                restore_threads()
                 optimizer.zero_grad(set_to_none=True)
                 cost.backward()
                 optimizer.step()
@@ -250,10 +249,16 @@ def train(
     return Trained(history, kept)
 
 
-def _batches(
-    examples: Examples, settings: Settings, generator: torch.Generator
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64] | None]]:
-    """Yield rows, offsets and query weights of each batch of an epoch."""
+class Batch(NamedTuple):
+    """Rows of a batch, the offsets of its lists, and their weights."""
+
+    rows: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    weights: NDArray[np.float64] | None
+
+
+def _batches(examples: Examples, settings: Settings, generator: torch.Generator) -> Iterator[Batch]:
+    """Yield the batches of an epoch."""
     row, offsets, query = _split_lists(examples.offsets, settings.list_size, generator)
     filled = np.flatnonzero(np.diff(offsets) > 0)
     order = filled[torch.randperm(len(filled), generator=generator).numpy()]
@@ -263,28 +268,25 @@ def _batches(
         ends = np.cumsum(sizes)
         positions = np.arange(ends[-1]) + np.repeat(offsets[chosen] - (ends - sizes), sizes)
         weights = None if examples.weights is None else examples.weights[query[chosen]]
-        yield row[positions], np.concatenate(([0], ends)), weights
+        yield Batch(row[positions], np.concatenate(([0], ends)), weights)
 
 
-Batch = tuple["NDArray[np.int64]", "NDArray[np.int64]", "NDArray[np.float64] | None"]
-
-
-@contextmanager
-def _own_part(
-    rows: NDArray[np.int64], offsets: NDArray[np.int64], weights: NDArray[np.float64] | None
-) -> Iterator[Batch]:
-    """Yield rows, offsets and weights of the lists of this process, which draws the noise of the whole batch."""
+def _take_own_part(
+    network: torch.nn.Module,
+    rows: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    weights: NDArray[np.float64] | None,
+) -> Batch:
+    """Return the rows, offsets and weights of the lists of this process; random layers draw for the whole batch."""
     together = current_workers()
     if together is None:
-        yield rows, offsets, weights
-        return
+        return Batch(rows, offsets, weights)
     part = together.part(np.diff(offsets))
     own = offsets[part.start : part.stop + 1]
-    token = rows_of_batch.set((int(own[0]), len(rows)))
-    try:
-        yield rows[own[0] : own[-1]], own - own[0], None if weights is None else weights[part]
-    finally:
-        rows_of_batch.reset(token)
+    for layer in network.modules():
+        if hasattr(layer, "rows_of_batch"):
+            layer.rows_of_batch = int(own[0]), len(rows)
+    return Batch(rows[own[0] : own[-1]], own - own[0], None if weights is None else weights[part])
 
 
 def _split_lists(
@@ -305,7 +307,7 @@ def _split_lists(
     return shuffled, np.concatenate(([0], np.cumsum(filled))), np.repeat(query, pieces)
 
 
-def _optimizer(network: Any, settings: Settings) -> Any:
+def _make_optimizer(network: torch.nn.Module, settings: Settings) -> torch.optim.Optimizer:
     common = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
     if settings.optimizer != "sgd":
         kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
@@ -324,7 +326,12 @@ def _best_epoch(history: list[dict[str, float]], settings: Settings) -> int:
 # ---- the state on disk -----------------------------------------------------------------------------------------------
 
 
-def _arrays(network: Any, optimizer: Any, generator: torch.Generator, best: dict[str, Any]) -> dict[str, NDArray[Any]]:
+def _arrays(
+    network: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    generator: torch.Generator,
+    best: dict[str, torch.Tensor],
+) -> dict[str, NDArray[Any]]:
     arrays = {f"network.{name}": value for name, value in network.state_dict().items()}
     arrays |= {f"best.{name}": value for name, value in best.items()}
     for parameter, state in optimizer.state_dict()["state"].items():
@@ -334,8 +341,12 @@ def _arrays(network: Any, optimizer: Any, generator: torch.Generator, best: dict
 
 
 def _restore(
-    network: Any, optimizer: Any, generator: torch.Generator, arrays: dict[str, NDArray[Any]], metadata: dict[str, Any]
-) -> tuple[list[dict[str, float]], dict[str, Any]]:
+    network: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    generator: torch.Generator,
+    arrays: dict[str, NDArray[Any]],
+    metadata: dict[str, Any],
+) -> tuple[list[dict[str, float]], dict[str, torch.Tensor]]:
     sections: dict[str, dict[str, Any]] = {"network": {}, "best": {}, "optimizer": {}}
     for name, array in arrays.items():
         section, _, rest = name.partition(".")
@@ -355,42 +366,32 @@ def _restore(
 
 
 @contextmanager
-def _torch_threads(count: int | None) -> Iterator[Callable[[], None]]:
-    """Set torch's number of threads within a block; yield a function to call after every kernel of the losses.
+def _torch_threads(count: int | None) -> Iterator[None]:
+    """Set torch's number of threads within a block.
 
-    numba and torch share OpenMP, and a numba kernel changes the number of threads for both. For the tiny operations of
-    a small network, more than one thread is slower, on a busy machine by a factor of up to a thousand.
+    For the tiny operations of a small network, more than one thread is slower, on a busy machine by a factor of up to a
+    thousand.
     """
     from rankbound.parallel import threads
 
     before = torch.get_num_threads()
-    wanted = threads() if count is None else count
-    torch.set_num_threads(wanted)
+    torch.set_num_threads(threads() if count is None else count)
     try:
-        yield lambda: torch.set_num_threads(wanted)
+        yield
     finally:
         torch.set_num_threads(before)
 
 
-# ---- progress bar ----------------------------------------------------------------------------------------------------
+# ---- progress --------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def _bar(epochs: int, verbose: bool) -> Iterator[Callable[[int, dict[str, float]], None]]:
+def _show_epochs(epochs: int, verbose: bool) -> Iterator[Callable[[int, dict[str, float]], None]]:
     together = current_workers()
-    if not verbose or not sys.stderr.isatty() or (together is not None and not together.is_first):
-        yield lambda _epoch, _row: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    numbers = TextColumn("{task.fields[now]}")
-    columns = (TextColumn("epoch"), MofNCompleteColumn(), BarColumn(), TimeRemainingColumn(), numbers)
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=epochs, now="")
+    with progress_display(shown=verbose and (together is None or together.is_first)) as display:
 
         def advance(epoch: int, row: dict[str, float]) -> None:
-            now = "  ".join(f"{name} {value:.4f}" for name, value in row.items() if name != "epoch")
-            bar.update(task, completed=epoch, now=now)
+            numbers = (f"{name} {value:.4f}" for name, value in row.items() if name != "epoch")
+            display("epoch", epoch, epochs, "  ".join(numbers))
 
         yield advance

@@ -123,10 +123,16 @@ WRONG["format"] = ("onnx", "xgboost-json", "ranklib", "lightgbm")
 
 def cases() -> Iterator[tuple[str, str, str, str]]:
     """Command, option, kind of value, value."""
-    for command, options in COMMANDS.items():
-        for option, kind in options.items():
-            for value in WRONG[kind]:
-                yield command, option, kind, value
+    for command in COMMANDS:
+        for option, value in wrong_values(command):
+            yield command, option, COMMANDS[command][option], value
+
+
+def wrong_values(command: str) -> Iterator[tuple[str, str]]:
+    """Every option of a command with every wrong value."""
+    for option, kind in COMMANDS[command].items():
+        for value in WRONG[kind]:
+            yield option, value
 
 
 def command_line(command: str, option: str, value: str) -> list[str]:

@@ -12,11 +12,11 @@ import pytest
 
 from rankbound.cli.main import run
 from rankbound.models import AdaRank, Popularity
+from tests.tiers import some
 
 from . import command_inputs as inputs
 
-CASES = list(inputs.cases())
-SAMPLE = random.Random(22).sample(CASES, 5)
+SAMPLE = random.Random(22).sample(list(inputs.cases()), 5)
 COMMAND = [sys.executable, "-c", "import sys; from rankbound.cli.main import run; sys.exit(run())"]
 
 
@@ -46,20 +46,25 @@ def assert_refused(code: int, out: str, err: str) -> None:
     assert len(lines[0]) > len("rankbound: ") + 10
 
 
-@pytest.mark.parametrize(
-    ("command", "option", "kind", "value"), CASES, ids=[f"{c} {o} {v[:20]!r}" for c, o, _, v in CASES]
-)
+@pytest.mark.cases(len(inputs.COMMANDS))
+@pytest.mark.parametrize("command", inputs.COMMANDS)
 def test_wrong_values_are_refused(
-    command: str, option: str, kind: str, value: str, folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch
+    command: str, folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Every wrong value of every option; the message of a failure lists all that were not refused as they should."""
     monkeypatch.chdir(folder)
-    before = state(folder)
-    code = run(inputs.command_line(command, option, value))
-    out, err = capfd.readouterr()
-    assert_refused(code, out, err)
-    assert state(folder) == before
+    before, failures = state(folder), []
+    for option, value in some(list(inputs.wrong_values(command)), 2):
+        code = run(inputs.command_line(command, option, value))
+        try:
+            assert_refused(code, *capfd.readouterr())
+            assert state(folder) == before
+        except AssertionError as error:
+            failures.append(f"{option} {value[:20]!r}: {error}")
+    assert not failures, "\n".join(failures)
 
 
+@pytest.mark.full("starts processes")
 @pytest.mark.parametrize(
     ("command", "option", "kind", "value"), SAMPLE, ids=[f"{c} {o} {v[:20]!r}" for c, o, _, v in SAMPLE]
 )

@@ -239,6 +239,22 @@ def test_only_spaces_and_tabs_separate_fields(
     evaluated.refuses(paths[side].name, 3, paths["qrels"], paths["run"])
 
 
+@pytest.mark.parametrize("entry", ["+2", "+2.5", "+2e0", " 2", "2 "])
+@pytest.mark.parametrize("side", ["qrels", "run"])
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+def test_numbers_with_a_sign_or_a_space_are_numbers(
+    ending: str, side: str, entry: str, tmp_path: Path, evaluated: Evaluated
+) -> None:
+    data = inputs.Data({"1": {"a": 1, "b": 0}}, {"1": {"a": 2.0, "b": 1.0}})
+    tables = {"qrels": data.qrels, "run": data.run}
+    paths = {name: inputs.write(tmp_path, table, name, ending) for name, table in tables.items()}
+    lines = paths[side].read_text().splitlines()
+    separator = "," if ending == "csv" else "\t"
+    lines[1] = separator.join([*lines[1].split(separator)[:2], entry])
+    paths[side].write_text("\n".join(lines) + "\n")
+    evaluated.gives(data, paths["qrels"], paths["run"])
+
+
 QIDS = ("1e3", "1.", "1.0", "1E0", ".1", "0x1", "1_0", "\uff11", "inf", "nan", "1e", "1-", "9223372036854775808", "")
 
 

@@ -14,6 +14,8 @@ from benchmarks.quality.training.store import Job, Record, Store
 from rankbound.data import Interactions
 from rankbound.data.synthetic import synthetic_interactions
 
+pytestmark = pytest.mark.full("tests of the benchmarks")
+
 
 def _without_ratings(name: str) -> Interactions:
     table = synthetic_interactions(users=60, items=80, seed=len(name))

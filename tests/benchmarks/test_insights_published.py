@@ -10,6 +10,8 @@ import pytest
 
 from benchmarks.quality import insights_published as insights
 
+pytestmark = pytest.mark.full("tests of the benchmarks")
+
 
 @pytest.fixture(scope="module")
 def values() -> pl.DataFrame:

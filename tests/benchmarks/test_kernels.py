@@ -10,6 +10,8 @@ import pytest
 from benchmarks import kernels
 from benchmarks.kernels import TOLERANCE, Comparison, main
 
+pytestmark = pytest.mark.full("tests of the benchmarks")
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -14,6 +14,8 @@ from benchmarks.comparison import Peer, compare_with_peers, is_installed
 from benchmarks.curves import OURS, Curve, Implementation, growth_of
 from benchmarks.records import Growth, Missing, Row, fit_exponent
 
+pytestmark = pytest.mark.full("tests of the benchmarks")
+
 SIZES = (100, 200, 400, 800, 1600, 3200)
 
 

@@ -16,6 +16,8 @@ from benchmarks.runner import Outcome
 from benchmarks.tables import tables_of
 from benchmarks.writing import markdown, write_outcome
 
+pytestmark = pytest.mark.full("tests of the benchmarks")
+
 ROWS = [
     Row("fast", 0.001, "peer", 0.02, bar=10.0),
     Row("short of it", 1.0, "peer", 5.0, bar=10.0),

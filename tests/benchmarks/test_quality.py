@@ -13,6 +13,8 @@ from benchmarks.quality import factorization, models, negative_ratios, recommend
 from rankbound.data import user_folds
 from rankbound.data.synthetic import synthetic_interactions
 
+pytestmark = pytest.mark.full("tests of the benchmarks")
+
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 ROWS = dict(recommenders.GRIDS)
 

@@ -9,10 +9,15 @@ import sys
 import numpy as np
 import polars as pl
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 
 from rankbound.losses import get_loss
 from rankbound.measures import unregister
+
+pytestmark = pytest.mark.full("tests of the benchmarks")
 
 
 @pytest.fixture

@@ -7,9 +7,13 @@ import itertools
 import numpy as np
 import pytest
 
+pytest.importorskip("numba")  # the released code is compiled by it
+
 from benchmarks.quality.released_pairs import SWAPS, gradient_of, ranked_terms
 from rankbound.losses import get_loss, gradient_and_hessian
 from rankbound.testing import oracles
+
+pytestmark = pytest.mark.full("tests of the benchmarks")
 
 LABELS = [labels for labels in itertools.product((0, 1), repeat=5) if 0 < sum(labels) < 5]
 

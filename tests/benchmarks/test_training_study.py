@@ -30,6 +30,8 @@ from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation import evaluate_lists
 from rankbound.lists import Lists
 
+pytestmark = pytest.mark.full("tests of the benchmarks")
+
 # ---- the measure -----------------------------------------------------------------------------------------------------
 
 
@@ -284,7 +286,7 @@ def test_a_study_runs_resumes_and_is_reported(small_study, tmp_path, capsys):
     assert all(row["records"] == "4" for row in rows)
     page = (output / "training.md").read_text()
     assert "## Protocol: equal rounds" in page
-    assert "records are missing" not in page
+    assert "planned runs were completed" not in page
 
 
 def test_records_of_another_definition_are_reported_and_can_be_computed_again(
@@ -451,7 +453,7 @@ def test_the_report_of_a_hand_made_store(tmp_path):
     assert (pooled["confirmation"]["ties"], pooled["confirmation"]["intervals_with_0"]) == ("1", "1")
     page = (tmp_path / "training.md").read_text()
     assert "| ours | lambdarank | **+0.2000**" in page
-    assert "records are missing; the tables hold what there is" in page
+    assert "planned runs were completed:" in page
 
 
 def test_a_report_of_nothing_is_refused(tmp_path, capsys):

@@ -9,6 +9,8 @@ import pytest
 
 from benchmarks.workers import CostModel, Measurement, fit, generate
 
+pytestmark = pytest.mark.full("tests of the benchmarks")
+
 
 def test_the_model_is_found_from_its_own_times() -> None:
     true = CostModel(start=2.0, per_row=3e-7, efficiency=0.9, bytes_per_row=4.0)

@@ -134,6 +134,7 @@ def test_other_commands_refuse(cli, bad_files, arguments, message):
     assert_refused(cli(*arguments.split()), message, bad_files, before)
 
 
+@pytest.mark.full("takes seconds")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

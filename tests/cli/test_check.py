@@ -91,6 +91,7 @@ def test_json_is_all_that_is_printed(cli, metrics):
     assert report["agreements"]["binary labels"] > 0
 
 
+@pytest.mark.full("takes seconds")
 def test_conventions_are_allowed_by_options(cli, metrics):
     averaged = cli("check", "own_metrics:precision", "-m", "P@10", *FAST)
     assert averaged.code == 1
@@ -126,6 +127,7 @@ def test_what_a_function_prints_is_noted(cli, metrics):
     assert "labels [" not in answer.out
 
 
+@pytest.mark.full("takes seconds")
 def test_in_a_process_of_its_own(shell, metrics):
     answer = shell("check", "own_metrics:short", "-m", "P@3", "--ties", "input", *FAST, cwd=metrics)
     assert answer.code == 1, answer.err
@@ -165,3 +167,22 @@ def test_what_cannot_be_checked_is_one_line_and_exit_code_2(cli, metrics, argume
     assert answer.out == ""
     assert len(answer.err.splitlines()) == 1
     assert message in answer.err
+
+
+@pytest.mark.parametrize("module", ["own_metrics.py", "./own_metrics.py", "own_metrics"])
+def test_modules_can_be_files(cli, metrics, module):
+    answer = cli("--module", module, "check", "own_metrics:precision", "-m", "P@10", "--ties", "input", *FAST)
+    assert answer.code == 0, answer.err
+    assert "own_metrics" in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [("./nowhere.py", "nowhere.py: no such file"), ("own_broken.py", "own_broken.py: cannot be imported: SyntaxError"),
+     ("./own_metrics", "--module ./own_metrics: cannot be imported")],
+)  # fmt: skip
+def test_modules_that_cannot_be_imported_are_one_line(cli, metrics, module, message):
+    answer = cli("--module", module, "measures")
+    assert answer.code == 2
+    assert message in answer.err
+    assert answer.err.count("\n") == 1

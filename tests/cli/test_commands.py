@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from rankbound import kernels
 from rankbound.cli import main
 from rankbound.cli.commands import COMMANDS
 from rankbound.difficulty import QUERY_TYPES
@@ -83,6 +84,7 @@ def test_compare_of_many_runs_names_the_one_that_is_judged_least(cli, files):
     assert f"Judged@5: {judged:.4f} (3 of 9 returned documents have no judgment)" in few
 
 
+@pytest.mark.full("takes seconds")
 def test_compare_of_25_runs_is_a_summary_of_less_than_60_lines(cli, files):
     random = np.random.default_rng(0)
     (files / "judged").write_text("".join(f"q{q} 0 d{d} {int(d < 3)}\n" for q in range(15) for d in range(10)))
@@ -102,11 +104,32 @@ def test_compare_of_25_runs_is_a_summary_of_less_than_60_lines(cli, files):
         assert sorted(line[0] for line in shown) == names
         means = [float(line[2]) for line in shown]
         assert means == sorted(means, reverse=True)
-        assert shown[0][1].startswith("a")  # the letters of the best
+        assert shown[0][1].startswith("1–")  # the ranks of the best
         rows = pl.read_csv("rows.csv")
         assert rows.height == 4 * (24 if not more else 300)
     summary = cli("compare", "judged", *names, "--json").json
     assert set(summary["letters"]["AP"]) == set(names)
+
+
+@pytest.mark.parametrize(("runs", "column"), [(20, "groups"), (21, "ranks")])
+def test_more_than_20_runs_have_ranks_in_place_of_letters(cli, files, runs, column):
+    """Good runs have the relevant document first in all of 30 queries, the others in every third."""
+    (files / "judged").write_text("".join(f"q{q} 0 a 1\nq{q} 0 b 0\n" for q in range(30)))
+    good, names = 4, [f"run{number:02}" for number in range(runs)]
+    for number, name in enumerate(names):
+        firsts = ["a" if number < good or (q + number) % 3 == 0 else "b" for q in range(30)]
+        (files / name).write_text("".join(f"q{q} Q0 {first} 1 1 t\n" for q, first in enumerate(firsts)))
+    line = ("compare", "judged", *names, "-m", "P@1", "--resamples", "100")
+    table = cli(*line).out.splitlines()
+    assert table[1].split()[:2] == ["run", column]
+    cells = {row.split()[0]: row.split()[1] for row in table[3 : 3 + runs]}
+    best, others = ("a", "b") if column == "groups" else (f"1–{good}", f"{good + 1}–{runs}")
+    assert cells == {name: best if number < good else others for number, name in enumerate(names)}
+    assert any("not separable from the best" in text for text in table) == (column == "ranks")
+    rows = cli(*line, "--json").json["rank_intervals"]["P@1"]
+    assert {row["system"]: (row["low"], row["high"]) for row in rows} == {
+        name: (1, good) if number < good else (good + 1, runs) for number, name in enumerate(names)
+    }
 
 
 def test_compare_with_more_runs_than_lines_shows_the_best(cli, files):
@@ -117,6 +140,15 @@ def test_compare_with_more_runs_than_lines_shows_the_best(cli, files):
     answer = cli("compare", "qrels", *names, "-m", "AP")
     assert len(answer.out.splitlines()) < 60
     assert "5 more runs: --rows FILE or --json have all of them" in answer.out
+
+
+@pytest.mark.parametrize(("queries", "cautions"), [(1_000, 0), (1_001, 1)])
+@pytest.mark.parametrize("test", ["t", "wilcoxon"])
+def test_compare_cautions_once_against_its_wilcoxon_test_of_many_queries(cli, files, test, queries, cautions):
+    for name, text in (("judged", "{} 0 a 1\n{} 0 b 0\n"), ("old", "{} Q0 a 1 2 t\n"), ("new", "{} Q0 b 1 2 t\n")):
+        (files / name).write_text("".join(text.replace("{}", f"q{i}") for i in range(queries)))
+    out = cli("compare", "judged", "old", "new", "-m", "P@1", "--test", test, "--resamples", "100").out
+    assert out.count("the Wilcoxon test finds skewed differences significant") == cautions
 
 
 def test_compare_takes_the_policy_from_its_options(cli, files):
@@ -195,15 +227,27 @@ def test_overview_names_every_command(cli):
 
 
 def test_version(cli):
-    assert cli("--version").out.startswith("rankbound 0")
+    out = cli("--version").out
+    assert out.startswith("rankbound 0")
+    assert f"(compiled kernels: {kernels.active()})" in out
+
+
+@pytest.mark.parametrize("choice", ["off", "baseline"])
+def test_version_names_the_kernels_that_are_chosen(choice):
+    code = "import sys; from rankbound.cli.main import run; run(['--version'])"
+    environment = {**os.environ, "RANKBOUND_KERNELS": choice}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    shown = "none" if choice == "off" or kernels.active() == "none" else choice
+    assert f"kernels: {shown})" in done.stdout
 
 
 def test_overview_imports_nothing_heavy():
     code = "import sys; from rankbound.cli.main import run; run(['--help']); print(*sys.modules, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {"numpy", "scipy", "polars", "torch", "numba"} & set(done.stderr.split())
+    assert not {"numpy", "scipy", "polars", "torch"} & set(done.stderr.split())
 
 
+@pytest.mark.full("takes seconds")
 @pytest.mark.skipif(os.name == "nt", reason="pipes of POSIX")
 @pytest.mark.parametrize("arguments", ["weights qrels", "evaluate qrels run --json", "evaluate qrels run"])
 def test_a_reader_that_goes_away_ends_the_command_quietly(files, arguments):

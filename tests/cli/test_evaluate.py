@@ -114,6 +114,7 @@ def test_a_run_without_a_judged_document_is_named_on_stderr(cli, files, others):
     assert result["mean"] == {"AP": 0.0}
 
 
+@pytest.mark.full("takes seconds")
 def test_warnings_stay_one_line_where_python_raises_them_as_errors(shell, files):
     (files / "strange").write_text("q1 Q0 A 1 3.0 u\n")
     for command in ("evaluate qrels strange", "compare qrels run strange"):
@@ -158,12 +159,14 @@ def test_frames_are_read(cli, files):
     assert cli("evaluate", "judged.parquet", "run.csv", "-m", "RR", "--json").json["mean"] == {"RR": 0.5}
 
 
+@pytest.mark.full("takes seconds")
 def test_standard_input_in_a_process_of_its_own(shell, files):
     answer = shell("evaluate", "qrels", "-", "-m", "AP", "--json", stdin=gzip.compress((files / "run").read_bytes()))
     assert answer.json["mean"]["AP"] == pytest.approx((7 / 12 + 1) / 2)
     assert answer.err == ""
 
 
+@pytest.mark.full("takes seconds")
 def test_nothing_but_the_object_is_on_stdout(shell, files):
     answer = shell("evaluate", "qrels", "run", "other", "--json", "--per-query", "v.csv", cwd=files)
     assert json.loads(answer.out)
@@ -277,6 +280,7 @@ def test_train_rank_and_evaluate_from_letor_files_alone(cli, letor, test, named_
     assert cli("evaluate", test, "run.csv", "-m", "AP", "--json").json["mean"]["AP"] == answer["mean"]["AP"]
 
 
+@pytest.mark.full("takes seconds")
 def test_compare_and_report_read_letor_too(cli, letor):
     assert cli("train", "train.txt", "--model", "LogisticRanker", "-o", "model").code == 0
     cli("rank", "model", "test.txt", "-o", "new.txt")
@@ -432,6 +436,8 @@ def test_parts_of_tables_have_the_numbers_of_the_whole(cli, files):
     parts = ("judged-*.parquet", "scored-*.parquet")
     assert cli("evaluate", *parts, "--json", "--bounds", "--per-query", "values.parquet").json == whole
     assert len(pl.read_parquet("values.parquet")) == 20
+    assert "p: Fisher" in cli("evaluate", *parts, "-m", "AP", "--against-random", "--per-query", "values.csv").out
+    assert "AP p better" in pl.read_csv("values.csv").columns
     assert "20 queries" in cli("evaluate", *parts).out
     compared = cli("compare", "judged-*.parquet", "scored-*.parquet", "scored.parquet", "-m", "AP", "--json").json
     assert (
@@ -440,8 +446,7 @@ def test_parts_of_tables_have_the_numbers_of_the_whole(cli, files):
     )
     assert compared["differences"][0]["difference"] == 0
     for arguments, message in [
-        (("evaluate", *parts, "--per-query", "values.csv"), "per_query must be the path of a .parquet file"),
-        (("evaluate", *parts, "--against-random"), "against_random and references need the values of all queries"),
+        (("evaluate", *parts, "-m", "STD(AP)", "--reference=a.txt", "--reference=b.txt"), "parquet files or Dask"),
         (("evaluate", "judged-*.parquet", "none-*.parquet"), "none-*.parquet: no such file"),
         (("evaluate", *parts, "--cluster", "nowhere"), "cluster must be local:N"),
         (("weights", "judged-*.parquet", "--per", "row"), "--per must be query for a table in parts, got row"),

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 
-import lightgbm
 import numpy as np
 import pytest
+
+pytest.importorskip("lightgbm")
+
+import lightgbm
 
 from rankbound.cli.export import Format
 from rankbound.data.synthetic import synthetic_letor
@@ -70,7 +74,9 @@ def test_an_existing_file_is_replaced_as_by_other_commands(cli, work):
     assert (work / "model.txt").read_text().startswith("## Coordinate Ascent\n## Trained as = AdaRank\n1:")
 
 
+@pytest.mark.full("takes seconds")
 def test_onnx_in_a_process_of_its_own(shell, work):
+    pytest.importorskip("onnx")
     onnxruntime = pytest.importorskip("onnxruntime")
     answer = shell("export", "linear", "--format", "onnx", "-o", "model.onnx", "--json", cwd=work)
     assert (answer.json["format"], answer.err) == ("onnx", "")
@@ -116,3 +122,13 @@ def test_bad_input_is_refused_and_nothing_is_written(cli, work, arguments, messa
     assert answer.err.count("\n") == 1
     assert message in answer.err
     assert sorted(work.rglob("*")) == before
+
+
+def test_without_onnx_the_error_names_the_extra(cli, work, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    monkeypatch.setattr("rankbound.packages.find_missing", lambda *modules: [m for m in modules if m == "onnx"])
+    answer = cli("export", "linear", "--format", "onnx", "-o", "model.onnx")
+    assert answer.code == 2
+    assert answer.err.count("\n") == 1
+    assert 'export_onnx needs onnx: pip install ".[onnx]" in a checkout of rankbound, or pip install onnx' in answer.err
+    assert not (work / "model.onnx").exists()

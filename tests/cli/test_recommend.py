@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+import rankbound as rb
 from rankbound import models
 from rankbound.models import RECOMMENDERS, Popularity, Recommender, evaluate_recommender, load_ranker
 
@@ -216,14 +218,81 @@ def test_users_of_a_file_have_the_type_of_the_training_data(cli, ratings):
     assert pl.read_parquet("top.parquet")["user"].to_list() == [7]  # the user 5 has all items
 
 
-def test_ids_that_look_like_formulas_are_reported_in_csv(cli, ratings):
-    Popularity().fit((["@ann", "@ann", "bob"], ["x", "y", "x"])).save("model")
-    answer = cli("recommend", "model", "--include-seen", "-o", "top.csv", "--json").json
-    assert answer["notes"] == [
-        "2 rows have ids that a spreadsheet would run as a formula, and get an apostrophe in csv"
-    ]
-    assert cli("recommend", "model", "--include-seen", "-o", "top.parquet", "--json").json["notes"] == []
-    assert pl.read_parquet("top.parquet")["user"].unique().sort().to_list() == ["@ann", "bob"]
+UNUSUAL = [
+    "-a",
+    "@b",
+    "=c",
+    "+d",
+    "'e",
+    'f"g',
+    '"h"',
+    "i,j",
+    "k\nl",
+    " m",
+    "n ",
+    "=1+1",
+    "-1",
+    "+2",
+    "#o",
+    "007",
+    "7",
+    "null",
+]
+
+
+def write_rows(path, header, rows):
+    with path.open("w", newline="") as stream:
+        csv.writer(stream).writerows([header, *rows])
+
+
+def read_rows(path):
+    with path.open(newline="") as stream:
+        return [*csv.DictReader(stream)]
+
+
+def test_unusual_ids_survive_split_train_recommend_and_evaluate(cli, ratings):
+    """From file to file with any ids: evaluate prints the value of the lists that Python's csv module reads."""
+    rng = np.random.default_rng(1)
+    liked = rng.random((len(UNUSUAL), len(UNUSUAL))) < 0.4
+    pairs = [(f"{UNUSUAL[u]}{'' if u % 2 else '!'}", UNUSUAL[i]) for u, i in zip(*np.nonzero(liked), strict=True)]
+    write_rows(ratings / "shop.csv", ["user", "item"], pairs)
+    assert cli("data", "split", "shop.csv", "-o", "split", "--test", "0.3").code == 0
+    parts = {part: [(row["user"], row["item"]) for row in read_rows(ratings / f"split/{part}.csv")]
+             for part in ("train", "test")}  # fmt: skip
+    assert sorted(parts["train"] + parts["test"]) == sorted(pairs)
+    assert cli("train", "split/train.csv", "--model", "Popularity", "-o", "model").code == 0
+    write_rows(ratings / "users.csv", ["user", "age"], [(user, 3) for user in dict.fromkeys(user for user, _ in pairs)])
+    for name in ("top.csv", "top.parquet"):
+        answer = cli("recommend", "model", "-k", 5, "--users", "users.csv", "-o", name, "--json").json
+        assert answer["unknown_users"] == 0
+        assert answer["notes"] == []
+    rows = [(row["user"], row["item"]) for row in read_rows(ratings / "top.csv")]
+    assert rows == pl.read_parquet("top.parquet").select("user", "item").rows()
+    held_out, lists = {}, {}
+    for user, item in parts["test"]:
+        held_out.setdefault(user, {})[item] = 1
+    for row in read_rows(ratings / "top.csv"):
+        lists.setdefault(row["user"], {})[row["item"]] = float(row["score"])
+    expected = rb.evaluate(held_out, lists, ["nDCG@5", "RR"])
+    for name in ("top.csv", "top.parquet"):
+        found = cli(
+            "evaluate", "split/test.csv", name, "-m", "nDCG@5", "-m", "RR", "--per-query", "q.csv", "--json"
+        ).json
+        assert found["mean"] == pytest.approx(expected.mean())
+        assert {row["qid"] for row in read_rows(ratings / "q.csv")} == set(held_out)
+
+
+def test_unusual_ids_survive_rank_and_evaluate(cli, ratings):
+    """The names of documents in comments of LETOR, in a table and a run that evaluate reads again."""
+    names = [name for name in UNUSUAL if name.strip() == name and not set(name) & set(" \n#")]
+    lines = [f"{at % 3} qid:{at % 2 + 1} 1:{at % 5} #docid = {name}\n" for at, name in enumerate(names)]
+    (ratings / "letor.txt").write_text("".join(sorted(lines, key=lambda line: line.split()[1])))
+    models.AdaRank(n_estimators=1).fit([[0.0], [1.0]], [0, 1]).save("linear")
+    for name, form in (("run.csv", ["--format", "table"]), ("run.trec", [])):
+        assert cli("rank", "linear", "letor.txt", "-o", name, *form).code == 0
+    assert {row["docid"] for row in read_rows(ratings / "run.csv")} == set(names)
+    values = [cli("evaluate", "letor.txt", name, "-m", "AP", "--json").json["mean"] for name in ("run.csv", "run.trec")]
+    assert values[0] == values[1]
 
 
 @pytest.mark.parametrize(
@@ -263,6 +332,7 @@ def test_rank_refuses_a_recommender(cli, model, ratings):
     assert (answer.code, "holds the recommender Popularity, use 'rankbound recommend'" in answer.err) == (2, True)
 
 
+@pytest.mark.full("takes seconds")
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def test_a_killed_command_leaves_the_old_file_and_a_second_run_writes_the_same(cli, model, ratings):
     assert cli("recommend", "model", "-o", "whole.csv").code == 0

@@ -37,13 +37,14 @@ def test_references_writes_a_file_of_scores(cli, systems):
         "runs": runs(systems), "measures": ["nDCG@5"], "queries": 12, "incomplete_queries": 0, "flat_queries": 0,
         "file": "factors.json",
     }  # fmt: skip
-    loaded = rb.ReferenceScores.load("factors.json")
+    loaded = rb.difficulty.ReferenceScores.load("factors.json")
     expected = [rb.evaluate("judged", path, "nDCG@5").values["nDCG@5"] for path in runs(systems)]
     np.testing.assert_array_equal(loaded.values["nDCG@5"], expected)
     text = cli("references", "judged", *runs(systems)[:2], "-o", "factors.json").out
     assert text.startswith("References: 2 runs")
 
 
+@pytest.mark.full("takes seconds")
 def test_evaluate_and_compare_take_runs_folders_and_files_of_scores(cli, systems):
     first, second, *others = runs(systems)
     expected = rb.evaluate("judged", first, MEASURES, references=runs(systems)).mean()
@@ -65,6 +66,7 @@ def test_evaluate_and_compare_take_runs_folders_and_files_of_scores(cli, systems
     assert answer.code == 0, answer.err
 
 
+@pytest.mark.full("takes seconds")
 def test_stability_prints_tables_and_writes_rows(cli, systems):
     line = ("stability", "judged", *runs(systems), "-m", "nDCG@5", "-m", "AP", "--splits", "20", "--partitions", "2")
     answer = cli(*line, "--same-prefix", "5", "--rows", "rows.csv")
@@ -84,16 +86,16 @@ def test_stability_prints_tables_and_writes_rows(cli, systems):
 
 
 def test_a_half_of_the_runs_is_evaluated_with_the_other_half_as_references(systems):
-    from rankbound.analysis.stability import compare_normalizations
+    from rankbound.evaluation.stability import compare_normalizations
 
     by_name = {path: path for path in runs(systems)}
     groups = [path.split("-")[0] for path in by_name]
     options = {"splits": 10, "partitions": 1, "groups": groups, "wrappers": ["STD"]}
     table = compare_normalizations("judged", by_name, "AP", **options)
     assert table.filter(references="disjoint halves")["systems"].unique().to_list() == [3]
-    with pytest.raises(rb.ArgumentError, match=r"measures must be plain, .* got EM\(AP\)"):
+    with pytest.raises(rb.errors.ArgumentError, match=r"measures must be plain, .* got EM\(AP\)"):
         compare_normalizations("judged", by_name, "EM(AP)")
-    with pytest.raises(rb.ArgumentError, match=r"wrappers must be among MM, .*, ECDF, got 'XX'"):
+    with pytest.raises(rb.errors.ArgumentError, match=r"wrappers must be among MM, .*, ECDF, got 'XX'"):
         compare_normalizations("judged", by_name, "AP", wrappers=["XX"])
     # UL1 needs values that are never negative
     kinds = compare_normalizations("judged", by_name, "Tau", wrappers=["UL1", "EM"], partitions=0)["measure"]

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import re
+from html import escape
 
+import numpy as np
 import polars as pl
 import pytest
+from scipy import stats
 
 import rankbound as rb
 from rankbound.evaluation import evaluate
 from rankbound.report.figures.drawing import FigureOutcome
+from rankbound.report.numbers import show_p
 
 
 @pytest.fixture
 def no_figures(monkeypatch):
     """Figures have tests of their own, and take their time."""
-    monkeypatch.setattr("rankbound.report.figures.all_figures", lambda *_: {})
+    monkeypatch.setattr("rankbound.studies.figures.draw_figures", lambda *_: {})
 
 
 def headline(path) -> str:
@@ -74,6 +78,7 @@ def test_report_knows_what_a_random_order_scores(cli, files, no_figures):
     assert f"A random ranking of the judged documents would have a mean AP of {expected:.4f}." in answer["findings"]
 
 
+@pytest.mark.full("takes seconds")
 def test_figures_are_written_with_the_reasons_of_others(cli, files):
     pytest.importorskip("altair")
     answer = cli("report", "qrels", "run", "other", "-m", "AP", "-o", "page.html", "--figures", "f", "--json").json
@@ -88,7 +93,7 @@ def test_figures_are_written_with_the_reasons_of_others(cli, files):
 
 def test_what_was_written_and_what_not_is_printed(cli, files, monkeypatch):
     undrawn = FigureOutcome("swap-rates", "Swap rates", "", None, "one data set only")
-    monkeypatch.setattr("rankbound.report.figures.all_figures", lambda *_: {"swap-rates": undrawn})
+    monkeypatch.setattr("rankbound.studies.figures.draw_figures", lambda *_: {"swap-rates": undrawn})
     answer = cli(
         "report", "qrels", "run", "other", "-m", "AP", "--missing", "ignore", "-o", "page.html",
         "--figures", "f", "--tables", "t", "--judged-only",
@@ -219,7 +224,7 @@ class FakeStore:
 
 
 def fake_store(monkeypatch, scores, *names):
-    monkeypatch.setattr("rankbound.experiments.store.open_store", lambda _: FakeStore(scores, *(names or ["mine"])))
+    monkeypatch.setattr("rankbound.studies.store.open_store", lambda _: FakeStore(scores, *(names or ["mine"])))
 
 
 def two_systems():
@@ -246,7 +251,7 @@ def test_report_of_a_store(cli, tmp_path, monkeypatch, no_figures):
 
 def test_studies_of_one_store_are_drawn_one_by_one(cli, tmp_path, monkeypatch):
     undrawn = {"swap-rates": FigureOutcome("swap-rates", "Swap rates", "", None, "one data set only")}
-    monkeypatch.setattr("rankbound.report.figures.all_figures", lambda *_: undrawn)
+    monkeypatch.setattr("rankbound.studies.figures.draw_figures", lambda *_: undrawn)
     fake_store(monkeypatch, two_systems().with_columns(AP2=0.5).rename({"AP2": "RR"}), "first", "second")
     answer = cli("report", tmp_path, "-m", "AP", "-o", tmp_path / "page.html", "--json").json
     assert set(answer["not_drawn"]) == {"first: Swap rates", "second: Swap rates"}
@@ -271,13 +276,64 @@ def test_compare_writes_a_page(cli, files, no_figures):
     assert "Page: page.html" in cli("compare", "qrels", "run", "other", "--page", "page.html").out
 
 
+def write_positive_judgments(folder, runs):
+    """Judgments of relevant documents only, by which EM is undefined, and runs of growing skill."""
+    random = np.random.default_rng(3)
+    judged = {query: random.choice(20, random.integers(1, 4), replace=False).tolist() for query in range(25)}
+    (folder / "judged").write_text("".join(f"q{query} 0 d{d} 1\n" for query in judged for d in judged[query]))
+    for skill in range(runs):
+        scores = {query: random.normal(size=20) + 0.7 * skill * np.isin(range(20), judged[query]) for query in judged}
+        lines = [f"q{query} Q0 d{d} 1 {value} t\n" for query, row in scores.items() for d, value in enumerate(row)]
+        (folder / f"r{skill}").write_text("".join(lines))
+    return [f"r{skill}" for skill in range(runs)]
+
+
+def holm_by_hand(p):
+    """Each p-value times the number of those that are at least as large, and not below a smaller one's."""
+    return {key: min(1.0, max(sum(v >= w for v in p.values()) * w for w in p.values() if w <= p[key])) for key in p}
+
+
+@pytest.mark.parametrize("runs", [2, 3])
+def test_an_undefined_measure_is_no_test_in_any_output(cli, files, no_figures, runs):
+    """The terminal, JSON, rows, the page of compare and the report have scipy's p-values, corrected by hand."""
+    names, measures = write_positive_judgments(files, runs), ["nDCG@10", "AP", "RR", "EM(nDCG@10)"]
+    options = [word for measure in measures for word in ("-m", measure)]
+    values = {name: evaluate("judged", name, measures).values for name in names}
+    assert np.isnan(values["r0"]["EM(nDCG@10)"]).all()
+    differences = {(m, n): values[n][m] - values["r0"][m] for m in measures[:3] for n in names[1:]}
+    expected = holm_by_hand({key: stats.ttest_1samp(d, 0).pvalue for key, d in differences.items()})
+    answer = cli("compare", "judged", *names, *options, "--rows", "rows.csv", "--page", "compared.html", "--json").json
+    for rows in (answer["differences"], pl.read_csv("rows.csv").rows(named=True)):
+        found = {(row["measure"], row["run"]): row["p_corrected"] for row in rows if row["p_corrected"] is not None}
+        assert found == pytest.approx(expected, rel=1e-6)
+    cli("report", "judged", *names, *options, "--baseline", "r0", "-o", "report.html", "--tables", "t")
+    table = pl.read_csv("t/differences.csv")
+    found = dict(zip(zip(table["measure"], table["system"], strict=True), table["p_value"], strict=True))
+    assert found == pytest.approx(expected, rel=1e-6)
+    shown = {show_p(p) for p in expected.values()}
+    for page in ("compared.html", "report.html"):
+        assert all(f">{escape(p)}<" in (files / page).read_text() for p in shown)
+    text = cli("compare", "judged", *names, *options).out
+    if runs == 2:
+        table = text.partition("Difference")[2].partition("p-values are")[0]
+        lines = {line.split()[0]: line for line in table.splitlines() if re.search(r"\d / \d", line)}
+        for name in measures[:3]:
+            assert f" {show_p(expected[name, 'r1'])} " in lines[name]
+        assert re.findall(r"\d\.\d+", lines["EM(nDCG@10)"]) == []
+    else:
+        assert all(show_p(expected["nDCG@10", name]) in text for name in names[1:])
+        assert "over the 6 tests of all measures" in text
+
+
+@pytest.mark.full("takes seconds")
 def test_demo_shows_what_the_files_hold(cli, tmp_path, no_figures):
     answer = cli("demo", "-o", tmp_path / "new")
     assert answer.code == 0, answer.err
     assert "EM(nDCG@10) is 0 for a random ranking on average and 1 for the best ranking of each query" in " ".join(
         answer.out.split()
     )
-    runs = {"one feature": "one-feature", "feature sum": "feature-sum", "plain": "plain", "bounded": "bounded"}
+    runs = {"one feature": "one-feature", "feature sum": "feature-sum"}
+    runs |= {"lambdarank": "lambdarank", "rankbound": "rankbound"}
     names = {
         "qrels.txt",
         "per_query.csv",
@@ -293,7 +349,7 @@ def test_demo_shows_what_the_files_hold(cli, tmp_path, no_figures):
         file = tmp_path / "new" / f"{runs[ranker]}.run.txt"
         assert evaluate(tmp_path / "new" / "qrels.txt", file, list(mean)).mean() == pytest.approx(mean, abs=1e-6)
     # the purpose of the demo: nDCG@10 hardly differs, EM(nDCG@10) does
-    trained, weak = summary["mean"]["plain"], summary["mean"]["one feature"]
+    trained, weak = summary["mean"]["rankbound"], summary["mean"]["one feature"]
     assert weak["nDCG@10"] > 0.8 * trained["nDCG@10"]
     assert weak["EM(nDCG@10)"] < 0.4 * trained["EM(nDCG@10)"]
     assert summary["random_order"]["EM(nDCG@10)"] == pytest.approx(0, abs=1e-9)

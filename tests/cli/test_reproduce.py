@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from rankbound.data.synthetic import synthetic_letor
-from rankbound.experiments import load_study
-from rankbound.experiments.runner import tally_of
 from rankbound.report.numbers import say_p, show_interval, show_number
+from rankbound.studies import load_study
+from rankbound.studies.runner import tally_of
 
 STUDY = """
 title = "Which is better?"
@@ -46,6 +46,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.full("takes seconds")
 def test_rows_have_the_documented_form_and_are_kept(cli, folder):
     first = cli("reproduce", "mine.toml", "--json", "--jobs", 1, "--results", "kept").json
     assert first["trials"] == {"total": 2, "before": 0, "ran": 2, "failed": 0}
@@ -65,7 +66,7 @@ def test_rows_have_the_documented_form_and_are_kept(cli, folder):
     assert [float(line["ours"]) for line in written] == pytest.approx([r["ours"] for r in first["rows"]], abs=1e-6)
     text = (folder / "kept" / "mine.md").read_text()
     assert "Which is better?" in text
-    assert "1 rows have a published number" in text
+    assert " of 1 published values lie in our 95 % intervals" in text
     again = cli("reproduce", "mine.toml", "--no-page", "--json").json
     assert again["trials"] == {"total": 2, "before": 2, "ran": 0, "failed": 0}
     assert again["rows"] == first["rows"]
@@ -78,6 +79,7 @@ def test_rows_have_the_documented_form_and_are_kept(cli, folder):
     assert f"{show_number(ahead['versus_difference'], sign=True)}, {say_p(ahead['p_value'])} (ada)" in printed
 
 
+@pytest.mark.full("takes seconds")
 def test_a_dry_run_counts_and_a_quick_run_is_small(cli, folder):
     plan = cli("reproduce", "mine.toml", "--dry-run", "--json", "--jobs", 2).json
     assert (plan["trials"], plan["waiting"], plan["settings"], plan["seconds"]) == (2, 2, 2, 10)
@@ -94,14 +96,14 @@ def test_an_interrupted_run_reports_what_is_kept(cli, folder, monkeypatch):
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rankbound.experiments.study.run_trials", stopped)
+    monkeypatch.setattr("rankbound.studies.study.run_trials", stopped)
     answer = cli("reproduce", "mine.toml", "--no-page")
     assert answer.code != 0
     assert "interrupted; 0 finished trials are in rankbound-results/mine; running the study again" in answer.err
 
 
 def test_a_page_without_results_is_reported(cli, folder, monkeypatch):
-    monkeypatch.setattr("rankbound.experiments.study.run_trials", lambda slots, store, **_: tally_of(slots, store))
+    monkeypatch.setattr("rankbound.studies.study.run_trials", lambda slots, store, **_: tally_of(slots, store))
     answer = cli("reproduce", "mine.toml", "--json")
     assert answer.json["page"] is None
     assert "no page was written: there is nothing to report" in answer.err
@@ -116,6 +118,7 @@ def test_a_dry_run_over_a_damaged_store_counts_everything(cli, folder):
     assert "2 of 2 trials" in plan.out
 
 
+@pytest.mark.full("takes seconds")
 def test_what_is_done_can_be_shown_without_running_more(cli, folder):
     assert cli("reproduce", "mine.toml", "--no-run").code == 2  # there is no store yet
     assert not (folder / "rankbound-results").exists()
@@ -140,11 +143,12 @@ def two_known(folder, monkeypatch):
     (folder / "needs.toml").write_text(needs)
     monkeypatch.setenv("RANKBOUND_DATA", str(folder))
     paths = {name: str(folder / f"{name}.toml") for name in ("mine", "needs")}
-    monkeypatch.setattr("rankbound.experiments.all_studies.known_studies", lambda: dict.fromkeys(paths, ""))
+    monkeypatch.setattr("rankbound.studies.all_studies.known_studies", lambda: dict.fromkeys(paths, ""))
     for name in ("all_studies.load_study", "study.load_study"):
-        monkeypatch.setattr(f"rankbound.experiments.{name}", lambda text: load_study(paths.get(text, text)))
+        monkeypatch.setattr(f"rankbound.studies.{name}", lambda text: load_study(paths.get(text, text)))
 
 
+@pytest.mark.full("takes seconds")
 def test_all_studies_are_run_by_one_command(cli, two_known, folder):
     planned = cli("reproduce", "--all", "--dry-run", "--jobs", 1)
     assert "needs: td2003 cannot be downloaded by a program and is not here" in planned.out

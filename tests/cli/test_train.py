@@ -109,6 +109,7 @@ def test_every_ranker_of_rows_can_be_trained(cli, letor, model):
     assert cli("rank", "model", "test", "-o", "run.csv").code == 0
 
 
+@pytest.mark.full("takes seconds")
 def test_lambdamart_takes_the_loss_as_its_objective_and_checkpoints_are_used(cli, letor):
     trees = ("--param", "n_estimators=3", "-o", "trees", "--json")
     answer = cli("train", "train", "--model", "LambdaMART", "--loss", "lambda-AP", "--bounding", "min-max", *trees).json
@@ -173,6 +174,8 @@ REFUSED = [
     ("rank saved wide -o run", "X has 7 features, but MLPRanker is expecting 6"),
     ("rank saved absent -o run", "absent: cannot be read"),
     ("rank saved test -o run --tag two,words --format sideways", "'sideways'"),
+    ("rank saved test -o run --tag a\x1b[2Jb", "--tag must be one word of printable characters, got 'a\\x1b[2Jb'"),
+    ("rank saved test -o run --tag a\x00", "--tag must be one word of printable characters, got 'a\\x00'"),
     ("rank saved test -o folder.csv", "folder.csv: is a folder"),
     ("rank saved test", "-o"),
 ]

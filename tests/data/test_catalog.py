@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from rankbound import evaluate
-from rankbound.analysis.datasets import describe_data
+from rankbound.cli.data import describe_data
 from rankbound.data.catalog import DataFile, find_entry, known_sets
 from rankbound.data.describe import describe
 from rankbound.data.loading import load_fold, load_set

@@ -56,12 +56,75 @@ def test_describe_a_letor_file(capsys: pytest.CaptureFixture[str], letor: Path) 
     assert "Note: the rows of 2 queries" in shown
 
 
+def test_describe_draws_no_empty_bars(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "no-choice.txt"
+    path.write_text("1 qid:1 1:0.5\n1 qid:1 1:0.25\n0 qid:2 1:0.5\n")
+    assert run(["data", "describe", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "queries without a choice 100.0%" in out
+    assert "0.0-0.1" not in out
+
+
 def test_describe_ratings(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "ratings.csv"
     path.write_text("userId,movieId,rating,timestamp\n1,2,3.5,4\n1,3,4,5\n2,2,3.5,6\n")
     summary = run_json(capsys, "describe", str(path))
     assert (summary["users"], summary["items"], summary["interactions"]) == (2, 2, 3)
     assert summary["labels"] == {"3.5": 2, "4": 1}
+
+
+QRELS = "# judged twice\nq1 0 a 1\nq1 0 b 0\nq2 0 b 2\nq3 0 a -1\n"
+RUN = "q1 Q0 a 1 0.9 t\nq1 Q0 b 2 0.8 t\nq2 Q0 c 1 7 t\n"
+
+
+@pytest.mark.parametrize("separator", [" ", "\t"])
+def test_describe_trec_files(capsys: pytest.CaptureFixture[str], tmp_path: Path, separator: str) -> None:
+    path = tmp_path / "judged.txt"
+    path.write_text(QRELS.replace(" ", separator))
+    summary = run_json(capsys, "describe", str(path))
+    keys = ("kind", "queries", "documents", "rows", "labels", "notes")
+    assert [summary[key] for key in keys] == ["qrels", 3, 2, 4, {"-1": 1, "0": 1, "1": 1, "2": 1}, []]
+    assert summary["list_sizes"]["max"] == 2
+    assert summary["difficulty"]["no_choice_queries"] == 2  # those with a single document
+    path.write_text(RUN.replace(" ", separator))
+    summary = run_json(capsys, "describe", str(path))
+    assert [summary[key] for key in keys] == ["run", 2, 3, 3, {}, []]
+    assert run(["data", "describe", str(path)]) == 0
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["documents", "3"] in shown
+    assert not any("users" in line for line in shown)
+
+
+def test_describe_refuses_damaged_trec_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "judged.txt"
+    path.write_text(QRELS + "q4  a 1\n")
+    assert "judged.txt:6: expected 4 fields (qid iteration docid label), got 3" in refused(
+        capsys, "describe", str(path)
+    )
+    path.write_text(QRELS + "q4 0 a 1.5\n")
+    assert "judged.txt:6: label must be an integer, got '1.5'" in refused(capsys, "describe", str(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "note"),
+    [
+        ("1 4.5 xx 1\n2 1 yy 0\n", "qrels", "read as TREC qrels (query, iteration, document, label); "),
+        ("u1 7 8 9\n", "qrels", "read as TREC qrels (query, iteration, document, label); "),
+        ("u1 7 8 9 0 1\n", "run", "read as a TREC run (query, Q0, document, rank, score, tag); "),
+        ("u1 5 6 7\nu2 8 9 10\n", "ratings", "read as interactions; TREC files can look the same, "),
+        ("u1 5 6 7\nu2 8 9\n", "ratings", None),
+        ("1\t2\t3\t881250949\n1\t4\t3\t881250949\n", "ratings", None),
+        ("1::2::3::4\n", "ratings", None),
+    ],
+)
+def test_describe_says_how_an_ambiguous_file_was_read(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, kind: str, note: str | None
+) -> None:
+    path = tmp_path / "file.txt"
+    path.write_text(text)
+    summary = run_json(capsys, "describe", str(path))
+    assert summary["kind"] == kind
+    assert [entry[: len(note or "")] for entry in summary["notes"]] == ([] if note is None else [note])
 
 
 def test_describe_faces_and_beir(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import http.server
 import io
@@ -31,6 +32,9 @@ class Site:
     break_after: int | None = None
     version: str = '"v1"'
     ranges: list[str | None] = field(default_factory=list)
+    misled: int | None = None  # the first byte that the server sends of a part, whatever was asked; -1: it says none
+    length: str = ""  # what it says in place of the length
+    location: str = ""  # where it redirects to
 
 
 @pytest.fixture
@@ -41,14 +45,23 @@ def site() -> Iterator[Site]:
         def do_GET(self) -> None:
             wanted = self.headers.get("Range") if self.headers.get("If-Range") == site.version else None
             site.ranges.append(wanted)
+            if site.location:
+                self.send_response(302)
+                self.send_header("Location", site.location)
+                self.end_headers()
+                return
             content = site.files.get(self.path.lstrip("/"))
             if content is None:
                 self.send_error(404)
                 return
             start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
+            if wanted and site.misled is not None:
+                start = max(site.misled, 0)
             self.send_response(206 if wanted else 200)
             self.send_header("ETag", site.version)
-            self.send_header("Content-Length", str(len(content) - start))
+            self.send_header("Content-Length", site.length or str(len(content) - start))
+            if wanted and site.misled != -1:
+                self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
             self.end_headers()
             stop = len(content) if site.break_after is None else start + site.break_after
             self.wfile.write(content[start:stop])
@@ -127,6 +140,62 @@ def test_addresses_that_do_not_answer_are_named(site: Site, tmp_path: Path) -> N
         fetch("http://127.0.0.1:9/", tmp_path / "a.bin")
     with pytest.raises(ArgumentError, match="url must be an http or https address, got 'file:///etc/passwd'"):
         fetch("file:///etc/passwd", tmp_path / "a.bin")
+
+
+def broken(site: Site, target: Path) -> None:
+    """Leave the first half of a file, as after a broken connection."""
+    site.files["a.bin"], site.break_after = CONTENT, 500_000
+    with pytest.raises(DataError, match="the connection broke"):
+        fetch(site.address + "a.bin", target)
+    site.break_after = None
+
+
+def test_a_part_from_the_first_byte_on_is_no_continuation(site: Site, tmp_path: Path) -> None:
+    broken(site, tmp_path / "a.bin")
+    site.misled = 0
+    fetch(site.address + "a.bin", tmp_path / "a.bin")
+    assert (tmp_path / "a.bin").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("first", [-1, 7, 600_000])
+def test_a_part_from_elsewhere_is_refused_and_fetched_anew(site: Site, tmp_path: Path, first: int) -> None:
+    broken(site, tmp_path / "a.bin")
+    site.misled = first
+    with pytest.raises(DataError, match="the server did not say that it sent the bytes from 500000 on; try again"):
+        fetch(site.address + "a.bin", tmp_path / "a.bin")
+    fetch(site.address + "a.bin", tmp_path / "a.bin")
+    assert (tmp_path / "a.bin").read_bytes() == CONTENT
+    assert [path.name for path in tmp_path.iterdir()] == ["a.bin"]
+
+
+@pytest.mark.parametrize("length", ["many", "-5", "\u0661", "9" * 5_000, "1.5"])
+def test_a_length_that_is_no_number_is_ignored(site: Site, tmp_path: Path, length: str) -> None:
+    site.files["a.bin"], site.length = CONTENT, length.encode().decode("latin-1")
+    fetch(site.address + "a.bin", tmp_path / "a.bin")
+    assert (tmp_path / "a.bin").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("location", ["file:///etc/passwd", "http://[::1", "no scheme:x", "http://a b/", "//", "ftp:"])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # urllib leaves its connection open
+def test_a_redirection_to_no_address_is_one_error(site: Site, tmp_path: Path, location: str) -> None:
+    site.location = location
+    with pytest.raises(DataError, match=r"a\.bin: cannot be downloaded: "):
+        fetch(site.address + "a.bin", tmp_path / "a.bin")
+    gc.collect()
+    assert not (tmp_path / "a.bin").exists()
+
+
+NOTES = ['{"url": URL, "version": 5}', '{"url": URL, "version": "a\\nb: c"}', '{"url": URL, "version": "\\u0661"}']
+
+
+@pytest.mark.parametrize("note", [*NOTES, "[1]", "[[1, 2]]", "null", "{", "\0", "[" * 100_000])
+def test_a_damaged_note_on_a_part_is_ignored(site: Site, tmp_path: Path, note: str) -> None:
+    broken(site, tmp_path / "a.bin")
+    address = site.address + "a.bin"
+    (tmp_path / "a.bin.part.json").write_text(note.replace("URL", f'"{address}"'))
+    fetch(address, tmp_path / "a.bin")
+    assert (tmp_path / "a.bin").read_bytes() == CONTENT
+    assert site.ranges[-1] is None
 
 
 # ---- whole sets ------------------------------------------------------------------------------------------------------

@@ -6,9 +6,12 @@ from math import log2
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import polars as pl
 import pytest
+
+pytest.importorskip("pandas")
+
+import pandas as pd
 
 import rankbound as rb
 from rankbound.data.held_out import held_out_judgments, is_held_out
@@ -26,7 +29,7 @@ EXPECTED = {
 }
 
 
-def same(result: rb.Evaluation) -> bool:
+def same(result: rb.evaluation.Evaluation) -> bool:
     return all(result.values[name].tolist() == pytest.approx(values) for name, values in EXPECTED.items())
 
 
@@ -76,7 +79,7 @@ def test_a_column_of_labels_makes_a_table_one_of_judgments(files: Path) -> None:
 def test_a_smallest_rating_can_be_required(files: Path) -> None:
     for run in ("top.csv", {"a": "top.csv"}):
         result = rb.evaluate("test.csv", run, "R@2", min_rating=4)
-        values = result.values["R@2"] if isinstance(result, rb.Evaluation) else result["a"].values["R@2"]
+        values = result.values["R@2"] if isinstance(result, rb.evaluation.Evaluation) else result["a"].values["R@2"]
         assert values.tolist() == [0.0, 1.0]  # y, rated 1, is not relevant
     assert held_out_judgments("test.csv", 5)["label"].to_list() == [1, 0, 0]
     Path("bare.csv").write_text("user,item\n007,x\n")

@@ -6,13 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import polars as pl
-import pyarrow as pa
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.tiers import examples
+
+pytest.importorskip("pandas")
+pytest.importorskip("pyarrow")
+
+import pandas as pd
+import pyarrow as pa
 
 from rankbound.data import Interactions, as_interactions
 from rankbound.data.interaction_sources import find_codes, recoded, weighted_interactions
@@ -99,7 +105,7 @@ events = st.lists(
 
 
 @given(events=events)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_of_repeated_pairs_the_latest_and_then_the_best_is_kept_with_a_note(events: list[tuple[int, ...]]) -> None:
     best: dict[tuple[int, int], tuple[int, int]] = {}
     for user, item, rating, time in events:
@@ -111,7 +117,7 @@ def test_of_repeated_pairs_the_latest_and_then_the_best_is_kept_with_a_note(even
 
 
 @given(events=events)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_weights_are_those_of_the_rows_that_are_kept(events: list[tuple[int, ...]]) -> None:
     users, items, _, times = zip(*events, strict=True)
     ratings = np.arange(len(events))[::-1].astype(float)  # distinct: the kept row is the only one with its rating
@@ -209,7 +215,7 @@ def test_weights_must_fit_the_rows() -> None:
 @given(
     names=st.sets(st.integers(0, 20), min_size=1), ids=st.lists(st.integers(-2, 25), max_size=30), text=st.booleans()
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_codes_are_found_whether_ids_are_text_or_numbers(names: set[int], ids: list[int], text: bool) -> None:
     known = sorted(names)
     expected = [known.index(name) if name in names else -1 for name in ids]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbound.data import text_chunks
@@ -18,6 +18,7 @@ from rankbound.data.letor_text import BlockParser
 from rankbound.data.synthetic import synthetic_letor
 from rankbound.errors import DataError, FileFormatError
 from rankbound.lists import Lists
+from tests.tiers import examples
 
 
 def written(folder: Path, text: str, name: str = "data.txt") -> Path:
@@ -224,7 +225,7 @@ rows = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 5), features), min_s
 
 
 @given(rows=rows, size=st.integers(1, 400), dense=st.booleans())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_any_rows_come_back_whatever_the_chunks(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, int, dict[int, str]]], size: int, dense: bool
 ) -> None:
@@ -251,7 +252,7 @@ def test_any_rows_come_back_whatever_the_chunks(
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_garbage_is_read_or_refused_with_our_own_error(garbage: bytes) -> None:
     with contextlib.suppress(FileFormatError):
         BlockParser("garbage", (-1, 31)).parse(garbage, 1)

@@ -7,14 +7,15 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from rankbound.data import as_interactions, loading, mapped_interactions
 from rankbound.data.interactions import Interactions
 from rankbound.data.ratings import read_mapped_ratings, read_ratings
 from rankbound.errors import DataError
-from rankbound.models import MatrixFactorization
+from rankbound.models import MatrixFactorization, VectorModel
+from tests.tiers import examples
 
 COLUMNS = ("users", "items", "user_names", "item_names", "ratings", "timestamps")
 
@@ -39,7 +40,7 @@ def write(path: Path, seed: int, header: str, text: bool, rows: int = 300) -> No
     st.integers(0, 5), st.sampled_from(["user,item", "user,item,rating", "user,item,rating,timestamp"]), st.booleans(),
     st.sampled_from([1, 7, 50, 1000]), st.sampled_from([3, 64, 1000]),
 )  # fmt: skip
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_table_sorted_on_disk_is_the_table(
     tmp_path: Path, seed: int, header: str, text: bool, bucket: int, step: int
 ) -> None:
@@ -75,7 +76,7 @@ def test_a_model_of_mapped_interactions_has_the_same_bits(
     monkeypatch.setattr("rankbound.data.array_cache.cache_folder", lambda name: tmp_path / name)
     path = tmp_path / "data.csv"
     write(path, 1, "user,item", text=True)
-    model = MatrixFactorization(4, loss, epochs=2, negatives=negatives, init=0.1, user_model="both")
+    model = MatrixFactorization(4, loss, epochs=2, negatives=negatives, vectors=VectorModel("both", init=0.1))
     expected = model.fit(str(path))
     monkeypatch.setattr(loading, "_LARGE_FILE", 1)
     found = MatrixFactorization(**model.get_params()).fit(str(path))

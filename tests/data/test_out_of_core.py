@@ -12,7 +12,10 @@ import pytest
 from rankbound.data import loading
 from rankbound.data.growing_table import GrowingFile, GrowingTable
 from rankbound.data.letor import read_letor, read_mapped_letor
-from rankbound.models import MLPRanker, network_ranker, weighted_features
+from rankbound.models import MLPRanker
+from rankbound.models.rankers import neural, weighted_features
+
+pytestmark = pytest.mark.full("trains with little memory")
 
 TEXT = "2 qid:1 1:0.5 3:1 # a\n0 qid:1 2:0.25 # b\n1 qid:2 1:3 # c\n0 qid:1 5:7 # d\n1 qid:2 1:-1 # e\n"
 
@@ -67,7 +70,7 @@ def test_blocks_do_not_change_a_network(monkeypatch, attention):
     (X, y, qid), (X2, y2, qid2) = lists(), lists(1)
     options = {"hidden": (4,), "epochs": 2, "attention_blocks": attention, "attention_heads": 2}
     expected = MLPRanker(**options).fit(X, y, qid=qid, eval_set=(X2, y2, qid2))
-    for module in (weighted_features, network_ranker):
+    for module in (weighted_features, neural):
         monkeypatch.setattr(module, "BLOCK_VALUES", 60)
     found = MLPRanker(**options).fit(X, y, qid=qid, eval_set=(X2, y2, qid2))
     assert found.log_features_.tolist() == expected.log_features_.tolist() == [False, True, False, False, False]
@@ -80,7 +83,7 @@ def test_checkpoints_do_not_depend_on_blocks(monkeypatch, tmp_path):
     X, y, qid = lists()
     options = {"hidden": (4,), "standardize": False, "input_transform": "none", "checkpoint": tmp_path}
     MLPRanker(epochs=1, **options).fit(X, y, qid=qid)
-    for module in (weighted_features, network_ranker):
+    for module in (weighted_features, neural):
         monkeypatch.setattr(module, "BLOCK_VALUES", 60)
     assert len(MLPRanker(epochs=2, **options).fit(X, y, qid=qid).history_) == 2
 
@@ -89,11 +92,12 @@ PROGRAM = """
 import pathlib, resource, sys
 from rankbound.cli.main import run
 from rankbound.data import array_cache, loading
-from rankbound.models import network_ranker, weighted_features
+from rankbound.models.rankers import neural
+from rankbound.models.rankers import weighted_features
 array_cache.cache_folder = loading.cache_folder = lambda name: pathlib.Path("cache", sys.argv[1], name)
 loading._LARGE_FILE = 1
 if sys.argv[1] == "limited":
-    network_ranker.BLOCK_VALUES = weighted_features.BLOCK_VALUES = 1 << 19
+    neural.BLOCK_VALUES = weighted_features.BLOCK_VALUES = 1 << 19
 else:
     loading._LARGE_FILE = 1 << 60
 models = (["MLPRanker", "--epochs", "1", "--param", "hidden=4"], ["LambdaMART", "--param", "n_estimators=2"])

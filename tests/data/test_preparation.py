@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbound.data.interactions import Interactions
@@ -26,6 +26,7 @@ from rankbound.data.ratings import read_ratings
 from rankbound.data.splits import user_folds
 from rankbound.data.synthetic import synthetic_interactions, synthetic_letor
 from rankbound.errors import ArgumentError, DataError
+from tests.tiers import examples
 
 
 def test_binarize_by_threshold_and_by_highest_label() -> None:
@@ -74,7 +75,7 @@ def test_choices_without_ratings_cannot_be_filtered_by_rating() -> None:
     method=st.sampled_from(["min-max", "standard"]),
     seed=st.integers(0, 1000),
 )
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_scaling_works_query_by_query(sizes: list[int], method: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     offsets = np.concatenate(([0], np.cumsum(sizes)))

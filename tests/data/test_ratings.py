@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbound.data import interactions
 from rankbound.data.interactions import Interactions
 from rankbound.data.ratings import read_ratings
 from rankbound.errors import ArgumentError, DataError, FileFormatError
+from tests.tiers import examples
 
 
 def triples(table: Interactions) -> list[tuple[object, object, float | None]]:
@@ -126,6 +127,16 @@ def test_bad_rows_are_named(tmp_path: Path, name: str, text: str, message: str) 
         read_ratings(path)
 
 
+@pytest.mark.parametrize(
+    "text", ["user item rating\nu1 i1 5\n", "userId  movieId\nu1 i1\n", "user_id item_id rating timestamp\na b 1 2\n"]
+)
+def test_a_header_with_spaces_is_refused(tmp_path: Path, text: str) -> None:
+    """The words of the header became a user and an item, and ratings were dropped."""
+    (tmp_path / "ratings.txt").write_text(text)
+    with pytest.raises(FileFormatError, match=r"ratings\.txt:1: a header is for tables with commas or tabs"):
+        read_ratings(tmp_path / "ratings.txt")
+
+
 def test_unknown_form_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match=r"form must be auto or one of table, u\.data"):
         read_ratings(tmp_path / "x", "nonsense")
@@ -166,7 +177,7 @@ pairs = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, ma
 
 
 @given(pairs=pairs, as_text=st.booleans(), data=st.data())
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_table_does_not_depend_on_the_order_of_rows(
     pairs: list[tuple[int, int]], as_text: bool, data: st.DataObject
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbound.data.interactions import Interactions
@@ -16,6 +16,7 @@ from rankbound.data.sampling import UserLists, age_pairs, align_interactions, sa
 from rankbound.data.splits import monte_carlo, user_folds
 from rankbound.data.synthetic import synthetic_interactions
 from rankbound.errors import ArgumentError, DataError
+from tests.tiers import examples
 
 ITEMS = 40
 rows_of_users = st.dictionaries(
@@ -40,7 +41,7 @@ def contents(lists: UserLists, label: int | None = None) -> set[tuple[int, int]]
 @given(
     chosen=rows_of_users, ratio=st.integers(0, 2), test_ratio=st.integers(0, 2), seed=st.integers(0, 99), data=st.data()
 )
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_honest_lists_share_nothing_and_keep_the_ratio(
     chosen: dict[int, set[int]], ratio: int, test_ratio: int, seed: int, data: st.DataObject
 ) -> None:
@@ -113,7 +114,7 @@ def test_a_user_with_too_few_other_items_gets_all_of_them_with_a_note() -> None:
 
 @given(chosen=rows_of_users, ratio=st.sampled_from([1, 3, 10, 1000]), test_ratio=st.sampled_from([1, 5, 1000]),
        seed=st.integers(0, 99), protocol=st.sampled_from(["honest", "published"]))  # fmt: skip
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_any_ratio_can_be_sampled(
     chosen: dict[int, set[int]], ratio: int, test_ratio: int, seed: int, protocol: str
 ) -> None:
@@ -171,7 +172,7 @@ def test_tables_of_separate_files_are_aligned_by_name() -> None:
 
 
 @given(seed=st.integers(0, 99), gap=st.integers(1, 30), count=st.integers(1, 40), data=st.data())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_age_pairs_keep_the_gap_and_do_not_depend_on_the_order(
     seed: int, gap: int, count: int, data: st.DataObject
 ) -> None:

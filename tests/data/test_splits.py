@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbound.data.interactions import Interactions
@@ -26,6 +26,7 @@ from rankbound.data.splits import (
     write_split,
 )
 from rankbound.errors import ArgumentError, DataError
+from tests.tiers import examples
 
 pairs = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 40)), min_size=1, max_size=120, unique=True)
 seeds = st.integers(0, 2**32)
@@ -46,7 +47,7 @@ def test_letor_rotation() -> None:
 
 
 @given(rows=pairs, folds=st.integers(2, 6), seed=seeds, data=st.data())
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_user_folds_partition_every_user_evenly(
     rows: list[tuple[int, int]], folds: int, seed: int, data: st.DataObject
 ) -> None:
@@ -61,7 +62,7 @@ def test_user_folds_partition_every_user_evenly(
 
 
 @given(rows=pairs, fraction=st.floats(0.05, 0.95), seed=seeds, data=st.data())
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_monte_carlo_tests_the_same_share_of_every_user(
     rows: list[tuple[int, int]], fraction: float, seed: int, data: st.DataObject
 ) -> None:
@@ -85,7 +86,7 @@ def test_seeds_and_repeats_differ() -> None:
 
 
 @given(names=st.lists(st.integers(0, 1000), min_size=1, max_size=60, unique=True), parts=st.integers(1, 5), seed=seeds)
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_deal_gives_even_parts_whatever_the_order(names: list[int], parts: int, seed: int) -> None:
     part = random_parts(names, parts, seed)
     assert np.ptp(np.bincount(part, minlength=parts)) <= 1
@@ -124,7 +125,7 @@ timed = st.dictionaries(st.tuples(st.integers(0, 6), st.integers(0, 20)), st.int
 
 
 @given(rows=timed, by=st.sampled_from(SPLITS), validation=st.sampled_from([0.0, 0.2]), seed=seeds, data=st.data())
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_a_split_is_a_partition_that_the_order_of_rows_does_not_change(
     rows: dict[tuple[int, int], int], by: str, validation: float, seed: int, data: st.DataObject
 ) -> None:
@@ -181,7 +182,7 @@ def test_the_latest_interactions_are_for_testing() -> None:
 
 
 @given(rows=pairs, users=st.integers(1, 4), items=st.integers(1, 3))
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_a_k_core_is_what_removal_one_by_one_leaves(rows: list[tuple[int, int]], users: int, items: int) -> None:
     left = set(rows)
     while True:

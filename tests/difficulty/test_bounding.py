@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rankbound as rb
@@ -12,6 +12,7 @@ from rankbound.difficulty import BOUNDING_NAMES, Difficulty, difficulty_of, get_
 from rankbound.errors import ArgumentError, MeasureError
 from rankbound.measures import BOUNDINGS, LabelCounts, Ranked, parse_measure, values
 from rankbound.testing.strategies import CATALOG, measures, scored_lists
+from tests.tiers import examples
 
 WITHOUT_DISTRIBUTION = [name for name in BOUNDING_NAMES if not get_bounding(name).needs_distribution]
 
@@ -47,7 +48,7 @@ def test_slopes_equal_finite_differences(name, x):
 
 
 @given(scored_lists(), measures())
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_bounded_values_lie_in_range_and_are_zero_at_the_expected_value(lists, measure):
     ranked = Ranked(lists)
     d = difficulty_of(measure, ranked.counts)
@@ -74,7 +75,7 @@ def test_bounded_values_lie_in_range_and_are_zero_at_the_expected_value(lists, m
 
 
 @given(st.integers(2, 40), st.data())
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_affine_boundings_of_u_are_proportional(n, data):
     """The worst value is twice the mean and the best is 0.
 

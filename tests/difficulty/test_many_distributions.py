@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbound.cli.main import run
@@ -19,6 +19,7 @@ from rankbound.difficulty.distribution.many import distributions_of
 from rankbound.errors import ArgumentError
 from rankbound.lists import Lists
 from rankbound.measures import LabelCounts, Ranked, parse_measure, values
+from tests.tiers import examples
 
 MEASURES = [
     "nDCG",
@@ -50,7 +51,7 @@ def direct_smooth_cdf(null: Distribution, x: np.ndarray) -> np.ndarray:
         return np.array([float(null.probabilities @ (1 / (1 + np.exp(-a * (each - null.scores))))) for each in x])
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     measure=st.sampled_from(MEASURES),
     labels=st.lists(st.integers(0, 2), min_size=1, max_size=12),
@@ -84,7 +85,7 @@ def test_every_distribution_is_a_distribution(
     assert not null.probabilities.flags.writeable
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.sampled_from(MEASURES), st.lists(st.integers(0, 2), min_size=1, max_size=9))
 def test_smooth_distribution_is_the_sum_of_logistics(measure: str, labels: list[int]) -> None:
     null = distribution(measure, labels=labels, cache=False)

@@ -8,12 +8,13 @@ from statistics import NormalDist, mean, stdev
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbound.difficulty.standardization import ReferenceScores, standardize
 from rankbound.errors import ArgumentError, DataError
 from rankbound.measures import STANDARDIZATIONS, parse_measure
+from tests.tiers import examples
 
 METHODS = tuple(STANDARDIZATIONS.values())
 score = st.integers(0, 20).map(lambda value: value / 20) | st.just(math.nan)
@@ -41,7 +42,7 @@ def tables(draw):
 
 @pytest.mark.parametrize("method", METHODS)
 @given(tables())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_values_are_those_of_the_definition(method, data):
     values, references = data
     expected = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rankbound as rb
@@ -13,6 +13,7 @@ from rankbound.errors import MeasureError
 from rankbound.measures import BOUNDINGS, Ranked, is_defined, parse_measure, values
 from rankbound.testing import oracles
 from rankbound.testing.strategies import catalog, measures, scored_lists
+from tests.tiers import examples
 
 CURVED = tuple(wrapper for wrapper, name in BOUNDINGS.items() if not get_bounding(name).affine)
 
@@ -53,7 +54,7 @@ def lists_of(*queries):
 
 @pytest.mark.parametrize("wrapper", BOUNDINGS)
 @given(lists=scored_lists(max_queries=3, max_items=6), measure=measures(), depth=st.none() | st.integers(1, 7))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_wrappers_are_means_over_all_orders_of_ties(wrapper, lists, measure, depth):
     measure = wrapped(wrapper, measure)
     if measure is None:
@@ -157,7 +158,7 @@ def test_values_depend_on_the_query_alone(monkeypatch, wrapper, measure):
 
 
 @given(scored_lists(max_items=10), measures(), st.sampled_from(CURVED))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_values_lie_between_those_of_the_worst_and_the_best_order_of_the_ties(lists, measure, wrapper):
     measure = wrapped(wrapper, measure)
     if measure is None or not measure.definition.has_walk:
@@ -180,7 +181,7 @@ def test_affine_wrappers_take_the_mean_of_the_measure_as_it_is(monkeypatch):
     def fail(*arguments):
         raise AssertionError("an affine bounding needs no orders of ties")
 
-    monkeypatch.setattr(ties._Blocks, "of", fail)
+    monkeypatch.setattr(ties.TiedOrders, "of", fail)
     for wrapper in ("MM", "EB", "EM"):
         evaluated(wrapped(wrapper, "AP"), SEVEN)
     with pytest.raises(AssertionError):

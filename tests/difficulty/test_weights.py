@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import rankbound as rb
@@ -17,6 +17,7 @@ from rankbound.difficulty.weights import DEFAULT_FORM, LEAST_EFFECTIVE, effectiv
 from rankbound.errors import ArgumentError, DataError, WeightWarning
 from rankbound.measures import LabelCounts
 from rankbound.testing.strategies import CATALOG, labels, measures
+from tests.tiers import examples
 
 AFFINE = ["none", "min-max", "expectation", "expectation-max"]
 EXACT = {"form": "plain", "effective": None}
@@ -103,7 +104,7 @@ def test_effective_sample_fraction_refuses_what_is_no_weight(weights):
 
 
 @given(WEIGHTS, st.floats(1e-9, 1e9), st.floats(1e-9, 1e9))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_the_fraction_never_increases_with_the_cap(weights, first, second):
     assume(any(weights))
     low, high = (rb.effective_sample_fraction(np.minimum(weights, cap)) for cap in sorted((first, second)))
@@ -123,7 +124,7 @@ def largest_cap(weights, effective):
 
 
 @given(WEIGHTS, st.floats(0.01, 0.999) | st.just(0.5))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_the_cap_is_the_largest_that_reaches_the_fraction(weights, effective):
     assume(any(weights))
     cap = min(effective_cap(weights, effective), max(weights))
@@ -143,7 +144,7 @@ def test_the_cap_in_closed_form():
 
 
 @given(WEIGHTS)
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_at_least_half_of_the_weights_stay_as_they_are(weights):
     assume(any(weights))
     positive = sorted(weight for weight in weights if weight > 0)
@@ -156,7 +157,7 @@ def test_at_least_half_of_the_weights_stay_as_they_are(weights):
     st.none() | st.floats(0.01, 100),
     st.booleans(),
 )
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_weights_of_any_size_reach_the_fraction_and_keep_their_order(raw, form, cap, normalize):
     raw = np.array(raw)
     weights, capped = shape_weights(raw, form=form, cap=cap, normalize=normalize)
@@ -170,7 +171,7 @@ def test_weights_of_any_size_reach_the_fraction_and_keep_their_order(raw, form, 
 
 
 @given(WEIGHTS, st.integers(-20, 20), st.sampled_from(sorted(WEIGHT_FORMS)), st.none() | st.floats(0.1, 10))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_the_unit_of_the_weights_does_not_matter(weights, power, form, cap):
     raw, factor = np.array(weights), 4.0**power  # exact in floating point, and so is its root
     first, second = (shape_weights(scale * raw, form=form, cap=cap)[0] for scale in (1.0, factor))
@@ -200,7 +201,7 @@ def test_a_cap_is_a_multiple_of_the_median_of_the_weights_that_are_not_zero():
     st.sampled_from(sorted(WEIGHT_FORMS)),
     st.booleans(),
 )
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_the_default_guarantees_half_of_the_queries(queries, measure, bounding, form, normalize):
     rows, qid = rows_of(queries)
     options = {"measure": measure, "bounding": bounding, "form": form}
@@ -249,7 +250,7 @@ def test_uneven_weights_warn_only_without_the_guard():
     with pytest.warns(WeightWarning, match=r"effective sample fraction of 0\.073 \(median 2\.78, maximum") as seen:
         weights = rb.difficulty_weights(*UNEVEN, **EXACT)
     assert seen[0].filename == __file__
-    with pytest.warns(rb.WeightWarning, match=r"of 0\.3 .*effective=0\.5 caps them"):
+    with pytest.warns(rb.errors.WeightWarning, match=r"of 0\.3 .*effective=0\.5 caps them"):
         rb.difficulty_weights(*UNEVEN, form="plain", effective=0.3)
     assert issubclass(WeightWarning, UserWarning)
     default = rb.difficulty_weights(*UNEVEN)  # warnings are errors in this test suite

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import rankbound as rb
@@ -15,6 +15,7 @@ from rankbound.errors import MeasureError
 from rankbound.measures import BOUNDINGS, LabelCounts, Measure, Ranked, parse_measure, values
 from rankbound.testing import oracles
 from rankbound.testing.strategies import measures
+from tests.tiers import examples
 
 labels = st.lists(st.integers(0, 3), min_size=2, max_size=6)
 
@@ -42,7 +43,7 @@ def near(value: float) -> object:
 
 
 @given(measures(), labels)
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_affine_wrappers(measure, labels):
     rankings = AllRankings(measure, labels)
     worst, expected, best = rankings.worst, rankings.expected, rankings.best
@@ -56,7 +57,7 @@ def test_affine_wrappers(measure, labels):
 
 
 @given(measures(), labels)
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_distribution(measure, labels):
     rankings = AllRankings(measure, labels)
     db = rankings("distribution")
@@ -72,7 +73,7 @@ def test_distribution(measure, labels):
 
 
 @given(measures(), labels)
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_ul1(measure, labels):
     try:
         measure.bounded("UL1")
@@ -86,7 +87,7 @@ def test_ul1(measure, labels):
 
 
 @given(measures(), labels)
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_ul2_and_its_centered_form(measure, labels):
     rankings = AllRankings(measure, labels)
     ul2, centered, x = rankings("UL2"), rankings("UL2-centered"), rankings.x

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rankbound.models import DirectRanker, MatrixFactorization, MLPRanker
+from rankbound.models import DirectRanker, MatrixFactorization, MLPRanker, Monitoring, Optimizer, VectorModel
+from rankbound.models.options import group_options
 
 
 def queries(seed, count=33):
@@ -52,7 +53,8 @@ def direct_ranker(folder, epochs):
 def factorization(**options):
     def fit(folder, epochs):
         settings = {"factors": 4, "epochs": epochs, "batch_size": 13, "init": 0.3, "checkpoint": folder}
-        model = MatrixFactorization(**settings | options, checkpoint_every=1, eval_every=1)
+        settings |= options | {"checkpoint_every": 1, "eval_every": 1}
+        model = MatrixFactorization(**group_options(MatrixFactorization, settings))
         model.fit(interactions(1), eval_set=interactions(2))
         return model, model.user_vectors_ @ model.item_vectors_.T, model.eval_score_
 
@@ -64,12 +66,10 @@ def factorization_of_codes(folder, epochs):
         4,
         "noisy-lambda-nDCG",
         epochs=epochs,
-        init=0.3,
-        checkpoint=folder,
-        checkpoint_every=1,
-        eval_every=1,
-        l2=0.01,
         batch_size=7,
+        optimizer=Optimizer(l2=0.01),
+        vectors=VectorModel(init=0.3),
+        monitoring=Monitoring(checkpoint=folder, checkpoint_every=1, eval_every=1),
     )
     model.fit(*coded_lists(1), eval_set=coded_lists(2))
     return model, model.user_vectors_ @ model.item_vectors_.T, model.eval_score_

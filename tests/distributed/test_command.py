@@ -21,6 +21,7 @@ from tests.distributed.test_workers import ROOT, environment
 pytestmark = [  # the launcher of torch leaves files of its logs open
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.full("starts Dask and torchrun"),
 ]
 # the launcher is in this process, which has loaded torch already; the workers are others
 OPTIONS = ["--param", "hidden=8", "--param", "learning_rate=0.01", "--json"]

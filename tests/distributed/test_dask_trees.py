@@ -10,8 +10,11 @@ import time
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 import pytest
+
+pytest.importorskip("pandas")
+
+import pandas as pd
 
 from rankbound.errors import ArgumentError, DataError
 from rankbound.integrations import dask as module
@@ -25,7 +28,11 @@ distributed = pytest.importorskip("distributed")
 
 FEATURES = [f"f{k}" for k in range(5)]
 # dask and distributed leave files open and warn about the ports of other tests
-pytestmark = [pytest.mark.filterwarnings("ignore::ResourceWarning"), pytest.mark.filterwarnings("ignore:Port")]
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:Port"),
+    pytest.mark.full("starts Dask and torchrun"),
+]
 
 
 def queries(seed, count=120):

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 
 from rankbound.checkpoints import Checkpoints
@@ -18,6 +21,8 @@ from rankbound.losses import NDCGLoss
 from rankbound.parallel.processes import Workers, _current, current_workers, workers
 from tests.distributed.all_losses import values_and_gradients
 from tests.distributed.all_models import MODELS, fitted
+
+pytestmark = pytest.mark.full("starts Dask and torchrun")
 
 ROOT = Path(__file__).parents[2]
 

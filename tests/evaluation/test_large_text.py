@@ -17,10 +17,14 @@ from hypothesis import strategies as st
 
 import rankbound as rb
 from rankbound.cli.main import run as command
-from rankbound.data import sources, table_chunks, trec
+from rankbound.data import large, sources, trec
+from rankbound.evaluation import large as evaluation
 from rankbound.io import reading, watched_progress
 
-pytestmark = pytest.mark.filterwarnings("ignore::rankbound.errors.InferenceWarning")  # of intervals for few queries
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::rankbound.errors.InferenceWarning"),
+    pytest.mark.full("reads large files"),
+]  # of intervals for few queries
 
 MEASURES = ["nDCG@10", "AP", "Bpref", "EM(nDCG@5)", "UL2(AP)", "NumRet", "AP(mean='geometric')"]
 
@@ -58,17 +62,18 @@ def in_chunks(size: int) -> ExitStack:
     stack = ExitStack()
     stack.enter_context(mock.patch.object(sources, "LARGE_TEXT", 1))
     stack.enter_context(mock.patch.object(trec, "_AT_ONCE", size))
+    stack.enter_context(mock.patch.object(large, "ROWS", 1 if size < 10_000 else 1_000_000))
     return stack
 
 
-def evaluated(size: int | None, *arguments: Any, **options: Any) -> rb.Evaluation:
+def evaluated(size: int | None, *arguments: Any, **options: Any) -> rb.evaluation.Evaluation:
     if size is None:
         return rb.evaluate(*arguments, **options)
     with in_chunks(size):
         return rb.evaluate(*arguments, **options)
 
 
-def bits(result: rb.Evaluation) -> dict[str, Any]:
+def bits(result: rb.evaluation.Evaluation) -> dict[str, Any]:
     summary = result.to_dict()
     return {key: value for key, value in summary.items() if key != "shuffled"} | {
         "intervals": repr(result.interval(resamples=100)),  # which may be NaN
@@ -126,23 +131,13 @@ def test_memory_is_that_of_a_chunk(tmp_path: Path) -> None:
 
     def watched(judged: pl.DataFrame, run: pl.DataFrame, **options: Any) -> rb.Lists:
         rows.append(len(run))
-        return table_chunks_from_frames(judged, run, **options)
+        return from_frames(judged, run, **options)
 
-    table_chunks_from_frames = table_chunks.from_frames
-    for mixed in (False, True):
-        paths = written(tmp_path, 0, mixed=mixed)
-        with (
-            mock.patch.object(table_chunks, "from_frames", watched),
-            mock.patch.object(table_chunks, "open_work") as of,
-        ):
-            of.side_effect = lambda cluster, scratch: open_work(cluster, scratch, 20)
-            evaluated(400, *paths, MEASURES)
-        assert max(rows) <= 400 // len("q1 Q0 d1 1 0.0 tag") + 12 + (20 if mixed else 0)
-        assert len(rows) > 3
-        rows.clear()
-
-
-open_work = table_chunks.open_work
+    from_frames = evaluation.from_frames
+    with mock.patch.object(evaluation, "from_frames", watched):
+        evaluated(400, *paths, MEASURES)
+    assert max(rows) <= 400 // len("q1 Q0 d1 1 0.0 tag") + 12
+    assert len(rows) > 3
 
 
 def test_queries_that_come_again_are_named_without_shuffling(tmp_path: Path) -> None:
@@ -150,7 +145,7 @@ def test_queries_that_come_again_are_named_without_shuffling(tmp_path: Path) -> 
     result = evaluated(100, *paths, "AP", scratch=tmp_path / "scratch")
     assert result.policy["shuffled"].startswith("the rows of query 'q")
     assert list((tmp_path / "scratch").iterdir()) == []  # it is removed
-    with pytest.raises(rb.DataError, match=r"run\.txt: the rows of query 'q\d+' are not adjacent: sort the table by q"):
+    with pytest.raises(rb.errors.DataError, match=r"run\.txt: the rows of query 'q\d+' are not adjacent: sort the"):
         evaluated(100, *paths, "AP", shuffle=False)
 
 
@@ -171,7 +166,7 @@ def test_bad_lines_are_named(tmp_path: Path, line: str, message: str, size: int 
     good = run.read_text()
     run.write_text(good + line)
     number = good.count("\n") + line.count("\n")
-    with pytest.raises(rb.DataError) as error:
+    with pytest.raises(rb.errors.DataError) as error:
         evaluated(size, qrels, run, "AP")
     assert str(error.value).startswith(f"{run}:{number}: {message}")
 
@@ -181,16 +176,16 @@ def test_bytes_that_are_not_utf_8_and_empty_files_are_named(tmp_path: Path) -> N
     good = run.read_bytes()
     run.write_bytes(good + b"q1 Q0 d\xff 1 1 tag\n")
     line = good.count(b"\n") + 1
-    with pytest.raises(rb.DataError, match=rf"run\.txt:{line}: text must be UTF-8, got byte 0xff"):
+    with pytest.raises(rb.errors.DataError, match=rf"run\.txt:{line}: text must be UTF-8, got byte 0xff"):
         evaluated(60, qrels, run, "AP")
     run.write_text("# only a comment\n\n")
-    with pytest.raises(rb.DataError, match=r"run\.txt: expected lines of 6 fields, got an empty file"):
+    with pytest.raises(rb.errors.DataError, match=r"run\.txt: expected lines of 6 fields, got an empty file"):
         evaluated(60, qrels, run, "AP")
     run.write_bytes(gzip.compress(good)[:-40])
-    with pytest.raises(rb.DataError, match=r"run\.txt: cannot be read"):
+    with pytest.raises(rb.errors.DataError, match=r"run\.txt: cannot be read"):
         evaluated(60, qrels, run, "AP")
     run.write_text("other Q0 d1 1 1 tag\n")
-    with pytest.raises(rb.DataError, match="qrels and run have no query in common"):
+    with pytest.raises(rb.errors.DataError, match="qrels and run have no query in common"):
         evaluated(5, qrels, run, "AP")
 
 

@@ -14,6 +14,8 @@ from rankbound.data.letor import LetorData, read_letor
 from rankbound.difficulty.distribution import cache as distribution_cache
 from rankbound.errors import DataError
 
+pytestmark = pytest.mark.full("kills processes and takes away what they need")
+
 HOUR = 3600
 
 
@@ -94,12 +96,12 @@ measures = ["AP"]
 
 def test_a_store_when_the_clock_jumps(letor, tmp_path, monkeypatch):
     """Trials are known by what they are, not by when they ran: none is lost or run twice, none takes negative time."""
-    from rankbound.experiments import store as store_module
-    from rankbound.experiments.expansion import expand
-    from rankbound.experiments.runner import unfinished
-    from rankbound.experiments.spec import load_study
-    from rankbound.experiments.store import open_store
-    from rankbound.experiments.worker import attempt
+    from rankbound.studies import store as store_module
+    from rankbound.studies.expansion import expand
+    from rankbound.studies.runner import unfinished
+    from rankbound.studies.spec import load_study
+    from rankbound.studies.store import open_store
+    from rankbound.studies.worker import attempt
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.toml").write_text(TRIALS)

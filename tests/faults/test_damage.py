@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-import itertools
 import json
-import os
 import shutil
-import sys
-import tempfile
-import warnings
 
 import numpy as np
 import pytest
@@ -19,9 +13,6 @@ from rankbound.data.array_cache import read_cached
 from rankbound.data.letor import LetorData, read_letor
 from rankbound.difficulty.distribution import cache as distribution_cache
 from rankbound.errors import DataError
-from rankbound.losses import compiling
-
-from .conftest import content
 
 
 @pytest.fixture
@@ -131,75 +122,3 @@ def test_a_checkpoint_of_another_kind_is_refused(tmp_path):
         (tmp_path / "epoch-000001" / "state.json").write_text(json.dumps(record))
         with pytest.raises(DataError, match="this checkpoint cannot be read"):
             steps.load()
-
-
-KERNEL = """
-from rankbound.losses.compiling import kernel
-
-@kernel
-def total(values):
-    total = 0.0
-    for value in values:
-        total += value
-    return total
-"""
-numbers = itertools.count()
-
-
-@pytest.fixture
-def fresh_kernel(tmp_path, monkeypatch):
-    """A kernel as a new process finds it: compiled, or loaded from the folder of compiled kernels."""
-    monkeypatch.setattr(compiling, "_folder", tmp_path / "kernels")
-    (tmp_path / "own.py").write_text(KERNEL)
-
-    def load():
-        name = f"own{next(numbers)}"
-        spec = importlib.util.spec_from_file_location("own", tmp_path / "own.py")
-        module = importlib.util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, name, module)
-        spec.loader.exec_module(module)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # numba warns that the kernel is too small for threads
-            assert module.total(np.ones(3)) == 3.0
-        (hits,) = [module.total.stats.cache_hits.values()]
-        return sum(hits) == 1
-
-    return load
-
-
-@pytest.mark.parametrize("ending", ["nbi", "nbc"])
-@pytest.mark.parametrize("damage", ["cut", "flip", "empty"])
-def test_compiled_kernels_that_are_damaged_are_compiled_anew(fresh_kernel, tmp_path, ending, damage):
-    """Machine code with a flipped bit would be run as it is: nobody else looks."""
-    assert not fresh_kernel()
-    assert fresh_kernel()
-    (file,) = (tmp_path / "kernels").rglob(f"*.{ending}")
-    whole = file.read_bytes()
-    middle = len(whole) // 2
-    flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
-    file.write_bytes({"cut": whole[:middle], "flip": flipped, "empty": b""}[damage])
-    assert not fresh_kernel()
-    assert fresh_kernel()
-    assert {len(part) for part in content(tmp_path / "kernels").values()} != {0}
-
-
-@pytest.mark.skipif(not hasattr(os, "getuid"), reason="owners and permissions of POSIX")
-def test_compiled_kernels_of_others_are_not_run(tmp_path, monkeypatch):
-    """Folders that others can write to, and links, are not used."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
-    monkeypatch.setenv("RANKBOUND_CACHE", str(tmp_path / "cache"))
-    package = tmp_path / "package"
-    (package / "__pycache__").mkdir(parents=True)
-    (package / "one.py").write_text("@kernel")
-    own = compiling.kernel_folder(package)
-    assert own.parent == package / "__pycache__"
-    own.parent.chmod(0o777)
-    cached = compiling.kernel_folder(package)
-    assert cached.parent == tmp_path / "cache"
-    cached.rmdir()
-    cached.symlink_to(tmp_path)
-    temporary = compiling.kernel_folder(package)
-    assert temporary.parent == tmp_path / "tmp" / f"rankbound-{os.getuid()}"
-    temporary.parent.chmod(0o777)  # as an attacker would create it
-    assert compiling.kernel_folder(package) is None

@@ -9,9 +9,11 @@ import threading
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from rankbound.checkpoints import Checkpoints
+from rankbound.data import large, sources, trec
 from rankbound.data.array_cache import read_cached
 from rankbound.data.download import fetch
 from rankbound.data.letor import LetorData, read_letor
@@ -20,6 +22,8 @@ from rankbound.errors import DataError
 from rankbound.models import AdaRank, load_ranker
 
 from .conftest import content
+
+pytestmark = pytest.mark.full("kills processes and takes away what they need")
 
 FREE_BYTES = 8192
 X, Y = np.random.default_rng(0).random((30, 3)), np.tile([0, 1, 0], 10)
@@ -36,6 +40,37 @@ def test_results_of_a_command(rankbound_here, runs, small_disk, ending):
     assert (code, out) == (2, "")
     assert f"{target}: cannot be written: No space left on device" in err
     assert content(disk) == before
+
+
+@pytest.mark.parametrize("options", [[], ["--cluster", "local:2"]])
+@pytest.mark.parametrize("kind", ["parquet", "txt"])
+def test_tables_that_are_shuffled(rankbound_here, tmp_path, small_disk, monkeypatch, kind, options):
+    """The folder of what was written before is removed."""
+    if options:
+        pytest.importorskip("cryptography")
+    monkeypatch.setattr(large, "ROWS", 20_000)
+    monkeypatch.setattr(sources, "LARGE_TEXT", 1)
+    monkeypatch.setattr(trec, "_AT_ONCE", 1 << 19)
+    disk = small_disk(300_000)
+    order = np.random.default_rng(0).permutation(100_000)
+    rows = pl.DataFrame({"qid": order % 10_000, "docid": order}).with_columns(label=pl.lit(1), score=order / 7)
+    if kind == "parquet":
+        rows.drop("score").write_parquet(tmp_path / "qrels.parquet")
+        rows.drop("label").write_parquet(tmp_path / "run.parquet")
+    elif options:
+        return  # workers read parquet files
+    else:
+        (tmp_path / "qrels.txt").write_text("0 0 0 1\n")
+        lines = rows.select(pl.format("{} Q0 {} 1 {} tag", "qid", "docid", "score")).to_series()
+        (tmp_path / "run.txt").write_text("\n".join(lines))
+    names = tmp_path / f"qrels.{kind}", tmp_path / f"run.{kind}"
+    code, out, err = rankbound_here("evaluate", *names, "-m", "AP", "--scratch", disk, *options)
+    assert (code, out) == (2, "")
+    assert f"{disk}/rankbound-" in err
+    assert "cannot be written: " in err
+    assert "No space left on device" in err
+    assert len(err.strip().splitlines()) == 1
+    assert [path.name for path in disk.iterdir()] == ["filler"]
 
 
 def test_page(rankbound_here, runs, small_disk):
@@ -90,7 +125,7 @@ def test_data_are_read_without_their_cache(small_disk, letor, monkeypatch):
 
 def test_store(small_disk):
     """SQLite on a full disk, configured as the store does: committed rows stay, an uncommitted one raises an error."""
-    from rankbound.experiments.store import open_store
+    from rankbound.studies.store import open_store
 
     disk = small_disk(400_000)
     with open_store(disk / "store", create=True) as store, store.locked():
@@ -125,32 +160,6 @@ def test_download(small_disk, tmp_path):
             fetch(f"http://127.0.0.1:{server.server_port}/data", disk / "data")
         server.shutdown()
     assert [path.name for path in disk.iterdir()] == ["filler"]
-
-
-KERNEL = """
-import warnings
-import numpy as np
-warnings.simplefilter("ignore")
-from rankbound.losses.compiling import cache_folder, kernel
-
-@kernel
-def total(values):
-    total = 0.0
-    for value in values:
-        total += value
-    return total
-
-print(total(np.ones(3)), cache_folder())
-"""
-
-
-def test_kernels_are_compiled_without_their_cache(python, small_disk, tmp_path, monkeypatch):
-    (tmp_path / "own.py").write_text(KERNEL)
-    disk = small_disk(4 * 4096)
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(disk))
-    code = "import runpy, sys; runpy.run_path(sys.argv[1])"
-    assert python(code, tmp_path / "own.py").split()[0] == "3.0"
-    assert not list(disk.rglob("*.nbc"))
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])

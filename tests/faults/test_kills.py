@@ -14,7 +14,10 @@ from tests.killing import COMMAND, finish, kill_after, kill_when
 
 from .conftest import content
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
+pytestmark = [
+    pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL"),
+    pytest.mark.full("kills processes and takes away what they need"),
+]
 
 STUDY = """title = "t"
 [[tables]]
@@ -64,6 +67,8 @@ def undisturbed(name: str, inputs: Path, tmp_path_factory: pytest.TempPathFactor
     """Run the command in a copy of the inputs; return its words and the copy."""
     if name == "train":
         (inputs / "result").rmdir()
+    if "cluster" in name:
+        pytest.importorskip("cryptography")
     command = [*COMMAND, *COMMANDS[name][0].split()]
     whole = tmp_path_factory.mktemp("whole") / "folder"
     shutil.copytree(inputs, whole)

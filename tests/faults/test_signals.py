@@ -21,7 +21,10 @@ from rankbound.data.letor import LetorData, read_letor
 
 from .conftest import COMMAND, LONG, wait_for
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+pytestmark = [
+    pytest.mark.skipif(os.name == "nt", reason="signals of POSIX"),
+    pytest.mark.full("kills processes and takes away what they need"),
+]
 
 # the command, whose write stops halfway, reports that, and waits for input that never comes
 STUCK = """
@@ -206,6 +209,8 @@ def test_kill_in_the_middle_of_a_download(start, tmp_path):
             self.send_response(206 if begin else 200)
             self.send_header("Content-Length", str(len(whole) - begin))
             self.send_header("ETag", '"one"')
+            if begin:
+                self.send_header("Content-Range", f"bytes {begin}-{len(whole) - 1}/{len(whole)}")
             self.end_headers()
             self.wfile.write(whole[begin:2_000_000] if not begin else whole[begin:])
             if not begin:

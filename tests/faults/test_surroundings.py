@@ -12,13 +12,16 @@ import pytest
 
 from rankbound.data.letor import read_letor
 from rankbound.errors import DataError
-from rankbound.experiments.store import open_store
 from rankbound.io import locks
 from rankbound.models import AdaRank, load_ranker
+from rankbound.studies.store import open_store
 
 from .conftest import COMMAND, LONG, content
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="surroundings of POSIX")
+pytestmark = [
+    pytest.mark.skipif(os.name == "nt", reason="surroundings of POSIX"),
+    pytest.mark.full("kills processes and takes away what they need"),
+]
 BOUNDS = ("bounds", "AP", "--n", "2", "--relevant", "1")
 
 
@@ -98,7 +101,7 @@ def test_loops_of_links(rankbound_here, letor, tmp_path, monkeypatch):
 
 
 def test_a_very_small_terminal(start, runs):
-    """One column, two lines: numbers are wrapped, never cut."""
+    """One column, two lines: columns that do not fit are named, none is cut, and --json has them."""
     import fcntl
     import pty
     import termios
@@ -116,7 +119,7 @@ def test_a_very_small_terminal(start, runs):
         pass
     os.close(ours)
     assert command.wait(LONG) == 0
-    assert b"0.75" in shown
+    assert b"".join(shown.split()).count(b"Toonarrowfor:value.--json") == 1
     assert b"Traceback" not in shown
 
 

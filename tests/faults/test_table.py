@@ -5,9 +5,13 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
+pytest.importorskip("altair")
+
 import altair as alt
 
-from rankbound.report.figures import save_chart
+from rankbound.report.figures.saving import save_chart
 
 ROOT = Path(__file__).parents[2]
 ROWS = [

@@ -15,7 +15,10 @@ from rankbound.data.letor import read_letor
 from rankbound.data.set_files import check, obtain
 from rankbound.models import load_ranker
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked"),
+    pytest.mark.full("kills processes and takes away what they need"),
+]
 
 # `work(number)` runs in eight processes that begin together; each must end well
 RACE = """
@@ -166,38 +169,3 @@ def test_one_download(tmp_path, monkeypatch):
     assert requests == ["/data.bin"]
     assert [state.state for state in check(entry)] == ["ok"]
     assert list(json.loads((tmp_path / "checksums.json").read_text())) == ["mine/data.bin"]
-
-
-def test_one_kernel_with_two_types(python, tmp_path, monkeypatch):
-    """Each process caches its own type; numba alone could load the machine code of another type."""
-    (tmp_path / "own.py").write_text(
-        """
-from rankbound.losses.compiling import kernel
-
-@kernel
-def total(values):
-    result = values[0]
-    for value in values[1:]:
-        result += value
-    return result
-"""
-    )
-    code = """
-import warnings
-import numpy as np
-warnings.simplefilter("ignore")
-sys.path.insert(0, sys.argv[1])
-from own import total
-def work(number):
-    kind = ["float64", "int64", "float32"][number]
-    result = total(np.arange(4, dtype=kind))
-    hits = sum(total.stats.cache_hits.values())
-    os.write(1, f"{kind} {result} {hits}\\n".encode())
-race(work, 3)
-race(work, 3)
-"""
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kernels"))
-    answers = sorted(python(RACE + code, tmp_path).splitlines())
-    assert answers == [
-        f"{kind} {hits}" for kind in ("float32 6.0", "float64 6.0", "int64 6") for hits in (0, 1)
-    ]  # compiled in the first race, loaded in the second

@@ -17,10 +17,9 @@ import polars as pl
 import pytest
 import zstandard
 
-from rankbound.analysis.score_tables import contrasts
 from rankbound.checkpoints import Checkpoints, _digest
 from rankbound.cli.train import _read_config
-from rankbound.data import archives, table_chunks, text_chunks
+from rankbound.data import archives, text_chunks
 from rankbound.data.archives import unpack
 from rankbound.data.array_cache import _loaded
 from rankbound.data.beir import read_beir
@@ -34,12 +33,13 @@ from rankbound.data.text_chunks import line_chunks
 from rankbound.data.trec import read_qrels
 from rankbound.errors import DataError, FileFormatError, MeasureError, RankboundError
 from rankbound.evaluation import evaluate
-from rankbound.experiments.results import read_published
-from rankbound.experiments.spec import load_study
-from rankbound.experiments.store import open_store
+from rankbound.evaluation.score_tables import contrasts
 from rankbound.io import read_bytes
 from rankbound.measures.measure import parse_measure
 from rankbound.models.tree_text import check_trees, trees_alone
+from rankbound.studies.results import read_published
+from rankbound.studies.spec import load_study
+from rankbound.studies.store import open_store
 
 DIGITS = "9" * (sys.get_int_max_str_digits() + 1)  # Python refuses to make a number of these
 NESTED = "[" * 100_000
@@ -220,8 +220,8 @@ def test_empty_queries_in_a_table(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="column 'qid' must have no empty entries"):
         evaluate(rows.drop("score"), rows.drop("label"), "AP")
     rows.write_parquet(tmp_path / "t.parquet")
-    with pytest.raises(DataError, match=r"t\.parquet: column 'qid' must be filled in every row, got 1 empty"):
-        list(table_chunks.scored_chunks(tmp_path / "t.parquet", rows=2))
+    with pytest.raises(DataError, match=r"t\.parquet: column 'qid' must be filled in every row, got 2 empty"):
+        evaluate(tmp_path / "t.parquet", measures="AP")
 
 
 def test_dates_are_names_of_queries_like_others(tmp_path: Path) -> None:
@@ -229,10 +229,11 @@ def test_dates_are_names_of_queries_like_others(tmp_path: Path) -> None:
     days.with_columns(label=pl.Series([1, 0, 1]), score=pl.Series([1.0, 2.0, 3.0])).write_parquet(
         tmp_path / "t.parquet"
     )
-    first, second = table_chunks.scored_chunks(tmp_path / "t.parquet", rows=2)
-    assert (first.qids.tolist(), second.qids.tolist()) == (["2020-01-01"], ["2020-01-02"])
+    result = evaluate(tmp_path / "t.parquet", measures="AP")
+    assert result.query_ids.tolist() == ["2020-01-01", "2020-01-02"]
 
 
+@pytest.mark.full("takes seconds")
 def test_a_panic_of_polars_is_a_refusal(tmp_path: Path) -> None:
     out = io.BytesIO()
     pl.DataFrame({"qid": [1, 2], "label": [1, 0], "score": [1.0, 2.0]}).write_parquet(out, compression="uncompressed")
@@ -242,7 +243,7 @@ def test_a_panic_of_polars_is_a_refusal(tmp_path: Path) -> None:
         written(path, whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
         try:
             read_frame(path)
-            list(table_chunks.scored_chunks(path))
+            evaluate(path, measures="AP")
             read_ratings(path)
         except RankboundError as error:
             assert str(error)  # noqa: PT017 - any refusal will do
@@ -363,7 +364,7 @@ def test_columns_in_the_cache_that_do_not_go_together(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def trees() -> str:
     """Two small trees over three features, as LightGBM writes them."""
-    lambdamart = pytest.importorskip("rankbound.models.trees").LambdaMART
+    lambdamart = pytest.importorskip("rankbound.models.rankers.trees").LambdaMART
     X = np.random.default_rng(0).random((24, 3))
     model = lambdamart(n_estimators=2, min_child_samples=1, num_leaves=4, n_jobs=1)
     text: str = (
@@ -403,7 +404,7 @@ def test_parameters_of_the_training_do_not_reach_lightgbm(trees: str) -> None:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    rankers = pytest.importorskip("rankbound.models.adarank")
+    rankers = pytest.importorskip("rankbound.models.rankers.adarank")
     X = np.random.default_rng(0).random((12, 3))
     rankers.AdaRank(n_estimators=2).fit(X, (X[:, 0] > 0.5).astype(int), qid=np.repeat([0, 1], 6)).save(tmp_path / "m")
     return tmp_path / "m"
@@ -458,7 +459,7 @@ def test_a_model_that_says_it_is_larger_than_its_weights(tmp_path: Path) -> None
     """A network is made as large as the parameters say: what they say is compared with the arrays before that."""
     from rankbound.models.saving import load_ranker
 
-    neural = pytest.importorskip("rankbound.models.neural")
+    neural = pytest.importorskip("rankbound.models.rankers.dense")
     X = np.random.default_rng(0).random((12, 3))
     ranker = neural.MLPRanker(hidden=(2,), epochs=1).fit(X, (X[:, 0] > 0.5).astype(int), qid=np.repeat([0, 1], 6))
     ranker.save(tmp_path / "m")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -22,6 +23,8 @@ from rankbound.data.letor import LetorData, read_letor
 from rankbound.data.trec import read_run
 from rankbound.lists import Lists
 from rankbound.measures import BOUNDINGS, STANDARDIZATIONS, Definition, definitions, parse_measure
+
+pytestmark = pytest.mark.full("reads damaged input many times")
 
 few = settings(max_examples=25, derandomize=True, deadline=None, database=None)
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -43,7 +46,9 @@ def test_a_ranking_written_as_a_trec_run(names: list[str], data: st.DataObject) 
 @few
 @given(st.lists(st.tuples(words, finite), min_size=1, max_size=5), st.sampled_from(("csv", "parquet")))
 def test_a_table_written_as_csv_or_parquet(rows: list[tuple[str, float]], ending: str) -> None:
-    frame = pl.DataFrame({"name": [f"x{name}" for name, _ in rows], "value": [value + 0.5 for _, value in rows]})
+    frame = pl.DataFrame(
+        {"name": [f"{'=+-@x'[len(name) % 5]}x{name}" for name, _ in rows], "value": [value + 0.5 for _, value in rows]}
+    )
     with tempfile.TemporaryDirectory() as folder:
         write_table(frame, f"{folder}/table.{ending}")
         assert_frame_equal(read_frame(f"{folder}/table.{ending}"), frame, check_exact=True)

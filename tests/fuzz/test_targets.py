@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from fuzz.mutations import SEPARATOR, TOKENS, mutated
 from fuzz.targets import TARGETS, tried
 
+pytestmark = pytest.mark.full("reads damaged input many times")
+
 _SLOW = {"models": 40, "store": 30, "scores": 40, "study": 40, "converted": 40, "trec": 60}  # inputs; others get 100
 
 

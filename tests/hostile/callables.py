@@ -14,26 +14,20 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pytest
+
+pytest.importorskip("torch")
+
 import torch
 
 import rankbound as rb
 import rankbound.losses as losses
-from rankbound import analysis, models, testing
-from rankbound.analysis import (
-    combined_p_values,
-    corrections,
-    image_pairs,
-    intervals,
-    learning,
-    marginal_means,
-    meta_evaluation,
-    power,
-    random_effects,
-    significance,
-    smoothing,
-)
+from rankbound import evaluation, models, testing
 from rankbound.difficulty import difficulty_of
+from rankbound.evaluation import combined_p_values, corrections, intervals, power, significance
 from rankbound.measures import LabelCounts, parse_measure
+from rankbound.report.figures import contrasts
+from rankbound.studies import curves, image_pairs, learning, marginal_means, meta_evaluation
 from rankbound.testing import oracles
 
 from .variations import CLOSE, EITHER, FORMS, VALUES
@@ -150,7 +144,7 @@ def _entries() -> Iterable[Entry]:
     yield from _difficulty()
     yield from _losses()
     yield from _models()
-    yield from _analysis()
+    yield from _statistics()
     yield from _testing()
 
 
@@ -174,7 +168,7 @@ def _front_door() -> Iterable[Entry]:
     def evaluated(ties: str, **arrays: Any) -> Any:
         return rb.evaluate(rb.Lists(**arrays), MEASURES, ties=ties, empty="zero", bounds=True)
 
-    yield Entry("evaluate", ("evaluate", "Evaluation"), functools.partial(evaluated, "average"), must)
+    yield Entry("evaluate", ("evaluate",), functools.partial(evaluated, "average"), must)
     for ties in ("input", "docid"):
         arrays = {"scores": argument(SCORES)} | ({"ids": argument(ITEM_IDS, IDS)} if ties == "docid" else {})
         find = functools.partial(evaluated, ties, labels=LABELS, offsets=OFFSETS)
@@ -196,7 +190,7 @@ def _front_door() -> Iterable[Entry]:
         return found.table
 
     pair = {name: argument(values, called=["scores"]) for name, values in (("first", SCORES), ("second", -SCORES))}
-    yield Entry("compare", ("compare", "Comparison"), compared, pair)
+    yield Entry("compare", ("compare",), compared, pair)
 
 
 # ---- difficulty ------------------------------------------------------------------------------------------------------
@@ -215,7 +209,7 @@ def _difficulty() -> Iterable[Entry]:
         yield Entry(f"bounds, {measure} labels", ("bounds",), functools.partial(rb.bounds, measure), one)
     for measure in ("nDCG", "AP", "U"):
         find = functools.partial(rb.distribution, measure, cache=False)
-        yield Entry(f"distribution, {measure}", ("distribution", "Distribution"), find, one)
+        yield Entry(f"distribution, {measure}", ("distribution",), find, one)
     distribution = rb.distribution("nDCG", n=6, relevant=2, cache=False)
     at = argument([0.5, 0.25, 1.0], ANY_LENGTH, ANY_SHAPE, NOT_FINITE_TOO)
     for name in ("cdf", "survival", "smooth_cdf", "smooth_slope"):
@@ -240,9 +234,9 @@ def _difficulty() -> Iterable[Entry]:
     difficulty = difficulty_of(parse_measure("nDCG"), LabelCounts.binary([4, 6, 9], [1, 2, 3]))
     huge = dict.fromkeys(("1e308", "-1e308", "all 1e308"), "anything")  # beyond what any measure gives
     for name in ("min-max", "distribution", "UL1", "UL2"):
-        bound = functools.partial(rb.get_bounding(name).apply, difficulty=difficulty)
+        bound = functools.partial(rb.difficulty.get_bounding(name).apply, difficulty=difficulty)
         x = {"x": argument([0.5, 0.25, 1.0], NUMBER_TOO, NOT_FINITE_TOO, huge)}
-        yield Entry(f"Bounding.apply, {name}", ("Bounding", "Bounding.apply"), bound, x)
+        yield Entry(f"Bounding.apply, {name}", ("Bounding.apply",), bound, x)
 
 
 # ---- losses ----------------------------------------------------------------------------------------------------------
@@ -404,19 +398,10 @@ def _models() -> Iterable[Entry]:
     codes |= {"labels": argument(labels)}
 
     def factorize(**given: Any) -> Any:
-        model = models.MatrixFactorization(factors=2, epochs=2, learning_rate=0.1, verbose=False).fit(**given)
+        model = models.MatrixFactorization(factors=2, epochs=2, learning_rate=0.1).fit(**given)
         return model.predict(users, items)
 
     yield Entry("MatrixFactorization.fit", ("models.MatrixFactorization",), factorize, codes)
-    fitted = models.MatrixFactorization(factors=2, epochs=2, learning_rate=0.1, verbose=False).fit(users, items, labels)
-    pairs = {"users": argument(users, WHOLE, NUMBER_TOO, {"one entry": EITHER}), "items": codes["items"]}
-    yield Entry("MatrixFactorization.predict", ("models.MatrixFactorization",), fitted.predict, pairs)
-
-    def recommend(exclude: Any) -> Any:
-        return fitted.recommend(1, k=2, exclude=exclude)
-
-    left_out = {"exclude": argument([0, 3], WHOLE, NUMBER_TOO, ANY_LENGTH)}
-    yield Entry("MatrixFactorization.recommend", ("models.MatrixFactorization",), recommend, left_out)
 
     def folds(groups: Any) -> Any:
         return [part for fold in models.QueryKFold(2).split(np.zeros((24, 1)), groups=groups) for part in fold]
@@ -425,10 +410,10 @@ def _models() -> Iterable[Entry]:
     yield Entry("QueryKFold", ("models.QueryKFold",), folds, groups)
 
 
-# ---- analysis --------------------------------------------------------------------------------------------------------
+# ---- statistics ------------------------------------------------------------------------------------------------------
 
 
-def _analysis() -> Iterable[Entry]:
+def _statistics() -> Iterable[Entry]:
     d = np.array([0.5, -0.25, 0.75, 1.0, 0.125, 0.0])
     short = {"resamples": 50}
     no_spread = dict.fromkeys(
@@ -444,8 +429,6 @@ def _analysis() -> Iterable[Entry]:
         test = functools.partial(getattr(module, name), **options)
         d_rule = no_spread if name.startswith(("effect", "boot", "minimum")) else {}
         known = (f"{module.__name__.removeprefix('rankbound.')}.{name}",)
-        if name == "minimum_detectable_difference":
-            known += (name,)
         yield Entry(name, known, test, {"differences": argument(d, ANY_LENGTH, d_rule)})
     for name, options in {
         "paired_t_columns": {}, "wilcoxon_columns": {}, "randomization_columns": short,
@@ -459,9 +442,9 @@ def _analysis() -> Iterable[Entry]:
         yield Entry(name, (f"{module.__name__.removeprefix('rankbound.')}.{name}",), test, many)
     p = {"p_values": argument([0.5, 0.25, 0.125], ANY_LENGTH)}
     for name in ("holm", "benjamini_hochberg", "bonferroni"):
-        yield Entry(name, (f"analysis.corrections.{name}",), getattr(corrections, name), p)
+        yield Entry(name, (f"evaluation.corrections.{name}",), getattr(corrections, name), p)
     for name in ("fisher", "harmonic_mean", "higher_criticism"):
-        yield Entry(name, (f"analysis.combined_p_values.{name}",), getattr(combined_p_values, name), p)
+        yield Entry(name, (f"evaluation.combined_p_values.{name}",), getattr(combined_p_values, name), p)
     means = np.array([0.5, 0.25, 0.75, 1.0])
     both = {
         "first": argument(means, called=["first", "means"]),
@@ -469,20 +452,14 @@ def _analysis() -> Iterable[Entry]:
     }
     for name in ("kendall_tau", "swap_rate"):
         test = getattr(meta_evaluation, name)
-        yield Entry(name, (f"analysis.meta_evaluation.{name}",), test, both)
+        yield Entry(name, (f"studies.meta_evaluation.{name}",), test, both)
     pad = meta_evaluation.percentage_absolute_difference
     yield Entry(
-        "PAD", ("analysis.meta_evaluation.percentage_absolute_difference",), pad, {"means": argument(means, ANY_LENGTH)}
+        "PAD", ("studies.meta_evaluation.percentage_absolute_difference",), pad, {"means": argument(means, ANY_LENGTH)}
     )
-    pooled = {
-        "effects": argument([0.5, 0.25, 0.75], called=["effects", "errors"]),
-        "errors": argument([0.5, 0.25, 0.125]),
-    }
-    for name in ("dependent_mean", "random_effects"):
-        yield Entry(name, (f"analysis.random_effects.{name}",), getattr(random_effects, name), pooled)
     x = np.arange(12) / 4
     curve = {"x": argument(x), "y": argument(x**2), "at": argument([0.5, 1.5], ANY_LENGTH)}
-    yield Entry("penalized_spline", ("analysis.smoothing.penalized_spline",), smoothing.penalized_spline, curve)
+    yield Entry("penalized_spline", ("report.figures.contrasts.penalized_spline",), contrasts.penalized_spline, curve)
 
     def image(values: Any) -> Any:
         return learning.coefficient_images({"model": values}, (2, 3))
@@ -490,17 +467,17 @@ def _analysis() -> Iterable[Entry]:
     layout = {
         "values": argument([0.5, -0.25, 1.0, 0.0, 0.125, 2.0], {"matrix": EITHER}, called=["model", "coefficients"])
     }
-    yield Entry("coefficient_images", ("analysis.learning.coefficient_images",), image, layout)
+    yield Entry("coefficient_images", ("studies.learning.coefficient_images",), image, layout)
     gray = np.arange(24).reshape(4, 2, 3) * 8
     four = {"images": argument(gray), "labels": argument([1, 0, 2, 0]), "scores": argument([0.5, 0.25, -1.0, 2.0])}
     four["pairs"] = argument([[0, 1], [2, 3], [1, 2]], WHOLE, ANY_LENGTH)
     four = {name: dataclasses.replace(each, called=(name, *four)) for name, each in four.items()}
     pick = functools.partial(image_pairs.example_pairs, count=1)
-    yield Entry("example_pairs", ("analysis.image_pairs.example_pairs",), pick, four)
+    yield Entry("example_pairs", ("studies.image_pairs.example_pairs",), pick, four)
     table = pl.DataFrame({"loss": ["AP", "AP", "RR", "RR"], "y": [1.0, 3.0, 5.0, 5.0]})
     fit = marginal_means.fit_linear_model(table, "y", ["loss"])
     weights = {"weights": argument([[1.0, 0.0], [1.0, 1.0]], ANY_LENGTH)}
-    yield Entry("LinearFit.combine", ("analysis.marginal_means.LinearFit",), fit.combine, weights)
+    yield Entry("LinearFit.combine", ("studies.marginal_means.LinearFit",), fit.combine, weights)
 
 
 # ---- testing ---------------------------------------------------------------------------------------------------------
@@ -535,96 +512,132 @@ _NAMES = "takes names and settings: see test_names"
 _FILES = "takes paths, and what is in the files is tested where they are read"
 _MADE = "is made by other callables, from what they have checked"
 NO_ARRAYS = {
-    **dict.fromkeys(("Bounds", "Comparison", "Evaluation", "Distribution", "Measure", "Bounding"), _MADE),
-    **dict.fromkeys(("parse_measure", "get_bounding", "losses.get_loss"), _NAMES),
-    **dict.fromkeys(("set_threads", "threads", "losses.set_threads", "losses.threads", "losses.warm_up"), _NAMES),
+    **dict.fromkeys(("parse_measure", "losses.get_loss"), _NAMES),
+    **dict.fromkeys(("set_threads", "losses.set_threads", "losses.threads", "losses.warm_up"), _NAMES),
     **dict.fromkeys(("losses.pair_memory", "losses.set_pair_memory", "losses.vectorized"), _NAMES),
     **dict.fromkeys(("losses.MeasureLoss", "losses.SmoothLoss"), "is abstract: its subclasses are tried"),
     "Lists.without_added_candidates": "takes nothing: see tests/test_candidates.py",
     "Lists.of_checked_arrays": "takes what other Lists have checked",
-    "analysis.intervals.student_interval": "takes the moments of numbers, which student_interval_columns is tried with",
     **dict.fromkeys(("Lists.from_trec", "Lists.from_letor", "models.load_ranker"), _FILES),
     **dict.fromkeys(("Lists.from_dicts", "Lists.from_frame"), "takes dicts and frames: see test_tables"),
     **{f"models.export_{name}": _MADE for name in "formats lightgbm onnx ranker ranklib xgboost_json".split()},
     "models.backbone_features": "needs the file of a network: see tests/models/test_neural_backbone.py",
     **{f"models.{name}": "takes a table of interactions: see tests/data/test_interactions_input.py"
        for name in "Blend EASE ImplicitALS ItemKNN Popularity Recommender".split()},
-    "models.tune": "checks rows as the rankers do: see tests/models/test_tuning.py",
+    **{f"models.{name}": "takes no arrays: see tests/models/test_options.py"
+       for name in "Monitoring Negatives Optimizer VectorModel".split()},
     **{f"Distribution.{name}": _MADE for name in ("mean", "std")},
     **{f"{owner}.{name}": "shows what is checked already: see tests/test_display.py"
        for owner in ("Distribution", "Lists") for name in ("plot", "to_dict", "to_pandas")},
-    **{f"Bounding.{name}": "takes the Difficulty of queries, which is ours" for name in ("defined", "weight")},
-    **{f"analysis.score_tables.{name}": _TABLES for name in """Contrast check_frame check_scores
+    "Bounding.weight": "takes the Difficulty of queries, which is ours",
+    **{f"evaluation.score_tables.{name}": _TABLES for name in """Contrast check_frame check_scores
         contrasts data_label mean_scores measures_of query_scores systems_of trial_means""".split()},
-    **{f"analysis.query_sets.{name}": _TABLES for name in """expected_scores in_query_set query_map
+    **{f"evaluation.query_sets.{name}": _TABLES for name in """expected_scores in_query_set query_map
         type_queries""".split()},
-    **{f"analysis.instances.{name}": _TABLES for name in """activity_curves instance_scores score_distributions
+    **{f"report.figures.contrasts.{name}": _TABLES for name in """activity_curves instance_scores score_distributions
         thinned""".split()},
-    **{f"analysis.meta_evaluation.{name}": _TABLES for name in """asl_curves conflict_cases discriminative_power
+    **{f"studies.meta_evaluation.{name}": _TABLES for name in """asl_curves conflict_cases discriminative_power
         measure_families meta_evaluation tau_between_measures""".split()},
-    **{f"analysis.marginal_means.{name}": _TABLES for name in """best_counts fit_linear_model marginal_means
+    **{f"studies.marginal_means.{name}": _TABLES for name in """best_counts fit_linear_model marginal_means
         standardized system_marginal_means""".split()},
-    **{f"analysis.curves.{name}": _TABLES for name in "cutoff_curves expected_histogram".split()},
-    **{f"analysis.curves.{name}": _NAMES for name in """bounded_losses expectation_curves distribution_curves
-    lower_bounds
-        smooth_distributions""".split()},
-    **{f"analysis.comparison.{name}": _MADE for name in "Comparison Difference TypeDifference".split()},
-    **dict.fromkeys(("AgainstRandom", "analysis.against_random.AgainstRandom"), _MADE),
-    "against_random": "is evaluate with p-values: see tests/analysis/test_against_random.py",
-    "analysis.against_random.against_random": "is the against_random of the front door",
-    "analysis.against_random.systems_against_random": _MADE,
-    **{f"analysis.runs.{name}": _MADE for name in "align_evaluations align_lists align_runs".split()},
-    **{f"analysis.stability.{name}": _MADE for name in """compare_normalizations disjoint_references stability
+    **{f"studies.curves.{name}": _NAMES for name in """bounded_losses expectation_curves distribution_curves
+        lower_bounds smooth_distributions""".split()},
+    **{f"evaluation.comparison.{name}": _MADE for name in "Comparison Difference TypeDifference".split()},
+    "evaluation.against_random.AgainstRandom": _MADE,
+    "against_random": "is evaluate with p-values: see tests/evaluation/test_against_random.py",
+    "evaluation.against_random.against_random": "is the against_random of the front door",
+    "evaluation.against_random.systems_against_random": _MADE,
+    **{f"evaluation.alignment.{name}": _MADE for name in "align_evaluations align_lists align_runs".split()},
+    **{f"evaluation.stability.{name}": _MADE for name in """compare_normalizations disjoint_references stability
         with_standardized""".split()},
-    **{f"analysis.scores.{name}": _MADE for name in "QueryDifficulty ScoreMatrix difference is_lower_better".split()},
-    **{f"{module}.{name}": _TABLES for module in ("analysis.recommendations", "models")
-       for name in ("activity_groups", "recommendation_profile")},
-    "analysis.recommendations.RecommendationProfile": _MADE,
+    **{f"evaluation.scores.{name}": _MADE for name in "QueryDifficulty ScoreMatrix difference is_lower_better".split()},
+    **{f"evaluation.recommendations.{name}": _TABLES for name in ("activity_groups", "recommendation_profile")},
+    "evaluation.recommendations.RecommendationProfile": _MADE,
     **{f"models.evaluate_{name}": "takes interactions and a model: see tests/models/test_full_ranking.py"
        for name in ("full_ranking", "recommender")},
-    **{f"analysis.learning.{name}": _TABLES for name in "coefficients_of_history training_paths".split()},
-    **{f"analysis.image_pairs.{name}": _TABLES for name in "check_examples pictures_of".split()},
-    "analysis.datasets.describe_data": _FILES,
-    "analysis.comparison.compare": "is the compare of the front door",
-    "analysis.comparison.run_names": _NAMES,
-    "analysis.significance.WinTieLoss": _MADE,
-    "analysis.random_effects.RandomEffects": _MADE,
-    **{f"analysis.power.{name}": _NAMES for name in "detection_power queries_needed".split()},
-    **{f"analysis.letters.{name}": "takes a relation of systems: see tests/analysis/test_letters.py"
+    **{f"studies.learning.{name}": _TABLES for name in """coefficients coefficients_of_history
+        training_paths shrink_image""".split()},
+    **{f"studies.image_pairs.{name}": _TABLES for name in "check_examples pictures_of".split()},
+    **{f"evaluation.judge.{name}": _TABLES for name in """JudgmentPlan NextJudgment importance_of_documents
+        next_judgments read_filled with_judgments""".split()},
+    **{f"evaluation.predicted.{name}": _TABLES for name in """Agreement PredictedEvaluation PredictedMean PredictedRow
+        agreement_of evaluate_predicted predicted_mean""".split()},
+    **{f"evaluation.unjudged.{name}": _MADE for name in """DecidingDocument Decision decide
+        lists_on_shared_queries""".split()},
+    **{f"evaluation.label_uncertainty.{name}": _MADE for name in """Unjudged given_grades labels_of_unjudged
+        with_grades""".split()},
+    "evaluation.comparison.compare": "is the compare of the front door",
+    "evaluation.comparison.run_names": _NAMES,
+    "evaluation.significance.WinTieLoss": _MADE,
+    **{f"evaluation.power.{name}": _NAMES for name in "detection_power queries_needed".split()},
+    **{f"evaluation.letters.{name}": "takes a relation of systems: see tests/evaluation/test_letters.py"
        for name in "compact_letters letter_groups".split()},
-    **{f"analysis.inference.{name}": _MADE for name in "group_letters mean_intervals pair_statistics".split()},
-    **dict.fromkeys(("Inference", "analysis.inference.Inference"), _NAMES),
+    **{f"evaluation.inference.{name}": _MADE for name in "group_letters mean_intervals pair_statistics".split()},
+    **dict.fromkeys(("Inference", "evaluation.inference.Inference"), _NAMES),
+    "Protocol": "takes options and no arrays: see tests/test_protocol.py",
     **{f"testing.strategies.{name}": "makes arrays and takes none" for name in """catalog labels measures
         scored_lists""".split()},
     **{f"testing.check.{name}": "takes a function: see tests/testing" for name in ("check_measure",)},
-    **{f"testing.check.{name}": _MADE for name in ("CheckReport", "Disagreement")},
+    **{f"testing.report.{name}": _MADE for name in ("CheckReport", "Disagreement")},
     **{f"testing.oracles.{name}": "keeps a function for tests" for name in ("add", "remove")},
-    **dict.fromkeys(("ReferenceScores", "evaluate_references"), "takes runs: see tests/test_references.py"),
-    "EvaluationSummary": "is made by evaluate: see tests/evaluation/test_partitioned.py",
-    "run_study": "takes studies: see tests/experiments/test_study.py",
+    "evaluate_references": "takes runs: see tests/test_references.py",
+    "audit": "takes judgments and runs: see tests/evaluation/test_audit.py",
+    "gate": "takes runs: see tests/evaluation/test_gate.py",
+    "testing.assertions.assert_no_regression": "is gate with an assertion: see tests/evaluation/test_gate.py",
+    "run_study": "takes studies: see tests/studies/test_study.py",
     "losses.loss_names": _NAMES,
 }  # fmt: skip
+
+
+# modules of the pipeline of evaluate, whose public names are those of rankbound
+PIPELINE = {
+    "audit",
+    "group_tests",
+    "rank_intervals",
+    "ranks",
+    "risk",
+    "audit_judgments",
+    "audit_runs",
+    "baselines",
+    "coverage",
+    "gate",
+    "groups",
+    "large",
+    "lists",
+    "references",
+    "resampling",
+    "result",
+    "runs",
+}
 
 
 def public_names() -> set[str]:
     """Functions and classes that users can call, by the module they are in; errors, constants and modules left out."""
     sources: dict[str, ModuleType] = {"": rb, "losses.": losses, "models.": models}
-    for package in (analysis, testing):
+    for module in (contrasts, curves, image_pairs, learning, marginal_means, meta_evaluation):
+        sources[f"{module.__name__.removeprefix('rankbound.')}."] = module
+    for package in (evaluation, testing):
         short = package.__name__.removeprefix("rankbound.")
         for module in pkgutil.iter_modules(package.__path__):
-            if module.name.startswith("_"):
+            if module.name.startswith("_") or (package is evaluation and module.name in PIPELINE):
                 continue
             sources[f"{short}.{module.name}."] = importlib.import_module(f"{package.__name__}.{module.name}")
     found = set()
     for prefix, source in sources.items():
-        for name in source.__all__:
+        for name in _names_of(source):
             value = getattr(source, name)
             if callable(value) and not (inspect.isclass(value) and issubclass(value, BaseException)):
                 found.add(prefix + name)
-    for owner in (rb.Lists, rb.Distribution, rb.Bounding):
+    for owner in (rb.Lists, rb.difficulty.Distribution, rb.difficulty.Bounding):
         methods = {name for name, value in vars(owner).items() if not name.startswith("_") and _is_ours(value)}
         found |= {f"{owner.__name__}.{name}" for name in methods}
     return found
+
+
+def _names_of(module: ModuleType) -> list[str]:
+    """``__all__``, or the functions and classes that a module defines."""
+    defined = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+    return getattr(module, "__all__", None) or [name for name in defined if not name.startswith("_")]
 
 
 def _is_ours(value: Any) -> bool:

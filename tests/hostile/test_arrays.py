@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 
 from rankbound.errors import RankboundError
@@ -32,7 +35,7 @@ def parts(result: Any) -> Iterator[np.ndarray]:
         for value in result:
             yield from parts(value)
     elif dataclasses.is_dataclass(result):
-        for one in dataclasses.fields(result):
+        for one in (field for field in dataclasses.fields(result) if field.compare):
             yield from parts(getattr(result, one.name))
     elif result is not None:
         yield np.asarray(result)

@@ -7,14 +7,19 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import polars as pl
 import pytest
 
+pytest.importorskip("pandas")
+
+import pandas as pd
+
 import rankbound as rb
-from rankbound.analysis import curves, instances, learning, marginal_means, meta_evaluation, query_sets, score_tables
-from rankbound.analysis.scores import ScoreMatrix
 from rankbound.errors import RankboundError
+from rankbound.evaluation import query_sets, score_tables
+from rankbound.evaluation.scores import ScoreMatrix
+from rankbound.report.figures import catalog, contrasts
+from rankbound.studies import learning, marginal_means, meta_evaluation
 
 from .callables import LABELS, QID, SCORES
 from .test_arrays import outcome
@@ -138,14 +143,14 @@ ANALYSES: dict[str, Callable[[Any], Any]] = {
     "expected_scores": lambda t: query_sets.expected_scores(t, "nDCG"),
     "query_map": lambda t: query_sets.query_map(t, "nDCG"),
     "type_queries": lambda t: query_sets.type_queries(t, ["nDCG"]),
-    "instance_scores": lambda t: instances.instance_scores(t, CONTRAST),
-    "activity_curves": lambda t: instances.activity_curves(t, CONTRAST),
-    "score_distributions": lambda t: instances.score_distributions(t, CONTRAST)[0],
+    "instance_scores": lambda t: contrasts.instance_scores(t, CONTRAST),
+    "activity_curves": lambda t: contrasts.activity_curves(t, CONTRAST),
+    "score_distributions": lambda t: contrasts.score_distributions(t, CONTRAST)[0],
     "asl_curves": lambda t: meta_evaluation.asl_curves(t, ["nDCG"], test="t"),
     "tau_between_measures": lambda t: meta_evaluation.tau_between_measures(t, ["nDCG"]),
     "meta_evaluation": lambda t: meta_evaluation.meta_evaluation(t, {"nDCG": ["nDCG"]}),
-    "cutoff_curves": curves.cutoff_curves,
-    "expected_histogram": lambda t: curves.expected_histogram(t, "nDCG"),
+    "cutoff_curves": catalog.cutoff_curves,
+    "expected_histogram": lambda t: catalog.expected_histogram(t, "nDCG"),
     "system_marginal_means": lambda t: marginal_means.system_marginal_means(score_tables.trial_means(t, ["nDCG"])),
     "best_counts": lambda t: marginal_means.best_counts(score_tables.trial_means(t, ["nDCG"])),
     "fit_linear_model": lambda t: marginal_means.fit_linear_model(t, "nDCG", ["system"]).coefficients,

@@ -7,13 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from tests.tiers import examples
+
+pytest.importorskip("torch")
+
+import torch
+
 import rankbound as rb
-from rankbound.analysis import significance
+from rankbound.evaluation import significance
 from rankbound.losses import gradient_and_hessian
 
 from .callables import LOSSES, MEASURES
@@ -43,7 +48,7 @@ def is_plain(values: np.ndarray) -> bool:
 
 
 sizes = st.integers(1, 7)
-few = settings(max_examples=60, deadline=None, database=None)
+few = examples(60, database=None)
 
 
 @few
@@ -76,7 +81,7 @@ def test_plain_numbers_are_never_refused(both: tuple[np.ndarray, np.ndarray]) ->
 
 
 @pytest.mark.parametrize("name", LOSSES)
-@settings(max_examples=25, deadline=None, database=None)
+@examples(25, database=None)
 @given(both=sizes.flatmap(lambda n: st.tuples(arrays(n), arrays(n))))
 def test_losses(name: str, both: tuple[np.ndarray, np.ndarray]) -> None:
     labels, scores = both

@@ -9,10 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import polars as pl
-import torch
+import pytest
 from scipy.sparse import csr_array
+
+pytest.importorskip("pandas")
+pytest.importorskip("torch")
+
+import pandas as pd
+import torch
 
 __all__ = ["VARIATIONS", "Variation", "same_content"]
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import lightgbm
 import numpy as np
 import pytest
+
+pytest.importorskip("lightgbm")
+pytest.importorskip("xgboost")
+
+import lightgbm
 import xgboost
 
 import rankbound as rb

@@ -6,12 +6,18 @@ import json
 import sys
 from pathlib import Path
 
-import ir_datasets
 import pytest
+
+pytest.importorskip("ir_datasets")
+
+import ir_datasets
 
 import rankbound as rb
 from rankbound.cli.main import run as command
 from rankbound.data import read_ir_dataset
+from rankbound.packages import MissingPackageError
+
+pytestmark = pytest.mark.full("needs a tool that only .venv-all has")
 
 QRELS = "q1 0 a 1\nq1 0 b 0\nq1 0 c 2\nq2 0 a 0\nq2 0 b 1\n"
 RUN = "q1 Q0 b 1 0.9 x\nq1 Q0 a 2 0.5 x\nq1 Q0 c 3 0.1 x\nq2 Q0 b 1 0.4 x\nq2 Q0 a 2 0.2 x\n"
@@ -56,7 +62,7 @@ def test_judgments_and_runs(registered):
     assert rb.evaluate("irds:local-test/complete", "irds:local-test/complete", MEASURES).mean() == expected.mean()
     runs = rb.evaluate("irds:local-test/complete", {"file": registered / "run.txt", "dict": {"q1": {"a": 1}}}, MEASURES)
     assert runs["file"].mean() == expected.mean()
-    with pytest.warns(rb.InferenceWarning):
+    with pytest.warns(rb.errors.InferenceWarning):
         rows = rb.compare("irds:local-test/complete", registered / "run.txt", qrels=registered / "qrels", measures="AP")
     assert rows.rows[0].difference == 0
 
@@ -101,7 +107,7 @@ def test_commands(registered, capsys):
     ],
 )
 def test_what_cannot_be_read_is_one_error(registered, capsys, name, message):
-    with pytest.raises(rb.DataError, match=f"^{name}: .*{message}"):
+    with pytest.raises(rb.errors.DataError, match=f"^{name}: .*{message}"):
         rb.evaluate(name, registered / "run.txt", MEASURES)
     assert command(["evaluate", name, str(registered / "run.txt")]) == 2
     captured = capsys.readouterr()
@@ -111,7 +117,7 @@ def test_what_cannot_be_read_is_one_error(registered, capsys, name, message):
 
 def test_without_the_package_the_error_names_the_extra(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
-    with pytest.raises(rb.DataError, match=r"irds:x: .*pip install 'rankbound\[ir-datasets\]'"):
+    with pytest.raises(MissingPackageError, match=r'irds:x needs ir_datasets: pip install "\.\[ir-datasets\]"'):
         rb.evaluate("irds:x", Path("run.txt"), MEASURES)
 
 
@@ -125,7 +131,7 @@ def test_judgments_need_a_relevance(registered):
 
     ir_datasets.registry.register("local-test/pairs", ir_datasets.Dataset(Preferences()))
     try:
-        with pytest.raises(rb.DataError, match="qrels must have the field doc_id, got query_id, doc_id_a, doc_id_b"):
+        with pytest.raises(rb.errors.DataError, match="qrels must have the field doc_id, got query_id, doc_id_a"):
             rb.evaluate("irds:local-test/pairs", registered / "run.txt", MEASURES)
     finally:
         del ir_datasets.registry._registered["local-test/pairs"]

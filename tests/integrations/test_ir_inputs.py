@@ -5,11 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import polars as pl
+import pytest
+
+pytest.importorskip("datasets")
+pytest.importorskip("pandas")
+pytest.importorskip("pyarrow")
+pytest.importorskip("ranx")
+
 import datasets
 import pandas as pd
-import polars as pl
 import pyarrow as pa
-import pytest
 import ranx
 
 import rankbound as rb
@@ -87,6 +93,7 @@ def runs(name: str):
 RUNS = ["ranx", "Hugging Face", "Arrow", "polars", "dict"]
 
 
+@pytest.mark.full("takes seconds")
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize(
     "qrels",
@@ -110,7 +117,7 @@ def test_several_runs_of_any_form_and_comparisons(beir):
     row = EXPECTED.per_query.row(1, named=True)
     chosen = long.filter(run="Arrow", qid=row["qid"], measure="EM(nDCG@10)")
     assert chosen["value"].to_list() == [row["EM(nDCG@10)"]]
-    with pytest.warns(rb.InferenceWarning):
+    with pytest.warns(rb.errors.InferenceWarning):
         comparison = rb.compare(*several.values(), qrels=beir, measures=MEASURES)
     assert {(row.mean_baseline, row.difference) for row in comparison.rows} == {
         (mean, 0.0) for mean in EXPECTED.mean().values()
@@ -133,7 +140,7 @@ def test_tables_with_ids_of_different_types_are_compared_as_text():
     for qrels, run in [(judged, ranked), (numbers, ranked.to_arrow()), (judged.to_arrow(), texts)]:
         assert rb.evaluate(qrels, run, "AP").mean() == expected.mean()
     assert rb.evaluate(judged, ranx.Run(texts), "AP").mean() == expected.mean()
-    with pytest.raises(rb.DataError, match=r"no query in common .*is 1, the first of the run '1'"):  # two dicts
+    with pytest.raises(rb.errors.DataError, match=r"no query in common .*is 1, the first of the run '1'"):  # two dicts
         rb.evaluate(numbers, ranx.Run(texts), "AP")
 
 
@@ -160,21 +167,21 @@ def test_judgments_of_beir_are_lists_without_scores():
     ],
 )
 def test_what_is_no_table_of_judgments_or_of_a_run_is_refused(qrels, run, message):
-    with pytest.raises(rb.DataError, match=message):
+    with pytest.raises(rb.errors.DataError, match=message):
         rb.evaluate(qrels, run, MEASURES)
 
 
 def test_objects_of_ranx_without_a_common_query_are_refused():
-    with pytest.raises(rb.DataError, match=r"no query in common .*'1'.*'9'"):
+    with pytest.raises(rb.errors.DataError, match=r"no query in common .*'1'.*'9'"):
         rb.evaluate(ranx.Qrels(QRELS), ranx.Run({"9": {"a": 1.0}}), MEASURES)
 
 
 def test_folders(tmp_path):
-    with pytest.raises(rb.DataError, match=r"a BEIR folder must contain qrels/test\.tsv"):
+    with pytest.raises(rb.errors.DataError, match=r"a BEIR folder must contain qrels/test\.tsv"):
         rb.evaluate(tmp_path, RUN, MEASURES)
     (tmp_path / "qrels").mkdir()
     (tmp_path / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n1\ta\t{2**63}\n")
-    with pytest.raises(rb.FileFormatError, match=r"test\.tsv:2: a label must be below 2\^63"):
+    with pytest.raises(rb.errors.FileFormatError, match=r"test\.tsv:2: a label must be below 2\^63"):
         rb.evaluate(tmp_path, RUN, MEASURES)
 
 

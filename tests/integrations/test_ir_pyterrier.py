@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import ir_measures
 import numpy as np
+import pytest
+
+pytest.importorskip("ir_measures")
+pytest.importorskip("pandas")
+pytest.importorskip("pyterrier")
+
+import ir_measures
 import pandas as pd
 import pyterrier as pt
-import pytest
 from ir_measures import AP, nDCG
 
 import rankbound as rb
 from rankbound.integrations import ir_measure
+
+pytestmark = pytest.mark.full("starts a JVM")
 
 QUERIES = 30
 EM, P_VALUE, BETTER = ir_measure("EM(nDCG@10)"), ir_measure("PValue(AP)"), ir_measure("BetterThanRandom(AP)")

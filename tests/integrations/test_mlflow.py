@@ -8,13 +8,18 @@ import json
 import sys
 from pathlib import Path
 
-import mlflow
 import numpy as np
 import pytest
+
+pytest.importorskip("mlflow")
+
+import mlflow
 
 import rankbound as rb
 from rankbound.errors import ArgumentError
 from rankbound.integrations import log_to, log_to_mlflow
+
+pytestmark = pytest.mark.full("needs a tool that only .venv-all has")
 
 RNG = np.random.default_rng(3)
 QRELS = {f"q{i}": {f"d{j}": int(RNG.integers(0, 3)) for j in range(8)} for i in range(12)} | {"none": {"d0": 0}}
@@ -211,5 +216,5 @@ def test_what_a_tracker_and_a_result_must_have(evaluation):
 
 def test_without_mlflow_the_error_names_the_extra(evaluation, monkeypatch):
     monkeypatch.setitem(sys.modules, "mlflow", None)
-    with pytest.raises(ImportError, match=r"needs mlflow, .* pip install 'rankbound\[mlflow\]'"):
+    with pytest.raises(ImportError, match=r'needs mlflow-skinny: pip install "\.\[mlflow\]"'):
         log_to_mlflow(evaluation)

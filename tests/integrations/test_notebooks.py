@@ -16,6 +16,8 @@ import pytest
 
 from tests.printed_numbers import numbers_masked, same_within
 
+pytestmark = pytest.mark.full("runs notebooks")
+
 nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
 nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
 pytest.importorskip("ipykernel", reason="ipykernel is not installed")
@@ -26,6 +28,14 @@ MOST_CELLS = 16
 STORED = ("text/plain", "text/html", "image/svg+xml")  # other forms of a figure are left out
 FIGURE = "image/svg+xml"
 TRAINED = ("lightgbm",)  # notebooks with numbers of trees, which depend on the processor: only their text is compared
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path, monkeypatch):
+    """Jupyter and IPython keep their files here, and not in the home folder, which may be read-only."""
+    for name in ("IPYTHONDIR", "JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR"):
+        (tmp_path / name.lower()).mkdir()
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
 
 
 def execute(name: str) -> Any:

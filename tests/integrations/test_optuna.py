@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import sys
 
-import lightgbm
 import numpy as np
-import optuna
 import pytest
+
+pytest.importorskip("lightgbm")
+pytest.importorskip("optuna")
+pytest.importorskip("xgboost")
+
+import lightgbm
+import optuna
 import xgboost
 
 from rankbound.data.synthetic import synthetic_letor
@@ -141,5 +146,5 @@ def test_bad_input_has_one_clear_error():
 
 def test_without_optuna_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(ImportError, match=r"pip install 'rankbound\[tune\]'"):
+    with pytest.raises(ImportError, match=r'pip install "\.\[tune\]"'):
         lightgbm_pruning(None)

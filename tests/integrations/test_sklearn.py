@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
+
+pytest.importorskip("catboost")
+pytest.importorskip("lightgbm")
+pytest.importorskip("pandas")
+pytest.importorskip("sklearn")
+pytest.importorskip("xgboost")
+
 import catboost
 import lightgbm
-import numpy as np
 import pandas as pd
-import pytest
 import sklearn
 import xgboost
 from sklearn.base import clone

@@ -15,31 +15,27 @@ from rankbound.data.set_files import check, obtain
 from rankbound.difficulty.distribution import cache as distribution_cache
 from rankbound.errors import DataError
 from rankbound.io import cache_folder, caching_is_off, is_private_and_writable
-from rankbound.losses.compiling import kernel_folder
 
 DISTRIBUTION = np.array([0.0, 1.0]), np.array([0.5, 0.5]), "dynamic"
 
 
 @pytest.fixture
 def surroundings(tmp_path, monkeypatch):
-    """A home folder of its own, a package that is read-only for kernels, and a LETOR file."""
-    for name in ("NUMBA_CACHE_DIR", "RANKBOUND_DATA", "XDG_CACHE_HOME"):
+    """A home folder of its own, and a LETOR file."""
+    for name in ("RANKBOUND_DATA", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    (tmp_path / "package").mkdir()
-    (tmp_path / "package" / "__pycache__").write_text("a file, so that no kernels can be kept next to the package")
     (tmp_path / "letor.txt").write_text("1 qid:1 1:0.5\n0 qid:1 1:0.25\n")
     return tmp_path
 
 
-def keep_everything(folder: Path) -> Path | None:
-    """Let every user of the cache keep something; return the folder for compiled kernels."""
+def keep_everything(folder: Path) -> None:
+    """Let every user of the cache keep something."""
     distribution_cache.store("key", DISTRIBUTION)
     file = folder / "letor.txt"
     table = read_cached([file], lambda: read_letor(file), LetorData)
     assert table.features.tolist() == [[0.5], [0.25]]
     assert table.notes == ()
-    return kernel_folder(folder / "package")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="where POSIX systems keep caches")
@@ -53,10 +49,9 @@ def test_all_users_keep_their_files_in_one_folder(surroundings, monkeypatch, nam
         monkeypatch.delenv("RANKBOUND_CACHE", raising=False)
     assert not caching_is_off()
     assert cache_folder() == expected
-    kernels = keep_everything(surroundings)
-    assert kernels.parent == expected
+    keep_everything(surroundings)
     assert distribution_cache.load("key") is not None
-    assert {path.name for path in expected.iterdir()} == {"converted", "distributions", kernels.name}
+    assert {path.name for path in expected.iterdir()} == {"converted", "distributions"}
     assert set_folders(find_entry("mq2008")) == [expected / "data" / "mq2008"]
 
 
@@ -64,11 +59,10 @@ def test_an_empty_variable_means_that_no_files_are_kept(surroundings, monkeypatc
     monkeypatch.setenv("RANKBOUND_CACHE", "")
     assert caching_is_off()
     before = sorted(surroundings.rglob("*"))
-    (surroundings / "package" / "__pycache__").unlink()  # a package that could be written is not written either
     assert cache_folder() is None
-    assert keep_everything(surroundings) is None
+    keep_everything(surroundings)
     assert distribution_cache.load("key") is None
-    assert sorted(surroundings.rglob("*")) == [path for path in before if path.name != "__pycache__"]
+    assert sorted(surroundings.rglob("*")) == before
     entry = find_entry("ml-1m")
     assert set_folders(entry) == []
     assert {state.state for state in check(entry)} == {"missing"}
@@ -78,8 +72,8 @@ def test_an_empty_variable_means_that_no_files_are_kept(surroundings, monkeypatc
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="owners of POSIX")
 def test_a_folder_that_others_can_write_is_not_private(tmp_path):
-    assert is_private_and_writable(tmp_path / "own" / "kernels")
+    assert is_private_and_writable(tmp_path / "own" / "cache")
     (tmp_path / "own").chmod(0o777)
-    assert not is_private_and_writable(tmp_path / "own" / "kernels")
+    assert not is_private_and_writable(tmp_path / "own" / "cache")
     (tmp_path / "link").symlink_to(tmp_path / "own")
     assert not is_private_and_writable(tmp_path / "link")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
+from pathlib import Path
 
 import pytest
 
@@ -48,3 +50,37 @@ def test_a_result_has_the_permissions_of_an_ordinary_file(tmp_path):
         temporary.write_text("text")
     modes = {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("ordinary", "result")}
     assert len(modes) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes of POSIX")
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_pipe_is_written_into_and_stays_one(tmp_path, linked):
+    pipe, name = tmp_path / "pipe", tmp_path / ("link" if linked else "pipe")
+    os.mkfifo(pipe)
+    if linked:
+        name.symlink_to(pipe)
+    read = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    with atomic_write(name) as temporary:
+        temporary.write_bytes(b"x" * 100_000)
+        assert temporary.parent != tmp_path  # nothing is made next to a device
+    reader.join(timeout=20)
+    assert read == [b"x" * 100_000]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert name.is_symlink() == linked
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted({"pipe", name.name})
+
+
+@pytest.mark.skipif(os.name == "nt", reason="devices of POSIX")
+def test_a_device_is_never_replaced(monkeypatch):
+    before = Path(os.devnull).stat()
+    monkeypatch.setattr("pathlib.Path.replace", lambda *_: pytest.fail("a device is replaced"))  # tests may run as root
+    with atomic_write(os.devnull) as temporary:
+        temporary.write_text("text")
+    assert not temporary.exists()
+    with pytest.raises(ValueError, match="mine"), atomic_write(os.devnull) as temporary:
+        raise ValueError("mine")
+    assert not temporary.exists()
+    after = Path(os.devnull).stat()
+    assert (after.st_ino, after.st_rdev) == (before.st_ino, before.st_rdev)

@@ -6,8 +6,11 @@ import itertools
 
 import numpy as np
 import pytest
-import torch
 from scipy.special import expit
+
+pytest.importorskip("torch")
+
+import torch
 
 from rankbound.difficulty.bounding import get_bounding
 from rankbound.difficulty.queries import difficulty_of

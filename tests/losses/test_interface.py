@@ -6,6 +6,9 @@ import pickle
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 
 import rankbound.losses

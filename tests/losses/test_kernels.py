@@ -1,71 +1,170 @@
-"""The kernels as machinery: error of the fast functions, threads, the cache on disk, memory."""
+"""The kernels as machinery: which library is used, error of the fast functions, threads, memory, hostile input."""
 
 from __future__ import annotations
 
-import inspect
+import ctypes
+import json
 import os
 import subprocess
 import sys
 import threading
 import tracemalloc
-from pathlib import Path
-from types import FunctionType
+from dataclasses import replace
 
-import numba
 import numpy as np
 import pytest
-import torch
 from scipy.special import expit
 
+pytest.importorskip("torch")
+
+import torch
+
+from rankbound import kernels
 from rankbound.errors import ArgumentError
-from rankbound.losses import LambdaRankLoss, NDCGLoss, get_loss, set_threads, threads
-from rankbound.losses.compiling import helper, kernel_folder
-from rankbound.losses.pair_kernel import pair_pass_of
-from rankbound.losses.sigmoids import RATIONAL_ERROR, log_of_complement, logistic
-from rankbound.losses.smooth_kernel import (
-    ADDITIVE,
-    CASCADE,
-    COUPLED,
-    FIRST_HIT,
-    GIVEN,
-    PAIRS,
-    PRECISION_SUM,
-    smooth_pass_of,
-)
-from rankbound.measures.discounts import BUILT_IN
+from rankbound.kernels import ARRAY, INTEGER, Arguments, active, kernel
+from rankbound.losses import LambdaRankLoss, NDCGLoss, NRBPLoss, get_loss, set_threads, threads, vectorized
+from rankbound.losses.plans import sort_by_level
+from rankbound.parallel import cores
+
+pytestmark = pytest.mark.skipif(active() == "none", reason="the kernels are off, or were not built")
+
+# ---- libraries -------------------------------------------------------------------------------------------------------
+
+RESULTS = """
+import json, sys
+import numpy as np
+import torch
+from rankbound.kernels import active
+from rankbound.losses import get_loss, gradient_and_hessian, vectorized
+rng = np.random.default_rng(0)
+offsets = np.array([0, 1, 40, 40, 300, 1200])
+labels, scores = rng.integers(0, 3, 1200), rng.normal(size=1200)
+found = {}
+for name in ("nDCG", "nDCG@5", "AP", "RR", "ERR", "nRBP", "Tau", "lambda-nDCG", "RankNet", "ListMLE"):
+    x = torch.tensor(scores, requires_grad=True)
+    losses = get_loss(name, reduction="none")(x, labels, offsets)
+    losses.sum().backward()
+    hessian = gradient_and_hessian(get_loss(name), scores, labels, offsets)[1]
+    found[name] = [losses.tolist(), x.grad.tolist(), hessian.tolist()]
+json.dump([active(), found], sys.stdout)
+"""
 
 
-@numba.njit(fastmath=True)
-def _logistics(x, out):
-    for i in range(len(x)):
-        out[i] = logistic(x[i])
+def results_of(library):
+    done = subprocess.run(
+        [sys.executable, "-c", RESULTS],
+        env=os.environ | {"RANKBOUND_KERNELS": library},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=240,
+    )
+    return json.loads(done.stdout)
 
 
-@numba.njit(fastmath=True)
-def _logs(t, out):
-    for i in range(len(t)):
-        out[i] = log_of_complement(t[i])
+def test_every_library_gives_what_the_formulas_give():
+    """Value, gradient and hessian in float64; without kernels, the losses and objectives are those of the formulas."""
+    used, expected = results_of("off")
+    assert used == "none"
+    for library in ("baseline", "avx2", "avx512"):
+        used, found = results_of(library)
+        assert used in (library, "baseline")  # a processor may lack the others
+        for name, parts in found.items():
+            for mine, theirs in zip(parts, expected[name], strict=True):
+                scale = np.abs(theirs).max()
+                np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-11 * scale, err_msg=f"{library} {name}")
 
 
-def test_rational_logistic_stays_within_its_error():
-    """On every 64th of the float32 numbers between 2^-24 and 2^7, both signs, and far outside."""
-    bits = np.arange(np.float32(2.0**-24).view(np.int32), np.float32(2.0**7).view(np.int32), 64, dtype=np.int32)
-    x = bits.view(np.float32)
-    x = np.concatenate([x, -x, np.float32([0, 1e4, -1e4, 3e38, -3e38])])
-    out = np.empty_like(x)
-    _logistics(x, out)
-    assert np.abs(out - expit(x.astype(np.float64))).max() < RATIONAL_ERROR
-    assert out.min() >= 0
-    assert out.max() <= 1
+def test_a_wrong_name_of_a_library_is_refused(monkeypatch):
+    monkeypatch.setenv("RANKBOUND_KERNELS", "sse")
+    with pytest.raises(ArgumentError, match="RANKBOUND_KERNELS must be one of avx512, avx2, baseline, off, got 'sse'"):
+        kernels._library.__wrapped__()
 
 
-def test_polynomial_logarithm():
-    t = np.linspace(0, 0.5, 1_000_001, dtype=np.float32)
-    out = np.empty_like(t)
-    _logs(t, out)
-    assert np.abs(out + np.log1p(-t.astype(np.float64))).max() < 2e-7
-    assert out[0] == 0
+def test_a_struct_of_another_size_is_refused():
+    class Short(Arguments):
+        _fields_ = (("levels_below", INTEGER), ("offsets", ARRAY))
 
+    with pytest.raises(ArgumentError, match="belong to another version"):
+        kernel("counting_sort", Short)
+
+
+def test_arguments_keep_their_arrays_and_copies_are_independent():
+    class Two(Arguments):
+        _fields_ = (("count", INTEGER), ("values", ARRAY))
+
+    first = Two(count=1, values=np.arange(3.0))
+    second = first.copy(values=np.arange(5.0))
+    assert (first.count, second.count, ctypes.sizeof(first)) == (1, 1, 16)
+    assert [len(arguments.arrays["values"]) for arguments in (first, second)] == [3, 5]
+    assert second.values == second.arrays["values"].ctypes.data != first.values
+
+
+def test_no_memory_left_is_a_memory_error():
+    with pytest.raises(MemoryError):
+        kernels._call(lambda *_: 1, Arguments(), 0, 1)
+
+
+# ---- functions -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("dtype", "error"), [(np.float32, 2.5e-7), (np.float64, 4e-16)])
+@pytest.mark.parametrize("distance", [1e-3, 1.0, 10.0, 60.0, 600.0, 1e5])
+def test_logistics_stay_within_their_error(dtype, error, distance):
+    """The loss of a relevant item and another one is their logistic; 60 items share a call, most distances apart."""
+    d = np.linspace(-distance, distance, 61).astype(dtype)
+    for size in (2, 9):  # the relevant item and others of the same score, whose logistics add up
+        labels, scores = np.tile([1] + [0] * (size - 1), 61), np.zeros((61, size), dtype)
+        scores[:, 1:] = d[:, None]
+        loss = NRBPLoss(reduction="none")
+        plan = loss.plan(labels, size * np.arange(62))
+        result = loss.value_and_gradient(scores.ravel(), plan)
+        exact = expit(d.astype(float)) * (size - 1)
+        slope = expit(d.astype(float)) * expit(-d.astype(float)) * (size - 1)
+        np.testing.assert_allclose(result.losses, exact, rtol=8 * error, atol=error * size)
+        np.testing.assert_allclose(-result.gradient[::size], slope, rtol=8 * error, atol=error * size)
+
+
+def test_counting_sort_is_stable():
+    rng = np.random.default_rng(0)
+    offsets = np.concatenate(([0], np.cumsum(rng.integers(0, 50, 200))))
+    levels = rng.integers(0, 5, offsets[-1]).astype(np.int32)
+    query = np.repeat(np.arange(200), np.diff(offsets))
+    np.testing.assert_array_equal(sort_by_level(levels, offsets), np.lexsort((-levels, query)) - offsets[query])
+
+
+@pytest.mark.parametrize("name", ["nDCG", "AP", "RR", "Tau", "nRBP"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_memory_layout_changes_no_bit(name, dtype):
+    """Scores at every offset to the lanes of a processor."""
+    rng = np.random.default_rng(0)
+    offsets = np.array([0, 3, 20, 77, 400, 1000])
+    labels, scores = rng.integers(0, 3, 1000), rng.normal(size=1000).astype(dtype)
+    loss = get_loss(name)
+    plan = loss.plan(labels, offsets)
+    expected = loss.value_and_gradient(scores, plan)
+    for shift in range(1, 17):
+        memory = np.zeros(1020, dtype)
+        memory[shift : shift + 1000] = scores
+        found = loss.value_and_gradient(memory[shift : shift + 1000], plan)
+        np.testing.assert_array_equal(found.losses, expected.losses)
+        np.testing.assert_array_equal(found.gradient, expected.gradient)
+
+
+def test_ten_thousand_calls_leak_nothing():
+    loss, scores = NDCGLoss(), np.linspace(0, 1, 500, dtype=np.float32)
+    plan = loss.plan(np.arange(500) % 3, np.arange(0, 501, 100))
+    for _ in range(500):
+        loss.value_and_gradient(scores, plan)
+    tracemalloc.start()
+    for _ in range(10_000):
+        loss.value_and_gradient(scores, plan)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 20_000
+
+
+# ---- many blocks, threads --------------------------------------------------------------------------------------------
 
 NAMES = ["nDCG", "AP", "RR", "nRBP", "nRBP(p=0.9)", "Tau", "lambda-AP", "lambda-ERR", "RankNet"]
 
@@ -82,7 +181,8 @@ def test_lists_of_many_blocks_and_of_ties(name, levels):
     loss = get_loss(name)
     plan = loss.plan(labels, offsets)
     exact = torch.tensor(scores, requires_grad=True)
-    values = loss.reference(exact, plan)
+    with vectorized():
+        values = replace(loss, reduction="none")(exact, labels, offsets)
     values.sum().backward()
     for dtype, error in ((np.float64, 1e-9), (np.float32, 2e-5)):
         done = loss.value_and_gradient(scores.astype(dtype), plan)
@@ -112,7 +212,7 @@ def test_threads_change_nothing(loss):
     scores, labels, offsets = batch()
     results = []
     try:
-        for count in range(1, int(numba.config.NUMBA_NUM_THREADS) + 1):
+        for count in range(1, cores() + 1):
             set_threads(count)
             assert threads() == count
             done = loss.value_and_gradient(scores, loss.plan(labels, offsets))
@@ -130,11 +230,10 @@ def test_thread_budget_is_checked(monkeypatch):
     monkeypatch.setenv("RANKBOUND_THREADS", "1")
     assert threads() == 1
     monkeypatch.setenv("RANKBOUND_THREADS", "many")
-    assert threads() == int(numba.config.NUMBA_NUM_THREADS)
+    assert threads() == cores()
 
 
 def test_python_threads_may_call_at_once():
-    """The plainest threading layer of numba would abort the process here if calls were not made one at a time."""
     scores, labels, offsets = batch()
     expected = NDCGLoss()(torch.tensor(scores), labels, offsets).item()
     seen = []
@@ -148,118 +247,6 @@ def test_python_threads_may_call_at_once():
     for worker in workers:
         worker.join()
     assert seen == [expected] * 20
-
-
-FIRST_LOSS = """
-import torch
-import rankbound.losses as losses
-torch.set_num_threads(1)
-losses.SoftmaxLoss()(torch.tensor([1.0, 0.0]), [0, 1], [0, 2])  # has the smallest kernel
-stats = losses.list_kernel.softmax_pass.stats
-print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()), torch.get_num_threads())
-"""
-
-
-def run_python(code, cache):
-    """What code prints in a new process with this folder of compiled kernels."""
-    environment = dict(os.environ, NUMBA_CACHE_DIR=str(cache))
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=300
-    )
-    return done.stdout
-
-
-def first_loss(cache):
-    """Hits and misses of the cache in a new process, and what the kernel left of torch's one thread."""
-    return run_python(FIRST_LOSS, cache).split()
-
-
-def test_second_process_loads_what_the_first_compiled(tmp_path):
-    assert first_loss(tmp_path) == ["0", "1", "1"]
-    assert first_loss(tmp_path) == ["1", "0", "1"]
-
-
-def test_kernels_of_different_variants_have_different_names():
-    """numba numbers functions by process, so that only names and types tell apart what different processes cached."""
-    with_discount = (ADDITIVE, CASCADE, FIRST_HIT)
-    kernels = [smooth_pass_of(code, discount) for code in with_discount for discount in range(len(BUILT_IN))]
-    kernels += [smooth_pass_of(CASCADE, GIVEN)]
-    kernels += [smooth_pass_of(code, GIVEN) for code in (PRECISION_SUM, COUPLED, PAIRS)]
-    kernels += [pair_pass_of(cost, swap) for cost in range(3) for swap in range(-1, 9)]
-    names = [kernel.py_func.__qualname__ for kernel in kernels]
-    for kernel in kernels:  # none of them calls a function that is not compiled under a name of its own
-        around = inspect.getclosurevars(kernel.py_func).nonlocals
-        assert not any(isinstance(value, FunctionType) for value in around.values())
-    assert len(names) == 12 + 4 + 30
-    assert len(set(names)) == len(names)
-
-
-@helper
-def _twice(x):
-    return 2 * x
-
-
-@numba.njit
-def _four_times(x):
-    return _twice(_twice(x))
-
-
-def test_helpers_are_linked_into_kernels_without_machine_code_of_their_own():
-    assert _four_times(3) == 12
-    for function, has_code in ((_twice, False), (_four_times, True)):
-        (compiled,) = function.overloads.values()
-        engine = compiled.library._codegen._engine
-        assert engine.is_symbol_defined(compiled.fndesc.llvm_cpython_wrapper_name) == has_code
-        assert has_code or not engine.is_symbol_defined(compiled.fndesc.llvm_func_name)
-
-
-MESSAGES = """
-import io, sys
-class Terminal(io.StringIO):
-    def isatty(self):
-        return IS_TERMINAL
-sys.stderr = Terminal()
-import numpy as np
-from rankbound.losses import kernel_cache
-from rankbound.losses.plans import _counting_sort as small_kernel
-def use():
-    for levels in (np.zeros(2, np.uint8), np.zeros(2, np.uint16)):  # compiled for each type
-        small_kernel((0, 1), levels, np.array([0, 2]), 1, np.zeros(2, np.int64))
-CALL
-print(sys.stderr.getvalue(), end="")
-"""
-
-
-def messages(cache, is_terminal=True, call="use()"):
-    return run_python(MESSAGES.replace("IS_TERMINAL", str(is_terminal)).replace("CALL", call), cache)
-
-
-def test_compiling_is_reported_once_and_on_terminals_alone(tmp_path):
-    assert messages(tmp_path / "1") == "rankbound: compiling loss kernels, once: later processes load them\n"
-    assert messages(tmp_path / "1") == ""  # loaded
-    assert messages(tmp_path / "2", is_terminal=False) == ""
-    assert messages(tmp_path / "3", call="with kernel_cache.without_messages(): use()") == ""
-
-
-def test_compiling_without_a_cache_is_reported_as_such(monkeypatch):
-    monkeypatch.setenv("RANKBOUND_CACHE", "")
-    assert messages("").startswith("rankbound: compiling loss kernels, in every process")
-
-
-def test_cache_of_a_package_that_cannot_be_written(tmp_path, monkeypatch):
-    """The cache folder takes over; another source text means another folder."""
-    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
-    package = tmp_path / "package"
-    package.mkdir()
-    (package / "kernel.py").write_text("@kernel  # 1\n")
-    assert kernel_folder(package).is_relative_to(package)
-    (package / "__pycache__").rename(tmp_path / "gone")
-    (package / "__pycache__").write_text("a file, so no folder can be made here, whoever we are")
-    monkeypatch.setenv("RANKBOUND_CACHE", str(tmp_path / "cache"))
-    there = kernel_folder(package)
-    assert there.parent == tmp_path / "cache"
-    (package / "kernel.py").write_text("@kernel  # 2\n")
-    assert kernel_folder(package).name != there.name
 
 
 def test_memory_grows_with_items_not_with_pairs():
@@ -279,8 +266,8 @@ def test_memory_grows_with_items_not_with_pairs():
     assert peaks[1] < 150 * 200_000
 
 
-def test_import_of_the_package_leaves_torch_and_numba_alone():
-    code = "import sys, rankbound; sys.exit('torch' in sys.modules or 'numba' in sys.modules)"
+def test_import_of_the_package_leaves_torch_alone():
+    code = "import sys, rankbound; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -311,17 +298,8 @@ for call in (
 """
 
 
+@pytest.mark.full("takes seconds")
 def test_objectives_work_without_torch_and_tensors_name_the_extra():
     done = subprocess.run([sys.executable, "-c", OBJECTIVES + WITHOUT_TORCH], capture_output=True, text=True)
-    missing = "a loss of tensors needs torch, and torch is missing: pip install 'rankbound[train]'"
+    missing = 'a loss of tensors needs torch: pip install ".[train]" in a checkout of rankbound, or pip install torch'
     assert done.stdout.splitlines() == ["False", missing, missing], done.stderr
-
-
-def test_missing_numba_names_the_extra():
-    code = "import sys; sys.modules['numba'] = None\nimport rankbound.losses"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "rankbound.losses needs numba, and numba is missing: pip install 'rankbound[train]'" in done.stderr
-
-
-def test_kernels_lie_beside_the_source_they_come_from():
-    assert Path(kernel_folder()).name.startswith("kernels-")

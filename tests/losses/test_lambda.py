@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise as neighbors
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 
 from rankbound.errors import ArgumentError, DataError
 from rankbound.losses import (
+    DirectRankerLoss,
     LambdaLoss,
     LambdaRankLoss,
+    RankNetLoss,
     get_loss,
     gradient_and_hessian,
-    lambda_kernel,
     lightgbm_objective,
     loss_names,
-    pairwise,
 )
 from rankbound.losses.noise import generator_for, logistic_noise
+from rankbound.losses.padded import evaluate_formula, layout_of
 
 SIZES = np.array([1, 2, 12, 33, 70, 150])
 OFFSETS = np.concatenate(([0], np.cumsum(SIZES)))
@@ -32,9 +36,9 @@ def batch(seed=0, spread=1.0, levels=4):
     return np.round(spread * rng.normal(size=OFFSETS[-1]), 2), rng.integers(0, levels, OFFSETS[-1])
 
 
-# ---- the two kernels -------------------------------------------------------------------------------------------------
+# ---- kernel and formula ----------------------------------------------------------------------------------------------
 
-ADDITIVE = [
+FORMS = [
     {"measure": "nDCG"},
     {"measure": "nDCG@10", "alpha": 2.0},
     {"measure": "nDCG", "truncation": 7},
@@ -42,48 +46,91 @@ ADDITIVE = [
     {"measure": "nDCG@50", "truncation": 40, "normalization": "lightgbm", "alpha": 0.5},
     {"measure": "P@5", "normalization": "lightgbm"},
     {"measure": "RBP(p=0.9)", "noise": 1.0, "truncation": 1},
+    {"measure": "nRBP(p=0.9)", "published": True, "truncation": 9},
     {"measure": "Rprec", "noise": 0.5, "normalization": "sqrt"},
+    {"measure": "AP@20", "truncation": 30},
+    {"measure": "RR", "noise": 0.5},
+    {"measure": "ERR@30", "normalization": "lightgbm"},
+    {"measure": "Tau", "noise": 1.0},
 ]
+SPREADS = [1.0, 0.0, 500.0]  # the last is too wide for exponentials of the scores
 
 
-@pytest.mark.parametrize("options", ADDITIVE, ids=str)
-@pytest.mark.parametrize("spread", [1.0, 0.0, 500.0])  # the last is too wide for exponentials of the scores
-def test_pairs_by_rank_equal_pairs_by_label(options, spread, monkeypatch):
+def by_formula(loss, scores, labels, offsets):
+    """Losses, gradient and hessian per item by the formula of a loss, in float64."""
+    plan, exact = loss.plan(labels, offsets), torch.tensor(scores, dtype=torch.float64)
+    layout = layout_of(plan, exact.device, exact.dtype, loss._tables, loss._by_pairs)
+    return [result.numpy() for result in evaluate_formula(loss, exact, layout, True, True)]
+
+
+def assert_kernel_equals_formula(loss, scores, labels, offsets):
+    for dtype, error in ((np.float64, 1e-11), (np.float32, 5e-6)):
+        rounded = scores.astype(dtype)
+        if dtype == np.float32 and getattr(loss, "noise", 0):
+            continue  # noise belongs to scores of a type
+        expected = by_formula(loss, rounded, labels, offsets)
+        for with_hessian in (False, True):
+            result = loss.evaluate(rounded, loss.plan(labels, offsets), with_hessian)
+            for mine, other in zip(result, expected[: 3 if with_hessian else 2], strict=False):
+                np.testing.assert_allclose(mine, other, atol=error * max(1, np.abs(other).max()))
+        gradient, hessian = loss.gradient_and_hessian(rounded, loss.plan(labels, offsets))
+        np.testing.assert_allclose(gradient, expected[1], atol=error * max(1, np.abs(expected[1]).max()))
+        np.testing.assert_allclose(hessian, expected[2], atol=error * max(1, np.abs(expected[2]).max()))
+
+
+@pytest.mark.parametrize("options", FORMS, ids=str)
+@pytest.mark.parametrize("spread", SPREADS)
+def test_the_kernel_equals_the_formula(options, spread):
     scores, labels = batch(spread=spread)
-    by_rank, by_label = (LambdaRankLoss(bounding="log-distribution", **options) for _ in range(2))
-    by_rank.plan(labels, OFFSETS).by_rank = frozenset({(4, True), (8, True)})
-    by_label.plan(labels, OFFSETS).by_rank = frozenset()
-    monkeypatch.setattr(pairwise, "pair_pass_of", calls_by_label := Mock(side_effect=pairwise.pair_pass_of))
-    monkeypatch.setattr(pairwise, "lambda_pass", calls_by_rank := Mock(side_effect=pairwise.lambda_pass))
-    for dtype, error in ((np.float64, 1e-10), (np.float32, 3e-5)):
-        results = []
-        for loss in (by_rank, by_label):
-            result = loss._run_kernel(scores.astype(dtype), loss.plan(labels, OFFSETS), with_hessian=True)
-            results.append((result.values, result.gradient, result.hessian, result.measured))
-        for mine, other in zip(*results, strict=True):
-            np.testing.assert_allclose(mine, other, rtol=error, atol=error * max(1, np.abs(other).max()))
-    assert calls_by_rank.call_count == calls_by_label.call_count == 2
+    assert_kernel_equals_formula(LambdaRankLoss(bounding="log-distribution", **options), scores, labels, OFFSETS)
+    assert_kernel_equals_formula(LambdaRankLoss(bounding="min-max", **options), scores, labels, OFFSETS)
 
 
-def test_the_kernel_by_rank_takes_short_dense_lists_and_leaves_others_to_the_kernel_by_label():
-    def cases(labels, **options):
-        return LambdaRankLoss("nDCG", **options).plan(labels, [0, len(labels)]).by_rank
+@pytest.mark.parametrize("loss", [
+    RankNetLoss(), RankNetLoss(alpha=3.0), DirectRankerLoss(), DirectRankerLoss(cost="tanh", alpha=0.5),
+    LambdaLoss("1"), LambdaLoss("2", k=9), LambdaLoss("2++", mu=2.0, bounding="expectation-max"),
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("spread", SPREADS)
+def test_the_kernel_of_other_losses_of_pairs_equals_the_formula(loss, spread):
+    scores, labels = batch(spread=spread)
+    assert_kernel_equals_formula(loss, scores, labels, OFFSETS)
 
-    assert {(4, False), (4, True)} <= cases(np.arange(40) % 3)
-    assert cases(np.arange(300) == 0) == frozenset()
-    assert cases(np.arange(1000) % 3) == frozenset()
-    assert {(4, False), (4, True)} <= cases(np.arange(1000) % 3, truncation=10)
-    n = lambda_kernel.LONGEST
-    assert cases(np.arange(n) % 3, truncation=10)
-    assert cases(np.arange(n + 1) % 3, truncation=10) == frozenset()
-    assert cases([1, 1]) == cases([]) == frozenset()
-    longest = LambdaRankLoss("nDCG@100")
-    scores = np.random.default_rng(0).normal(size=n)
-    plan = longest.plan(np.arange(n) % 3, [0, n])
-    plan.by_rank = frozenset({(8, False)})
-    exact = torch.tensor(scores, requires_grad=True)
-    (gradient,) = torch.autograd.grad(longest.reference(exact, plan).sum(), exact)
-    np.testing.assert_allclose(longest.value_and_gradient(scores, plan).gradient, gradient.numpy(), atol=1e-10)
+
+@pytest.mark.parametrize("options", [{"measure": "nDCG@40"}, {"measure": "nDCG", "truncation": 5, "noise": 1.0}])
+@pytest.mark.parametrize("spread", SPREADS)
+def test_pairs_by_rank_equal_pairs_by_label(options, spread):
+    """Under a cutoff or a truncation the kernel visits the pairs of an additive measure by rank."""
+    scores, labels = batch(spread=spread)
+    loss = LambdaRankLoss(**options)
+    plan = loss.plan(labels, OFFSETS)
+    assert plan.is_monotone
+    by_label = replace(plan, is_monotone=False, kept={})
+    for dtype, error in ((np.float64, 1e-12), (np.float32, 2e-6)):
+        for mine, other in zip(
+            loss.evaluate(scores.astype(dtype), plan, True), loss.evaluate(scores.astype(dtype), by_label, True),
+            strict=True,
+        ):  # fmt: skip
+            np.testing.assert_allclose(mine, other, atol=error * max(1, np.abs(other).max()))
+
+
+def test_long_lists_are_ranked_as_short_ones():
+    """Ranks of few items come from buckets, of more items from the digits of their scores; ties keep their order."""
+    rng = np.random.default_rng(3)
+    for n in (2, 9, 128, 256, 257, 3000):
+        for scores in (
+            rng.normal(size=n), np.round(rng.normal(size=n), 1), np.zeros(n), -np.zeros(n),
+            np.append(1e3, np.arange(n - 1) % 7), 1e-40 * rng.normal(size=n),
+        ):  # fmt: skip
+            labels = np.arange(n) == n // 2
+            for dtype in (np.float32, np.float64):
+                typed = scores.astype(dtype)
+                order = np.argsort(-typed, kind="stable")
+                rank = np.empty(n)
+                rank[order] = np.arange(1, n + 1)
+                deltas = np.abs(1 / rank - 1 / rank[n // 2])  # of a single relevant item
+                expected = deltas / (1 + np.exp(np.minimum(typed[n // 2] - typed.astype(float), 700)))
+                gradient, _ = gradient_and_hessian(LambdaRankLoss("RR"), typed, labels, [0, n])
+                np.testing.assert_allclose(gradient[~labels], expected[~labels], atol=3e-5)
 
 
 # ---- noise -----------------------------------------------------------------------------------------------------------
@@ -135,12 +182,14 @@ def test_noise_changes_the_order_of_two_items_but_not_the_logistic_cost():
 def test_distribution_boundings_take_the_measure_of_the_true_ranking():
     scores, labels = batch()
     for measure in ("nDCG@5", "AP", "RR", "Tau"):
-        plain = LambdaRankLoss(measure, bounding="distribution")
-        noisy = LambdaRankLoss(measure, bounding="distribution", noise=5.0)
-        plan = plain.plan(labels, OFFSETS)
-        expected = plain._run_kernel(scores, plan, False).measured
-        np.testing.assert_allclose(noisy._run_kernel(scores, plan, False).measured, expected)
-        assert expected.max() > 0
+        slopes = []
+        for options in ({}, {"noise": 5.0}):
+            bounded, plain = (LambdaRankLoss(measure, bounding=name, **options) for name in ("distribution", "none"))
+            by_bounding, unbounded = (loss.evaluate(scores, loss.plan(labels, OFFSETS)) for loss in (bounded, plain))
+            counts = bounded.plan(labels, OFFSETS).active & (unbounded.losses > 0)
+            slopes.append(by_bounding.losses[counts] / unbounded.losses[counts])
+        np.testing.assert_allclose(*slopes, rtol=1e-9)
+        assert slopes[0].max() > 0
 
 
 # ---- LightGBM --------------------------------------------------------------------------------------------------------
@@ -199,6 +248,7 @@ def family_by_definition(form, scores, labels, k=None, mu=10.0):
     return total
 
 
+@pytest.mark.full("takes seconds")
 @pytest.mark.parametrize("form", ["1", "2", "2++"])
 @pytest.mark.parametrize("k", [None, 3])
 def test_the_family_is_that_of_the_paper(form, k):
@@ -210,6 +260,7 @@ def test_the_family_is_that_of_the_paper(form, k):
             assert values[q].item() == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.full("takes seconds")
 def test_two_plus_plus_is_the_sum_of_form_two_and_lambda_rank():
     scores, labels = batch()
     gradients = [

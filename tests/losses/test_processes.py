@@ -6,23 +6,28 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from rankbound.losses import NDCGLoss, compiling, set_threads, workers
-from rankbound.losses.workers import run_blocks
+from rankbound import kernels
+from rankbound.kernels import workers
+from rankbound.kernels.workers import run_blocks
+from rankbound.losses import NDCGLoss, set_threads
 from rankbound.parallel import cores
+
+pytestmark = pytest.mark.full("starts processes that compile")
 
 COMMON = """
 import os, sys
 import multiprocessing as mp
 import numpy as np
-import rankbound.losses
+import rankbound.kernels
 from rankbound.losses import get_loss
 
-rankbound.losses.compiling._WORK_PER_THREAD = 1  # several threads also for small batches
+rankbound.kernels._WORK_PER_THREAD = 1  # several threads also for small batches
 sizes = np.random.default_rng(1).integers(2, 60, 50)
 offsets = np.concatenate(([0], np.cumsum(sizes)))
 labels = np.random.default_rng(2).integers(0, 3, offsets[-1])
@@ -84,27 +89,6 @@ print("done")
     assert run(code) == "done\n"
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
-def test_parallel_kernels_are_serial_in_forked_children():
-    """OpenMP would end the child."""
-    code = """
-from rankbound.models import MatrixFactorization
-
-def vectors():
-    users, items = np.divmod(np.arange(24), 6)
-    return MatrixFactorization(4, "nRBP", epochs=2, random_state=0).fit(users, items, np.arange(24) % 2).user_vectors_
-
-expected = vectors()
-child = os.fork()
-if child == 0:
-    os._exit(0 if np.allclose(vectors(), expected, rtol=1e-5) else 3)
-assert os.waitpid(child, 0)[1] == 0
-print("done")
-"""
-    assert run(code) == "done\n"
-
-
 def test_spawned_children_compute_what_the_parent_computes(tmp_path):
     """A spawned child imports the file that started it."""
     file = tmp_path / "spawning.py"
@@ -130,7 +114,7 @@ def batch():
 
 
 def test_fifty_threads_at_once(monkeypatch):
-    monkeypatch.setattr(compiling, "_WORK_PER_THREAD", 1)
+    monkeypatch.setattr(kernels, "_WORK_PER_THREAD", 1)
     scores, labels, offsets = batch()
     loss = NDCGLoss()
     expected = loss.value_and_gradient(scores, loss.plan(labels, offsets))
@@ -158,9 +142,8 @@ def test_results_do_not_depend_on_the_number_of_threads(monkeypatch, count):
     expected = loss.value_and_gradient(scores, loss.plan(labels, offsets))
     set_threads(None)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: range(count), raising=False)
-    monkeypatch.setattr(compiling.numba.config, "NUMBA_NUM_THREADS", count)
-    monkeypatch.setattr(compiling, "_WORK_PER_THREAD", 1)
-    assert cores() == compiling.threads_for(1e9) == count
+    monkeypatch.setattr(kernels, "_WORK_PER_THREAD", 1)
+    assert cores() == kernels.threads_for(1e9) == count
     result = loss.value_and_gradient(scores, loss.plan(labels, offsets))
     np.testing.assert_array_equal(result.values, expected.values)
     np.testing.assert_array_equal(result.gradient, expected.gradient)
@@ -178,31 +161,56 @@ def test_every_block_is_computed_once_where_no_thread_can_be_started(monkeypatch
     monkeypatch.setattr(workers, "_workers", workers._Workers())
     monkeypatch.setattr(threading.Thread, "start", refuse)
     seen = []
-    run_blocks(seen.append, range(5))
+    run_blocks(seen.append, range(5), 3)
     assert sorted(seen) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
 @pytest.mark.parametrize("failing", [0, 1, 3])
-def test_an_error_is_raised_after_all_blocks_have_ended(failing):
-    ended = []
+def test_an_error_ends_the_work_and_nothing_runs_after_it_is_raised(failing, error):
+    started, ended = [], []
 
     def work(block):
+        started.append(block)
         if block == failing:
-            raise MemoryError(f"block {block}")
+            raise error(f"block {block}")
+        time.sleep(0.01)
         ended.append(block)
 
-    with pytest.raises(MemoryError, match=f"block {failing}"):
-        run_blocks(work, range(4))
-    assert sorted(ended) == [block for block in range(4) if block != failing]
+    with pytest.raises(error, match=f"block {failing}"):
+        run_blocks(work, range(100), 2)
+    assert failing in started
+    assert len(started) < 20
+    assert len(ended) == len(started) - 1
+
+
+def test_an_interrupted_process_ends_between_blocks(tmp_path):
+    """Ctrl-C during a computation that takes minutes."""
+    code = """
+import numpy as np, os, signal, threading, time
+from rankbound.losses import RRLoss, set_threads
+scores, labels = np.random.default_rng(0).normal(size=400_000), np.ones(400_000, int)
+labels[::40] = 0
+loss = RRLoss(sigmoid="erf")
+plan = loss.plan(labels, np.arange(0, 400_001, 4000))
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a process in the background lacks
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+began = time.perf_counter()
+try:
+    loss.value_and_gradient(scores, plan)
+except KeyboardInterrupt:
+    print("interrupted", time.perf_counter() - began < 20)
+"""
+    assert run(code) == "interrupted True\n"
 
 
 def test_workers_do_the_work_at_the_same_time():
     """Blocks that wait for each other end only if each has a thread of its own."""
     barrier = threading.Barrier(3, timeout=30)
-    run_blocks(lambda _: barrier.wait(), range(3))
+    run_blocks(lambda _: barrier.wait(), range(3), 3)
 
 
 def test_nested_calls_end():
     seen = []
-    run_blocks(lambda outer: run_blocks(lambda inner: seen.append((outer, inner)), range(3)), range(3))
+    run_blocks(lambda outer: run_blocks(lambda inner: seen.append((outer, inner)), range(3), 2), range(3), 2)
     assert sorted(seen) == [(outer, inner) for outer in range(3) for inner in range(3)]

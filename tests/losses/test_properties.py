@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
-import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.tiers import examples
+
+pytest.importorskip("torch")
+
+import torch
 
 from rankbound.losses import (
     LOSS_BOUNDINGS,
@@ -33,6 +39,7 @@ from rankbound.losses import (
     SoftmaxLoss,
     SoftRankLoss,
     XENDCGLoss,
+    vectorized,
 )
 
 SMOOTH = [
@@ -142,47 +149,48 @@ def lists(draw, longest=12, distinct=False, size=4.0, levels=4):
     return scores, labels, np.concatenate(([0], np.cumsum(sizes)))
 
 
-def value_and_gradient(loss, scores, labels, offsets, by_reference=False):
+def value_and_gradient(loss, scores, labels, offsets, by_formula=False):
     scores = torch.tensor(scores, requires_grad=True)
-    value = loss.reference(scores, loss.plan(labels, offsets)) if by_reference else loss(scores, labels, offsets)
+    with vectorized() if by_formula else nullcontext():
+        value = loss(scores, labels, offsets)
     gradient = torch.autograd.grad(value.sum(), scores)[0]
     return value.detach().numpy(), gradient.numpy()
 
 
-def assert_kernel_equals_reference(loss, case):
-    ours, theirs = value_and_gradient(loss, *case), value_and_gradient(loss, *case, by_reference=True)
+def assert_kernel_equals_formula(loss, case):
+    ours, theirs = value_and_gradient(loss, *case), value_and_gradient(loss, *case, by_formula=True)
     for mine, expected in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(mine, expected, rtol=1e-8, atol=1e-9 * max(1, np.abs(expected).max()))
 
 
 @named([*SMOOTH, *RELU, *LAMBDA, *OTHERS, *NORMALIZED, *NOISY])
-@settings(max_examples=5, deadline=None)
+@examples(5)
 @given(case=lists(longest=60))
-def test_kernel_equals_reference(cls, options, case):
-    """Value and gradient of the kernel in float64 equal those of the torch reference under autograd."""
+def test_kernel_equals_formula(cls, options, case):
+    """Value and gradient of the kernel in float64 equal those of the formula under autograd."""
     for loss in under(cls, options, AFFINE):
-        assert_kernel_equals_reference(loss, case)
+        assert_kernel_equals_formula(loss, case)
 
 
 @named([*SMOOTH, *RELU, *LAMBDA, *SOFT, *NORMALIZED, *NOISY])
-@settings(max_examples=3, deadline=None)
+@examples(3)
 @given(case=lists(longest=6, levels=2))
-def test_kernel_equals_reference_on_short_lists(cls, options, case):
-    """The same for cases in which the distribution or the reference would take long."""
+def test_kernel_equals_formula_on_short_lists(cls, options, case):
+    """The same for cases in which the distribution or the formula would take long."""
     for loss in under(cls, options, LOSS_BOUNDINGS if cls is SoftRankLoss else BY_DISTRIBUTION):
-        assert_kernel_equals_reference(loss, case)
+        assert_kernel_equals_formula(loss, case)
 
 
 @pytest.mark.parametrize("n", [1, 2, 50, 200])
-def test_kernel_equals_reference_on_long_lists(n):
+def test_kernel_equals_formula_on_long_lists(n):
     rng = np.random.default_rng(n)
     case = rng.normal(size=n), rng.integers(0, 4, n), np.array([0, n])
     for cls, options in [*SMOOTH, *LAMBDA, *OTHERS, *NORMALIZED, *NOISY]:
-        assert_kernel_equals_reference(cls(reduction="none", **options), case)
+        assert_kernel_equals_formula(cls(reduction="none", **options), case)
 
 
 @named(DIFFERENTIABLE)
-@settings(max_examples=3, deadline=None)
+@examples(3)
 @given(case=lists(longest=6, distinct=True, levels=2))
 def test_gradient_equals_finite_differences(cls, options, case):
     """Scores are distinct here: relu has a kink and swap deltas jump where two scores meet."""
@@ -205,7 +213,7 @@ def test_gradient_equals_finite_differences(cls, options, case):
 
 
 @named(CASES)
-@settings(max_examples=4, deadline=None)
+@examples(4)
 @given(case=lists(longest=40))
 def test_float32_is_near_float64(cls, options, case):
     scores, labels, offsets = case
@@ -217,8 +225,9 @@ def test_float32_is_near_float64(cls, options, case):
         np.testing.assert_allclose(mine, expected, rtol=1e-4, atol=3e-5 * max(1, np.abs(expected).max()))
 
 
+@pytest.mark.full("takes seconds")
 @named([*CASES, *NOISY])
-@settings(max_examples=3, deadline=None)
+@examples(3)
 @given(case=lists(longest=6, levels=2), huge=st.sampled_from([1e2, 1e4]))
 def test_finite_on_extreme_scores(cls, options, case, huge):
     scores, labels, offsets = case
@@ -232,7 +241,7 @@ def test_finite_on_extreme_scores(cls, options, case, huge):
 
 
 @named(CASES)
-@settings(max_examples=3, deadline=None)
+@examples(3)
 @given(case=lists(distinct=True), seed=st.integers(0, 1000))
 def test_order_of_items_and_a_constant_change_nothing(cls, options, case, seed):
     scores, labels, offsets = case
@@ -248,7 +257,7 @@ def test_order_of_items_and_a_constant_change_nothing(cls, options, case, seed):
 
 
 @named(CASES)
-@settings(max_examples=3, deadline=None)
+@examples(3)
 @given(case=lists())
 def test_reductions_agree_and_queries_are_alone(cls, options, case):
     scores, labels, offsets = torch.tensor(case[0]), case[1], case[2]

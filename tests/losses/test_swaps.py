@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 
 from rankbound.losses import LambdaRankLoss, gradient_and_hessian
 
 
+@pytest.mark.full("takes seconds")
 def test_published_nrbp_is_eq_10_and_not_the_swap():
     scores, labels, p = np.array([2.0, 1.0]), np.array([1, 0]), 0.9
     z = (1 - p) / (1 - p)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kstest
+
+from tests.tiers import examples
+
+pytest.importorskip("torch")
+
+import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -21,17 +26,15 @@ from rankbound.losses import (
     SoftmaxLoss,
     SoftRankLoss,
     XENDCGLoss,
-    device_noise,
+    noise,
     pair_memory,
     set_pair_memory,
-    vector_smooth,
     vectorized,
 )
-from rankbound.losses.buckets import layout_of, packed
-from rankbound.losses.device_noise import DeviceNoise
-from rankbound.losses.vector_path import losses_and_gradient
+from rankbound.losses.noise import DeviceNoise
+from rankbound.losses.padded import _pack, layout_of
 from rankbound.measures import unregister
-from tests.losses import every_kernel
+from tests.losses import every_loss
 from tests.losses.test_properties import (
     AFFINE,
     BY_DISTRIBUTION,
@@ -87,7 +90,7 @@ def lists_with_empty_ones(draw, **options):
 
 
 @named(CASES)
-@settings(max_examples=2, deadline=None)
+@examples(2)
 @given(case=lists_with_empty_ones(longest=30))
 def test_equals_the_kernels(cls, options, case):
     for loss in under(cls, options, AFFINE):
@@ -95,7 +98,7 @@ def test_equals_the_kernels(cls, options, case):
 
 
 @named([*SMOOTH, *LAMBDA, *SOFT, *NORMALIZED, *NOISY])
-@settings(max_examples=1, deadline=None)
+@examples(1)
 @given(case=lists_with_empty_ones(longest=6, levels=2))
 def test_equals_the_kernels_under_distributions(cls, options, case):
     for loss in under(cls, options, BY_DISTRIBUTION):
@@ -103,26 +106,22 @@ def test_equals_the_kernels_under_distributions(cls, options, case):
 
 
 @pytest.fixture
-def every_loss():
+def losses():
     """Every name of a loss, with measures of a user's own, which are removed again."""
-    yield list(every_kernel.losses())
+    yield list(every_loss.losses())
     for name in ("Own", "OwnCascade", "OwnStop", "OwnPairs"):
         unregister(name)
 
 
-@pytest.mark.parametrize("on_host", [True, False])
-def test_equals_the_kernels_for_every_name(every_loss, on_host, monkeypatch):
-    """The discounts of measures of a user's own are tabulated; other devices do without some short cuts of the CPU."""
-    monkeypatch.setattr(vector_smooth, "_is_host", lambda tensor: on_host)
-    for name, loss in every_loss:
-        tabulated = name.startswith("Own")
+def test_equals_the_kernels_for_every_name(losses):
+    for name, loss in losses:
+        tolerance = 1e-7 if name.startswith("Own") else 1e-9  # slopes of their discounts are differences
         for spread in (1.0, 40.0):
-            case = every_kernel.batch(np.float64, spread)
-            assert_equals_kernels(loss, case, {np.float64: 1e-7 if tabulated else 1e-9})
+            assert_equals_kernels(loss, every_loss.batch(np.float64, spread), {np.float64: tolerance})
 
 
 def test_equals_the_reference_with_a_strong_ranker():
-    case = every_kernel.batch(np.float64, 1.0)
+    case = every_loss.batch(np.float64, 1.0)
     case = case[0][:8], case[1][:8], case[2][:4]
     for bounding in BY_DISTRIBUTION:
         for loss in (NDCGLoss, APLoss, LambdaRankLoss):
@@ -134,7 +133,7 @@ def test_equals_the_reference_with_a_strong_ranker():
 @named(CASES)
 def test_chunks_change_nothing(cls, options, memory):
     """So little memory that a chunk has one row; and so much that all lists are one chunk."""
-    scores, labels, offsets = every_kernel.batch(np.float64, 1.0)
+    scores, labels, offsets = every_loss.batch(np.float64, 1.0)
     loss = cls(reduction="none", **options)
     results = []
     for megabytes in (1e-4, 64):
@@ -147,7 +146,7 @@ def test_chunks_change_nothing(cls, options, memory):
 
 @named(CASES)
 def test_results_are_repeated_bit_by_bit(cls, options):
-    scores, labels, offsets = every_kernel.batch(np.float32, 1.0)
+    scores, labels, offsets = every_loss.batch(np.float32, 1.0)
     results = []
     for loss in (cls(reduction="none", **options), cls(reduction="none", **options)):
         with vectorized():
@@ -157,7 +156,7 @@ def test_results_are_repeated_bit_by_bit(cls, options):
 
 
 def test_reductions_weights_and_second_derivatives():
-    scores, labels, offsets = every_kernel.batch(np.float32, 1.0)
+    scores, labels, offsets = every_loss.batch(np.float32, 1.0)
     x, weights = torch.tensor(scores, requires_grad=True), np.arange(5.0)
     for loss in (NDCGLoss(bounding="min-max"), NDCGLoss(reduction="sum"), RankNetLoss(reduction="none")):
         for given_weights in (None, weights, torch.tensor(weights)):
@@ -213,16 +212,15 @@ class NoSynchronization(TorchDispatchMode):
 
 def prepared(loss, scores, labels, offsets):
     """The scores, and the layout of their plan, which one call has filled."""
-    layout = layout_of(loss.plan(labels, offsets), scores, loss._tables, loss._by_pairs)
-    losses_and_gradient(loss, scores, layout, with_gradient=True)
+    layout = layout_of(loss.plan(labels, offsets), scores.device, scores.dtype, loss._tables, loss._by_pairs)
+    loss._by_formula(scores, layout, True)
     return layout
 
 
 @named(CASES)
 def test_nothing_is_copied_to_the_host_once_the_plan_is_known(cls, options, monkeypatch):
-    monkeypatch.setattr(device_noise, "HostNoise", DeviceNoise)
-    monkeypatch.setattr(vector_smooth, "_is_host", lambda tensor: False)
-    scores, labels, offsets = every_kernel.batch(np.float32, 1.0)
+    monkeypatch.setattr(noise, "HostNoise", DeviceNoise)
+    scores, labels, offsets = every_loss.batch(np.float32, 1.0)
     for loss in under(cls, options, ("none", "min-max")):
         x = torch.tensor(scores, requires_grad=True)
         with vectorized():
@@ -232,9 +230,8 @@ def test_nothing_is_copied_to_the_host_once_the_plan_is_known(cls, options, monk
         assert mode.calls > 5
 
 
-def test_nothing_is_copied_for_distributions(monkeypatch):
-    monkeypatch.setattr(vector_smooth, "_is_host", lambda tensor: False)
-    scores, labels, offsets = (part[:n] for part, n in zip(every_kernel.batch(np.float32, 1.0), (8, 8, 4), strict=True))
+def test_nothing_is_copied_for_distributions():
+    scores, labels, offsets = (part[:n] for part, n in zip(every_loss.batch(np.float32, 1.0), (8, 8, 4), strict=True))
     for loss in (NDCGLoss(bounding="log-distribution"), LambdaRankLoss("Tau", bounding="distribution")):
         with vectorized():
             loss(torch.tensor(scores), labels, offsets)
@@ -254,14 +251,14 @@ class OneDevice(TorchDispatchMode):
 @named(CASES)
 def test_on_a_device_without_data(cls, options):
     """Scores on "meta" have a shape and no values: whatever looks at a value raises an error."""
-    _, labels, offsets = every_kernel.batch(np.float32, 1.0)
+    _, labels, offsets = every_loss.batch(np.float32, 1.0)
     offsets = offsets[:-1] if cls is SoftRankLoss else offsets  # without the longest list
     labels = labels[: offsets[-1]]
     for loss in under(cls, options, AFFINE[:2]):
         scores = torch.empty(len(labels), device="meta")
         layout = prepared(loss, scores, labels, offsets)
         with OneDevice():
-            losses, gradient = losses_and_gradient(loss, scores, layout, with_gradient=True)
+            losses, gradient, _ = loss._by_formula(scores, layout, True)
         assert losses.device.type == gradient.device.type == "meta"
         assert losses.shape == (len(offsets) - 1,)
         assert gradient.shape == scores.shape
@@ -270,8 +267,7 @@ def test_on_a_device_without_data(cls, options):
 @named(
     [(NDCGLoss, {}), (APLoss, {"form": "ranks"}), (LambdaRankLoss, {"measure": "ERR"}), (RankNetLoss, {}), *SOFT[:1]]
 )
-def test_the_number_of_operations_does_not_grow_with_the_queries(cls, options, monkeypatch):
-    monkeypatch.setattr(vector_smooth, "_is_host", lambda tensor: False)
+def test_the_number_of_operations_does_not_grow_with_the_queries(cls, options):
     counts = []
     for queries in (10, 200):
         rng = np.random.default_rng(0)
@@ -279,7 +275,7 @@ def test_the_number_of_operations_does_not_grow_with_the_queries(cls, options, m
         loss, scores = cls(**options), torch.tensor(rng.normal(size=10 * queries))
         layout = prepared(loss, scores, labels, offsets)
         with NoSynchronization() as mode:
-            losses_and_gradient(loss, scores, layout, with_gradient=True)
+            loss._by_formula(scores, layout, True)
         counts.append(mode.calls / len(layout.buckets))
     assert counts[1] <= 1.2 * counts[0]
 
@@ -295,7 +291,7 @@ def test_memory_of_pairs_is_bounded(cls, options, queries, memory):
     memory(megabytes)
     layout = prepared(loss, scores, labels, offsets)
     with LiveTensors() as mode:
-        losses_and_gradient(loss, scores, layout, with_gradient=True)
+        loss._by_formula(scores, layout, True)
     if loss._by_pairs:
         assert any(bucket.rows_at_once < bucket.rows for bucket in layout.buckets) or len(layout.buckets) > 1
     assert mode.peak <= megabytes * 2**20 + 40 * 8 * len(scores)
@@ -311,11 +307,11 @@ def test_memory_setting(memory):
 
 
 @given(sizes=st.lists(st.integers(1, 400), min_size=1, max_size=60), elements=st.sampled_from([1, 5_000, 10**7]))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_buckets_have_every_query_once_and_little_padding(sizes, elements):
     sizes = np.array(sizes)
     rows = np.maximum(sizes // 3, 1)
-    buckets = list(packed(sizes, rows, np.arange(len(sizes)), elements))
+    buckets = list(_pack(sizes, rows, np.arange(len(sizes)), elements))
     assert sorted(np.concatenate(buckets)) == list(range(len(sizes)))
     for bucket in buckets:
         table = len(bucket) * sizes[bucket].max() * rows[bucket].max()
@@ -329,7 +325,7 @@ def test_buckets_have_every_query_once_and_little_padding(sizes, elements):
 
 def noise_of(scores, seed=0, offsets=None):
     offsets = [0, len(scores)] if offsets is None else offsets
-    layout = layout_of(NDCGLoss().plan(np.arange(len(scores)) % 2, offsets), scores, 2.0)
+    layout = layout_of(NDCGLoss().plan(np.arange(len(scores)) % 2, offsets), scores.device, scores.dtype, 2.0)
     return DeviceNoise(seed, scores, layout)
 
 
@@ -341,7 +337,7 @@ def splitmix(x):
 
 def test_mixing_is_that_of_splitmix():
     numbers = [0, 1, 2, 2**63 - 1, 12345678901234567]
-    mixed = device_noise._mixed(torch.tensor(numbers))
+    mixed = noise._mixed(torch.tensor(numbers))
     assert [x % 2**64 for x in mixed.tolist()] == [splitmix(x) for x in numbers]
 
 
@@ -374,11 +370,11 @@ def test_device_noise_has_the_distributions():
 
 def test_losses_with_device_noise_are_near_those_with_host_noise(monkeypatch):
     """Other draws, the same distribution: the means over many draws agree."""
-    scores, labels, offsets = every_kernel.batch(np.float64, 1.0)
+    scores, labels, offsets = every_loss.batch(np.float64, 1.0)
     loss, x = NDCGLoss(noise=0.5, draws=400), torch.tensor(scores)
     with vectorized():
         by_host = loss(x, labels, offsets).item()
-        monkeypatch.setattr(device_noise, "HostNoise", DeviceNoise)
+        monkeypatch.setattr(noise, "HostNoise", DeviceNoise)
         by_device = loss(x, labels, offsets).item()
     assert by_device != by_host
     assert by_device == pytest.approx(by_host, abs=0.01)

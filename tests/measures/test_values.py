@@ -6,14 +6,15 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbound import Lists
-from rankbound.errors import ArgumentError, DataError
+from rankbound.errors import DataError
 from rankbound.measures import Ranked, parse_measure, values
 from rankbound.testing import oracles
 from rankbound.testing.strategies import CATALOG, measures, scored_lists
+from tests.tiers import examples
 
 
 def each_query(lists):
@@ -23,7 +24,7 @@ def each_query(lists):
 
 
 @given(scored_lists(ties=False))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_every_measure_equals_its_oracle_where_scores_are_distinct(lists):
     ranked = Ranked(lists)
     for measure in CATALOG:
@@ -35,7 +36,7 @@ def test_every_measure_equals_its_oracle_where_scores_are_distinct(lists):
 
 
 @given(scored_lists(max_queries=3, max_items=6))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_averaged_ties_are_the_mean_over_all_tie_breaks(lists):
     ranked = Ranked(lists, ties="average")
     for measure in CATALOG[::3]:
@@ -46,7 +47,7 @@ def test_averaged_ties_are_the_mean_over_all_tie_breaks(lists):
 
 
 @given(scored_lists(), st.integers(0, 2**32 - 1))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_the_order_of_the_input_changes_nothing(lists, seed):
     rng = np.random.default_rng(seed)
     order = np.concatenate([lo + rng.permutation(hi - lo) for lo, hi in itertools.pairwise(lists.offsets)])
@@ -57,14 +58,14 @@ def test_the_order_of_the_input_changes_nothing(lists, seed):
 
 
 @given(scored_lists(), measures())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_strictly_increasing_transformation_of_scores_changes_nothing(lists, measure):
     moved = lists.with_scores(lists.scores * 3 + 7)
     np.testing.assert_allclose(values(Ranked(lists), measure), values(Ranked(moved), measure), atol=1e-12)
 
 
 @given(scored_lists(max_queries=4), measures())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_queries_are_independent(lists, measure):
     together = values(Ranked(lists), measure)
     for q, (labels, scores) in enumerate(each_query(lists)):
@@ -73,7 +74,7 @@ def test_queries_are_independent(lists, measure):
 
 
 @given(scored_lists(max_items=7), measures(), st.data())
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_items_that_were_not_returned_get_no_rank(lists, measure, data):
     """Depths cut the ranked list: the oracle sees the retrieved items in order and the rest as a tail."""
     depths = np.array([data.draw(st.integers(0, size)) for size in lists.sizes])
@@ -129,12 +130,6 @@ def test_real_valued_labels_are_ranked_too():
 def test_err_rejects_labels_above_max_rel():
     with pytest.raises(DataError, match=r"labels must be at most max_rel=4 for ERR, got 5"):
         values(Ranked(Lists([5, 0], [0, 2], [1.0, 0.0])), parse_measure("ERR"))
-
-
-@pytest.mark.parametrize(("kwargs", "message"), [({"ties": "fair"}, "ties must be one of"), ({"depth": 0}, "depth")])
-def test_ranked_checks_its_arguments(kwargs, message):
-    with pytest.raises(ArgumentError, match=message):
-        Ranked(Lists([1], [0, 1], [0.0]), **kwargs)
 
 
 def test_lists_without_scores_cannot_be_ranked():

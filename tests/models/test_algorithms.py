@@ -25,10 +25,10 @@ from rankbound.models import (
     RankBoost,
     export_xgboost_json,
     load_ranker,
-    trees,
 )
 from rankbound.models.measuring import mean_measure, measure_candidates
-from rankbound.models.structured import _Dual, most_violated
+from rankbound.models.rankers import trees
+from rankbound.models.rankers.svmmap import _Dual, most_violated
 
 DATA = synthetic_letor(queries=25, features=6, seed=3, documents=(4, 15))
 X, LISTS = DATA.features.astype(np.float64), DATA.lists
@@ -118,6 +118,7 @@ def test_adarank_with_many_rounds_is_at_least_as_good_as_its_best_feature() -> N
     assert AdaRank().fit(X, Y, qid=QID).score(X, Y, QID) > best
 
 
+@pytest.mark.full("takes seconds")
 @pytest.mark.parametrize("measure", ["nDCG@5", "AP", "EM(nDCG)", "PairAcc"])
 def test_coordinate_ascent_ends_where_no_step_of_its_ladder_helps(measure: str) -> None:
     ranker = CoordinateAscent(measure, n_restarts=1, tolerance=0.0, standardize=False).fit(X, Y, qid=QID)
@@ -277,6 +278,7 @@ def test_missing_values_take_their_side_in_the_exported_trees(tmp_path: Path) ->
     np.testing.assert_allclose(scores, ranker.predict(features)[:200], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.full("takes seconds")
 def test_lambdarank_says_which_labels_it_takes_and_other_objectives_take_any() -> None:
     with pytest.raises(DataError, match=r"integer labels from 0 to 30.*got 0\.5"):
         LambdaMART("lambdarank").fit(X, Y / 2, qid=QID)

@@ -9,9 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+
+from tests.tiers import examples
+
+pytest.importorskip("sklearn")
+
 from sklearn.base import clone
 
 from rankbound.data import Interactions, monte_carlo, synthetic_interactions
@@ -24,10 +29,10 @@ from rankbound.models import (
     MatrixFactorization,
     Popularity,
     Recommender,
-    full_ranking,
     load_ranker,
 )
-from rankbound.models.blend import simplex_grid
+from rankbound.models.recommenders import full_ranking
+from rankbound.models.recommenders.blend import simplex_grid
 
 DATA = synthetic_interactions(users=50, items=30, seed=3)
 (IS_TEST,) = monte_carlo(DATA, 1, 0.3, seed=0)
@@ -69,7 +74,7 @@ def test_a_single_weight_gives_exactly_the_ranking_of_its_model(index: int) -> N
     assert model.score(HELD_OUT) == single.score(HELD_OUT)
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(
     order=st.permutations(range(4)),
     weights=st.lists(st.one_of(st.just(0.0), st.floats(0.01, 10)), min_size=4, max_size=4).filter(any),
@@ -109,6 +114,7 @@ def test_models_without_differences_and_users_without_candidates() -> None:
 # ---- the selection of weights ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.full("takes seconds")
 @pytest.mark.parametrize("measure", ["nDCG@10", "R@5", "AP"])
 def test_selected_weights_are_at_least_as_good_as_every_model(measure: str) -> None:
     models = members()

@@ -10,15 +10,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from numpy.testing import assert_allclose, assert_array_equal
+
+pytest.importorskip("sklearn")
+pytest.importorskip("torch")
+
+import torch
 from sklearn.base import clone
 
 from rankbound.data import load_fold, load_set, prepare_movielens, sample_lists, user_folds
 from rankbound.data.synthetic import synthetic_interactions
-from rankbound.errors import ArgumentError, DataError
+from rankbound.errors import ArgumentError, DataError, UnknownUserWarning
 from rankbound.losses import NDCGLoss, get_loss, set_threads
-from rankbound.models import MatrixFactorization, load_ranker
+from rankbound.models import MatrixFactorization, Monitoring, load_ranker
+from rankbound.models.options import group_options
+from rankbound.models.recommenders.factorization.representation import Representation
 from tests.killing import kill_when, last_epoch
 
 Columns = tuple[Any, Any, Any]
@@ -43,15 +49,20 @@ def small(users: int = 7, items: int = 12, rows: int = 40, seed: int = 0) -> Col
     return chosen // items, chosen % items, rng.integers(0, 2, rows)
 
 
+def factorization(**parameters: Any) -> MatrixFactorization:
+    """A model with options next to the other parameters."""
+    return MatrixFactorization(**group_options(MatrixFactorization, parameters))
+
+
 def few(**parameters: Any) -> MatrixFactorization:
-    return MatrixFactorization(**{"factors": 8, "epochs": 6, "loss": "nDCG", **parameters})
+    return factorization(**{"factors": 8, "epochs": 6, "loss": "nDCG", **parameters})
 
 
 # ---- the step --------------------------------------------------------------------------------------------------------
 
 
 def by_torch(columns: Columns, start: MatrixFactorization, **settings: Any) -> tuple[Any, Any]:
-    """Three epochs of full batches with embeddings and autograd on the reference form of the loss."""
+    """Three epochs of full batches with embeddings and autograd on the loss of float64 scores."""
     order = np.lexsort((columns[1], columns[0]))
     users, items, labels = (torch.as_tensor(np.asarray(column)[order]) for column in columns)
     _, sizes = np.unique(users.numpy(), return_counts=True)
@@ -59,13 +70,18 @@ def by_torch(columns: Columns, start: MatrixFactorization, **settings: Any) -> t
     user_table = torch.tensor(start.user_vectors_, dtype=torch.float64, requires_grad=True)
     item_table = torch.tensor(start.item_vectors_, dtype=torch.float64, requires_grad=True)
     make = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[settings["optimizer"]]
-    optimizer = make([user_table, item_table], lr=settings["learning_rate"], weight_decay=settings.get("l2", 0.0))
-    loss = get_loss(settings["loss"], **({"bounding": settings["bounding"]} if "bounding" in settings else {}))
+    optimizer = make([user_table, item_table], lr=settings["learning_rate"])
+    shrink = 1 - settings["learning_rate"] * settings.get("l2", 0.0)
+    bounding = {"bounding": settings["bounding"]} if "bounding" in settings else {}
+    loss = get_loss(settings["loss"], reduction="none", **bounding)
     for _ in range(3):
         optimizer.zero_grad()
         scores = (user_table[users] * item_table[items]).sum(1)
-        values = loss.reference(scores, loss.plan(labels, offsets))
+        values = loss(scores, labels, offsets)
         (values.sum() if settings.get("reduction", "sum") == "sum" else values.mean()).backward()
+        with torch.no_grad():
+            for table in (user_table, item_table):
+                table *= shrink
         optimizer.step()
     return user_table.detach().numpy(), item_table.detach().numpy()
 
@@ -87,7 +103,7 @@ def start_of(model: MatrixFactorization, columns: Columns) -> MatrixFactorizatio
 )
 def test_three_epochs_are_those_of_torch(settings: dict[str, Any]) -> None:
     rows = small()
-    model = MatrixFactorization(factors=5, init=0.5, epochs=3, batch_size=None, **settings)
+    model = factorization(factors=5, init=0.5, epochs=3, batch_size=None, **settings)
     expected = by_torch(rows, start_of(model, rows), **settings)
     model.fit(*rows)
     assert_allclose(model.user_vectors_, expected[0], rtol=2e-4, atol=2e-5)
@@ -96,7 +112,7 @@ def test_three_epochs_are_those_of_torch(settings: dict[str, Any]) -> None:
 
 def test_adam_on_batches_is_torch_sparse_adam() -> None:
     rows = small()
-    model = MatrixFactorization(factors=4, init=0.5, epochs=3, batch_size=3, learning_rate=0.05)
+    model = factorization(factors=4, init=0.5, epochs=3, batch_size=3, learning_rate=0.05)
     start = start_of(model, rows)
     model.fit(*rows)
     tables = [
@@ -106,10 +122,10 @@ def test_adam_on_batches_is_torch_sparse_adam() -> None:
     optimizer = torch.optim.SparseAdam([table.weight for table in tables], lr=0.05)
     users, items, labels = rows
     loss = get_loss("nDCG", reduction="sum")
-    shuffled = np.unique(users)[model._random(0).permutation(len(np.unique(users)))]
+    shuffled = np.unique(users)[model._settings("dot").random(0).permutation(len(np.unique(users)))]
     dealt = [np.sort(shuffled[first : first + 3]) for first in range(0, len(shuffled), 3)]
     for epoch in (1, 2, 3):
-        for at in model._random(2, epoch).permutation(len(dealt)):
+        for at in model._settings("dot").random(2, epoch).permutation(len(dealt)):
             chosen = np.concatenate([np.flatnonzero(users == user) for user in dealt[at]])
             sizes = [int((users == user).sum()) for user in dealt[at]]
             optimizer.zero_grad()
@@ -118,6 +134,71 @@ def test_adam_on_batches_is_torch_sparse_adam() -> None:
             optimizer.step()
     assert_allclose(model.user_vectors_, tables[0].weight.detach().numpy(), rtol=2e-4, atol=2e-5)
     assert_allclose(model.item_vectors_, tables[1].weight.detach().numpy(), rtol=2e-4, atol=2e-5)
+
+
+OPTIONS = [
+    {"similarity": "cosine", "temperature": 0.4},
+    {"user_model": "both", "biases": True, "dropout": 0.0},
+    {"user_model": "history", "similarity": "cosine", "temperature": 0.5, "biases": True, "dropout": 0.0, "l2": 0.3},
+    {"activity_exponent": 0.5, "schedule": "cosine"},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=["cosine", "both", "history", "weights"])
+def test_given_lists_train_every_kind_of_vectors(options: dict[str, Any]) -> None:
+    """Three epochs of full batches against embeddings and autograd on the loss of float64 scores."""
+    order = np.lexsort((small()[1], small()[0]))
+    users, items, labels = (column[order] for column in small())
+    model = factorization(
+        factors=5, loss="AP", init=0.5, epochs=3, batch_size=None, optimizer="sgd", learning_rate=0.1, **options
+    )
+    start = clone(model).set_params(epochs=1, learning_rate=1e-30).fit(users, items, labels)
+    tables = {
+        name: torch.tensor(table, dtype=torch.float64, requires_grad=True) for name, table in start.parameters_.items()
+    }
+    sizes = np.unique(users, return_counts=True)[1]
+    offsets = np.concatenate(([0], np.cumsum(sizes)))
+    positives = torch.zeros(len(start.user_vectors_), len(start.item_vectors_), dtype=torch.float64)
+    positives[users[labels > 0], items[labels > 0]] = 1
+    counts = positives.sum(1)
+    weights = (counts[np.unique(users)] / counts[counts > 0].mean()) ** options.get("activity_exponent", 0.0)
+    loss = get_loss("AP", reduction="none")
+
+    def vectors() -> Any:
+        sums = torch.zeros(len(positives), 5, dtype=torch.float64)
+        if "users" in tables:
+            sums = sums + tables["users"]
+        if "history" in tables:
+            sums = sums + positives / counts.clamp(min=1).sqrt()[:, None] @ tables["history"]
+        return sums, tables["items"]
+
+    def scores_of_rows() -> Any:
+        of_users, of_items = vectors()
+        if options.get("similarity") == "cosine":
+            of_users = of_users / of_users.norm(dim=1, keepdim=True).clamp(min=1e-12) / options["temperature"]
+            of_items = of_items / of_items.norm(dim=1, keepdim=True).clamp(min=1e-12)
+        scores = (of_users[users] * of_items[items]).sum(1)
+        return scores + tables["biases"][items, 0] if "biases" in tables else scores
+
+    for epoch in range(3):
+        rate = 0.1 * (1 + np.cos(np.pi * epoch / 3)) / 2 if options.get("schedule") == "cosine" else 0.1
+        gradients = torch.autograd.grad((loss(scores_of_rows(), labels, offsets) * weights).sum(), tables.values())
+        with torch.no_grad():
+            for table, gradient in zip(tables.values(), gradients, strict=True):
+                table *= 1 - rate * options.get("l2", 0.0)
+                table -= rate * gradient
+    model.fit(users, items, labels)
+    assert_allclose(model.predict(users, items), scores_of_rows().detach().numpy(), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_steps_on_plain_vectors_are_the_general_ones(monkeypatch: pytest.MonkeyPatch, optimizer: str) -> None:
+    train, test = data()
+    model = few(l2=0.1, optimizer=optimizer, reduction="mean").fit(*train, eval_set=test)
+    monkeypatch.setattr(Representation, "is_plain", False)
+    other = clone(model).fit(*train, eval_set=test)
+    assert_allclose(other.user_vectors_, model.user_vectors_, rtol=1e-3, atol=1e-4)
+    assert_allclose(other.item_vectors_, model.item_vectors_, rtol=1e-3, atol=1e-4)
 
 
 # ---- what the result depends on --------------------------------------------------------------------------------------
@@ -244,12 +325,14 @@ def test_a_resumed_fit_ends_like_an_uninterrupted_one(tmp_path: Path) -> None:
 
 KILLED = """
 import sys, numpy as np
-from rankbound.models import MatrixFactorization
+from rankbound.models import MatrixFactorization, Monitoring
 rows = np.load(sys.argv[1])
-MatrixFactorization(factors=8, epochs=100000, checkpoint=sys.argv[2], checkpoint_every=1).fit(*rows)
+monitoring = Monitoring(checkpoint=sys.argv[2], checkpoint_every=1)
+MatrixFactorization(factors=8, epochs=100000, monitoring=monitoring).fit(*rows)
 """
 
 
+@pytest.mark.full("takes seconds")
 def test_kill_in_the_middle_of_training(tmp_path: Path) -> None:
     rows = small(users=40, items=60, rows=900)
     np.save(tmp_path / "rows.npy", np.stack(rows))
@@ -257,7 +340,7 @@ def test_kill_in_the_middle_of_training(tmp_path: Path) -> None:
     command = [sys.executable, "-c", KILLED, tmp_path / "rows.npy", folder]
     kill_when(command, lambda: list(folder.glob("epoch-*")), pause=0.1)
     more = {"factors": 8, "epochs": last_epoch(folder) + 3}
-    resumed = MatrixFactorization(**more, checkpoint=str(folder)).fit(*rows)
+    resumed = MatrixFactorization(**more, monitoring=Monitoring(checkpoint=str(folder))).fit(*rows)
     assert_same(MatrixFactorization(**more).fit(*rows), resumed)
 
 
@@ -271,24 +354,27 @@ def test_save_and_load_are_equal_bit_for_bit(tmp_path: Path) -> None:
     assert loaded.get_params() == model.get_params()
     assert (loaded.eval_score_, loaded.selection_) == (model.eval_score_, "validation")
     assert_array_equal(loaded.predict(*test[:2]), model.predict(*test[:2]))
-    assert_array_equal(loaded.recommend(3, 5)[0], model.recommend(3, 5)[0])
+    assert loaded.recommend(3, 5).equals(model.recommend(3, 5))
 
 
 # ---- use -------------------------------------------------------------------------------------------------------------
 
 
-def test_recommend_gives_the_best_items_without_the_excluded() -> None:
+def test_recommend_gives_the_best_items_without_the_relevant_ones_of_the_lists() -> None:
     users, items, labels = small()
     model = few().fit(users, items, labels)
     known = np.unique(items[np.isin(users, np.flatnonzero(model.user_vectors_.any(axis=1)))])
-    best, scores = model.recommend(2, k=100)
+    found = model.recommend(2, k=100, exclude_seen=False)
+    best, scores = found["item"].to_numpy(), found["score"].to_numpy()
     assert sorted(best) == known.tolist()
     assert (np.diff(scores) <= 0).all()
-    assert_array_equal(scores, model.predict(2, best))
-    assert_array_equal(model.recommend(2, k=3, exclude=best[:2])[0], best[2:5])
-    assert_array_equal(model.recommend(2, k=3, exclude=[999])[0], best[:3])
-    with pytest.raises(DataError, match="user must be one of the training data, got 99"):
-        model.recommend(99)
+    assert_allclose(scores, model.predict(2, best), rtol=1e-6)
+    relevant = items[(users == 2) & (labels > 0)]
+    assert model.recommend(2, k=100)["item"].to_list() == [item for item in best if item not in relevant]
+    few_items = model.recommend(2, k=3, exclude_seen=False, filter_items=best[2:])
+    assert few_items["item"].to_list() == best[2:5].tolist()
+    with pytest.warns(UnknownUserWarning, match="1 of 1 users have no training interactions"):
+        assert len(model.recommend(99, k=2)) == 2
     with pytest.raises(ArgumentError, match="k must be a positive integer, got 0"):
         model.recommend(2, k=0)
 
@@ -298,10 +384,8 @@ def test_unknown_users_and_items_score_zero() -> None:
     assert model.predict([0, 0, 5], [1, 9, 0]).tolist() == [0.0, 0.0, 0.0]
     assert model.predict([0], [0])[0] != 0
     assert model.predict([], []).shape == (0,)
-    with pytest.raises(DataError, match="got 2 users and 3 items"):
+    with pytest.raises(DataError, match="users and items must have one length, got 2 and 3"):
         model.predict([0, 1], [0, 1, 2])
-    with pytest.raises(DataError, match="items must be codes of at least 0, got -1"):
-        model.predict([0], [-1])
 
 
 @pytest.mark.parametrize(
@@ -369,7 +453,7 @@ def test_lambda_loss_learns_movielens(data_dir: Path) -> None:
 def test_citeulike_comes_near_the_published_number_within_a_hundred_epochs(data_dir: Path) -> None:
     fold = load_fold("citeulike-a", 0)
     train, test = (columns(part) for part in sample_lists(fold.train, fold.test, protocol="published"))
-    model = MatrixFactorization(
+    model = factorization(
         loss="nRBP", optimizer="sgd", learning_rate=0.001, batch_size=None, epochs=100, eval_every=50, selection="test"
     )
     assert abs(model.fit(*train, eval_set=test).eval_score_ - 0.9659) < 0.01

@@ -10,18 +10,23 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-import torch
 from numpy.testing import assert_allclose, assert_array_equal
+
+pytest.importorskip("sklearn")
+pytest.importorskip("torch")
+
+import torch
 from sklearn.base import clone
 
 from rankbound.data import Interactions, keep_users, read_ratings, relevant_only, user_folds
 from rankbound.data.synthetic import synthetic_interactions
 from rankbound.errors import ArgumentError, DataError
 from rankbound.losses import ListNetLoss, NDCGLoss, SoftmaxLoss, get_loss, set_threads
-from rankbound.models import MatrixFactorization, load_ranker
-from rankbound.models.factorization_losses import Objective, interaction_loss
-from rankbound.models.factorization_negatives import draw_candidates, keep_best_negatives
-from rankbound.models.factorization_training import InteractionTraining
+from rankbound.models import MatrixFactorization, Monitoring, load_ranker
+from rankbound.models.options import group_options
+from rankbound.models.recommenders.factorization.losses import Objective, interaction_loss
+from rankbound.models.recommenders.factorization.negatives import draw_candidates, keep_best_negatives
+from rankbound.models.recommenders.factorization.training import Training
 from tests.killing import kill_when, last_epoch
 
 
@@ -41,7 +46,8 @@ def small() -> Interactions:
 
 
 def few(**parameters: Any) -> MatrixFactorization:
-    return MatrixFactorization(**{"factors": 8, "epochs": 4, "measure": "nDCG@10", **parameters})
+    options = {"factors": 8, "epochs": 4, "measure": "nDCG@10", **parameters}
+    return MatrixFactorization(**group_options(MatrixFactorization, options))
 
 
 def assert_same(model: MatrixFactorization, other: MatrixFactorization) -> None:
@@ -154,12 +160,12 @@ def test_names_of_softmax_normalize_the_labels() -> None:
 def test_drawn_softmax_estimates_that_of_the_catalog(sampling: str) -> None:
     """The mean gradient over many draws of corrected lists is near the gradient of the whole catalog."""
     table = small()
-    settings = few(init=0.5, temperature=1.0, negatives=0.7, sampling=sampling)._settings()
-    training = InteractionTraining(settings, SoftmaxLoss(normalize=True), table)
-    values = {name: vectors.values for name, vectors in training.new_state().tables.items()}
-    users = training._normalized(values["users"][training.users])[0]
-    _, expected, *_ = training._whole(values, training.users, users)
-    draws = [training._sampled(values, training.users, users, epoch)[2] for epoch in range(400)]
+    settings = few(init=0.5, temperature=1.0, negatives=0.7, sampling=sampling)._settings("cosine")
+    training = Training(settings, SoftmaxLoss(normalize=True), table)
+    values = training.new_state().values
+    users = training.model.normalize(values["users"][training.users]).vectors
+    expected = training._of_catalog(values, training.users, users).of_users
+    draws = [training._of_drawn_lists(values, training.users, users, epoch).of_users for epoch in range(400)]
     assert np.corrcoef(np.mean(draws, axis=0).ravel(), expected.ravel())[0, 1] > 0.98
 
 
@@ -267,6 +273,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.full("takes seconds")
 @pytest.mark.parametrize(
     "parameters", CASES, ids=lambda parameters: "-".join(map(str, parameters.values())) or "default"
 )
@@ -287,6 +294,7 @@ def test_same_seed_same_vectors_whatever_the_threads_and_the_order_of_rows(param
     assert not np.array_equal(first.user_vectors_, other.user_vectors_)
 
 
+@pytest.mark.full("takes seconds")
 @pytest.mark.parametrize(
     "parameters", CASES, ids=lambda parameters: "-".join(map(str, parameters.values())) or "default"
 )
@@ -309,15 +317,15 @@ def test_a_resumed_fit_with_a_schedule_requires_the_same_epochs(
     train, _ = data()
     settings = {"checkpoint_every": 1, "batch_size": 16, **parameters}
     whole = few(**settings).fit(train)
-    epoch = InteractionTraining.epoch
+    epoch = Training.epoch
 
-    def interrupted(training: InteractionTraining, state: Any) -> float:
+    def interrupted(training: Training, state: Any) -> float:
         if state.epoch == 2:
             raise KeyboardInterrupt
         return epoch(training, state)
 
     with monkeypatch.context() as patched:
-        patched.setattr(InteractionTraining, "epoch", interrupted)
+        patched.setattr(Training, "epoch", interrupted)
         with pytest.raises(KeyboardInterrupt):
             few(**settings, checkpoint=tmp_path / "state").fit(train)
     assert last_epoch(tmp_path / "state") == 2
@@ -328,12 +336,14 @@ def test_a_resumed_fit_with_a_schedule_requires_the_same_epochs(
 
 KILLED = """
 import sys, numpy as np
-from rankbound.models import MatrixFactorization
+from rankbound.models import MatrixFactorization, Monitoring
 rows = np.load(sys.argv[1])
-MatrixFactorization(factors=8, epochs=100000, negatives=3, checkpoint=sys.argv[2], checkpoint_every=1).fit(tuple(rows))
+monitoring = Monitoring(checkpoint=sys.argv[2], checkpoint_every=1)
+MatrixFactorization(factors=8, epochs=100000, negatives=3, monitoring=monitoring).fit(tuple(rows))
 """
 
 
+@pytest.mark.full("takes seconds")
 def test_kill_in_the_middle_of_training(tmp_path: Path) -> None:
     train, _ = data()
     rows = np.stack((train.users, train.items))
@@ -342,13 +352,14 @@ def test_kill_in_the_middle_of_training(tmp_path: Path) -> None:
     command = [sys.executable, "-c", KILLED, tmp_path / "rows.npy", folder]
     kill_when(command, lambda: list(folder.glob("epoch-*")), pause=0.1)
     more = {"factors": 8, "epochs": last_epoch(folder) + 2, "negatives": 3}
-    resumed = MatrixFactorization(**more, checkpoint=str(folder)).fit(tuple(rows))
+    resumed = MatrixFactorization(**more, monitoring=Monitoring(checkpoint=str(folder))).fit(tuple(rows))
     assert_same(MatrixFactorization(**more).fit(tuple(rows)), resumed)
 
 
 # ---- learning --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full("takes seconds")
 @pytest.mark.parametrize(
     "parameters",
     [
@@ -448,7 +459,7 @@ def test_partial_fit_changes_the_users_of_the_new_interactions() -> None:
     assert len(model.recommend("new", k=3)) == 3
     assert_same(few().partial_fit(train), few().fit(train))
     with pytest.raises(ArgumentError, match="partial_fit takes no checkpoint"):
-        model.set_params(checkpoint="x").partial_fit(test)
+        model.set_params(monitoring=Monitoring(checkpoint="x")).partial_fit(test)
 
 
 def test_features_give_vectors_to_new_users_and_items() -> None:
@@ -495,13 +506,14 @@ def test_save_and_load_are_equal_bit_for_bit(tmp_path: Path) -> None:
 
 
 def test_a_model_of_codes_and_a_model_of_interactions_do_not_mix() -> None:
-    train, test = data()
+    train, _ = data()
     model = few().fit(train)
     model.fit([0, 0, 1, 1], [0, 1, 0, 1], [1, 0, 0, 1])
-    assert model.recommend(0, k=1)[0].tolist() == [0]
-    assert not hasattr(model, "seen_")
-    with pytest.raises(ArgumentError, match="trained from codes"):
-        model.score(test)
+    assert model.recommend(0, k=1, exclude_seen=False)["item"].to_list() == [0]
+    assert model.recommend(0, k=1)["item"].to_list() == [1]  # 0 is in the list of the user, with label 1
+    assert model.item_ids_.tolist() == [0, 1]
+    with pytest.raises(ArgumentError, match="labels must have one entry per row of users and items, got None"):
+        model.score([0, 1], [0, 1])
     with pytest.raises(ArgumentError, match="labels must have one entry per row of users and items, got None"):
         model.fit([0, 1], [0, 1])
     with pytest.raises(ArgumentError, match="sample_weight is for interactions"):

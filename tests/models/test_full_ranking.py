@@ -7,10 +7,12 @@ from math import log2
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-import rankbound.models.full_ranking as full_ranking
+import rankbound as rb
+import rankbound.models.recommenders.full_ranking as full_ranking
+import rankbound.models.recommenders.top_items as top_items
 from rankbound.data.interactions import Interactions
 from rankbound.data.ratings import read_ratings
 from rankbound.errors import ArgumentError, DataError
@@ -19,10 +21,11 @@ from rankbound.lists import Lists
 from rankbound.measures import parse_measure
 from rankbound.measures.registry import definitions
 from rankbound.models.base import FittedState
-from rankbound.models.first_ranks import needs_first_ranks_only, needs_relevant_ranks_only
-from rankbound.models.full_ranking import evaluate_full_ranking, evaluate_recommender
-from rankbound.models.recommender import Recommender
-from rankbound.models.top_kernel import relevant_ranks
+from rankbound.models.recommenders.base import Recommender
+from rankbound.models.recommenders.first_ranks import needs_first_ranks_only, needs_relevant_ranks_only
+from rankbound.models.recommenders.full_ranking import evaluate_full_ranking, evaluate_recommender
+from rankbound.models.recommenders.top_items import relevant_ranks
+from tests.tiers import examples
 
 
 def _table(pairs, users, items):
@@ -67,6 +70,7 @@ def _oracle(name, labels):
     return 1 / (labels.index(1) + 1)
 
 
+@pytest.mark.full("takes seconds")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_values_equal_loops_over_sorted_candidates(dtype):
     train, test = _split(50, 40, seed=1)
@@ -106,7 +110,7 @@ def _catalog():
                 yield definition.name
 
 
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(users=st.integers(1, 6), items=st.integers(1, 30), levels=st.sampled_from([1, 3, 1000]), seed=st.integers(0, 99))
 def test_every_measure_equals_the_evaluation_of_whole_lists(users, items, levels, seed):
     train, test = _split(users, items, seed)
@@ -177,12 +181,12 @@ def test_blocks_of_users_change_nothing(monkeypatch):
     assert at_once.query_ids.tolist() == in_blocks.query_ids.tolist()
 
 
-def test_without_the_kernel_the_values_are_the_same(monkeypatch):
+def test_without_kernels_the_values_are_the_same(monkeypatch):
     train, test = _split(9, 30, seed=7)
     scores = np.random.default_rng(8).normal(size=(9, 30))
     names = ["nDCG@5", "AP@5", "EM(P@3)", "AP", "EM(nDCG)", "U"]
     fast = evaluate_full_ranking(scores.__getitem__, train, test, names)
-    monkeypatch.setattr(full_ranking, "first_items_kernel", lambda: None)
+    monkeypatch.setattr(top_items, "kernel", lambda *_: None)
     slow = evaluate_full_ranking(scores.__getitem__, train, test, names)
     for name in names:
         np.testing.assert_allclose(fast.values[name], slow.values[name], atol=1e-12)
@@ -262,6 +266,17 @@ def test_a_model_is_evaluated_on_names():
     result = evaluate_recommender(model, test, ["RR", "P@1"])
     assert result.per_query.rows() == [(10, 1.0, 1.0), (20, 1.0, 1.0)]
     assert result.missing_queries == 1
+
+
+def test_evaluate_takes_a_model_as_a_run():
+    model, test = _fitted(), Interactions.from_columns([20, 10, 10, 99], [4, 3, 1, 4])
+    result = rb.evaluate(test, model, ["RR", "P@1"], bounds=True)
+    assert result.to_dict() == evaluate_recommender(model, test, ["RR", "P@1"], bounds=True).to_dict()
+    assert result.signature["RR"] == f"RR|ties:average|empty:skip|cand:catalog|v:{rb.__version__}"
+    by_name = rb.evaluate(test, {"first": model, "second": model}, "RR")
+    assert by_name.mean() == {"first": {"RR": 1.0}, "second": {"RR": 1.0}}
+    with pytest.raises(ArgumentError, match="takes no options of a protocol"):
+        rb.evaluate(test, model, "RR", empty="zero")
 
 
 def test_names_that_are_text_in_one_table_only_are_compared_as_text():

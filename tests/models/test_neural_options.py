@@ -12,6 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+pytest.importorskip("sklearn")
+pytest.importorskip("torch")
+
 import torch
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -19,9 +23,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from rankbound.checkpoints import Checkpoints
 from rankbound.data.synthetic import synthetic_letor
 from rankbound.errors import ArgumentError, DataError
-from rankbound.models import DirectRanker, ListNet, MLPRanker, Ranker, RankNet, export_onnx, load_ranker, networks
-from rankbound.models.networks import PaddedLists, SelfAttention
-from rankbound.models.weighted_features import heavy_tailed, signed_log1p
+from rankbound.models import DirectRanker, ListNet, MLPRanker, Ranker, RankNet, export_onnx, load_ranker
+from rankbound.models.rankers import networks
+from rankbound.models.rankers.networks import PaddedLists, SelfAttention
+from rankbound.models.rankers.weighted_features import heavy_tailed, signed_log1p
 from rankbound.training import Settings
 
 DATA = synthetic_letor(queries=70, features=6, seed=4, documents=(3, 25))
@@ -107,6 +112,7 @@ def heavy_tails(queries: int, seed: int) -> tuple[Any, Any, Any]:
     return np.exp(logs + 2), (relevance > 1).astype(int) + (relevance > 3), np.repeat(np.arange(queries), 12)
 
 
+@pytest.mark.full("takes seconds")
 def test_the_default_beats_the_network_of_the_thesis_where_features_have_heavy_tails() -> None:
     X, y, qid = heavy_tails(150, seed=0)
     values = []
@@ -355,6 +361,7 @@ def test_saved_loaded_and_cloned_rankers_are_the_same(name: str, tmp_path: Path)
 
 @pytest.mark.parametrize("name", ["default", "normalized"])
 def test_onnx_scores_are_ours(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
     onnxruntime = pytest.importorskip("onnxruntime")
     X, y, qid = columns(TRAIN)
     signed = 100 * (X.astype(np.float64) - 0.4)  # both branches of the logarithm

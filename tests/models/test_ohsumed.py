@@ -11,6 +11,8 @@ from rankbound.data.letor import LetorData
 from rankbound.models import AdaRank, CoordinateAscent, LambdaMART, RankBoost, Ranker, SVMmap
 from rankbound.models.measuring import mean_measure
 
+pytestmark = pytest.mark.full("trains on real data")
+
 MEASURE = "nDCG(dcg='exp-log2')"
 
 

@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import polars as pl
 import pytest
+
+pytest.importorskip("pandas")
+pytest.importorskip("sklearn")
+
+import pandas as pd
 import sklearn
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError

@@ -14,9 +14,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-import safetensors.numpy
 import scipy.sparse as sp
 from numpy.typing import NDArray
+
+pytest.importorskip("safetensors")
+pytest.importorskip("sklearn")
+
+import safetensors.numpy
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -31,17 +35,8 @@ from rankbound.data import (
     synthetic_interactions,
 )
 from rankbound.errors import ArgumentError, DataError, UnknownUserWarning
-from rankbound.models import (
-    EASE,
-    RECOMMENDERS,
-    Blend,
-    ImplicitALS,
-    ItemKNN,
-    Popularity,
-    Recommender,
-    load_ranker,
-    recommender,
-)
+from rankbound.models import EASE, RECOMMENDERS, Blend, ImplicitALS, ItemKNN, Popularity, Recommender, load_ranker
+from rankbound.models.recommenders import base
 
 CATALOG: dict[str, Recommender] = {
     "Blend": Blend(("EASE", "ItemKNN", "Popularity")),
@@ -112,7 +107,7 @@ def test_lists_do_not_depend_on_blocks(model: Recommender, monkeypatch: pytest.M
     whole = model.recommend(k=4)
     pairs = whole["user"].to_list(), whole["item"].to_list()
     scores = model.predict(*pairs)
-    monkeypatch.setattr(recommender, "_BLOCK_SCORES", 40)  # two users at once
+    monkeypatch.setattr(base, "_BLOCK_SCORES", 40)  # two users at once
     same_rows(model.recommend(k=4), whole.rows())
     np.testing.assert_allclose(model.predict(*pairs), scores, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(scores, whole["score"].to_numpy(), rtol=1e-5, atol=1e-6)
@@ -257,7 +252,7 @@ def test_popularity_counts_or_sums_weights() -> None:
 @pytest.mark.parametrize("shrinkage", [0.0, 3.0])
 @pytest.mark.parametrize("neighbors", [1, 3, 100])
 def test_item_knn_equals_loops(neighbors: int, shrinkage: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rankbound.models.item_knn._BLOCK", 60)  # three items at once
+    monkeypatch.setattr("rankbound.models.recommenders.counts._BLOCK", 60)  # three items at once
     data = table()
     liked = dense(data)
     model = ItemKNN(neighbors, shrinkage).fit(data)
@@ -276,7 +271,7 @@ def test_item_knn_equals_loops(neighbors: int, shrinkage: float, monkeypatch: py
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_ease_equals_the_closed_form(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rankbound.models.ease._BLOCK", 60)
+    monkeypatch.setattr("rankbound.models.recommenders.ease._BLOCK", 60)
     data = table()
     liked = dense(data)
     inverse = np.linalg.inv(liked.T @ liked + 5 * np.eye(liked.shape[1]))
@@ -397,7 +392,7 @@ def test_als_equals_the_library_implicit(alpha: float, regularization: float, st
                 (rng.normal(0, few.init / np.sqrt(factors), (len(ids), factors)) * scale).astype(np.float32)
                 for ids in (few.user_ids_, few.item_ids_)
             )
-        model.fit(sp.csr_matrix(recommender.interaction_matrix(few.seen_)), show_progress=False)
+        model.fit(sp.csr_matrix(base.interaction_matrix(few.seen_)), show_progress=False)
         result = clone(few)
         result.user_vectors_, result.item_vectors_ = model.user_factors / scale, model.item_factors / scale
         return result

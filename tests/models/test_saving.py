@@ -7,11 +7,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from rankbound.errors import ArgumentError, DataError
 from rankbound.losses import NDCGLoss
@@ -21,10 +23,12 @@ from rankbound.models import (
     LambdaMART,
     LinearRanker,
     RandomForestRanker,
+    RankBoost,
     Ranker,
     RegressionRanker,
     load_ranker,
 )
+from rankbound.models.export import export_ranker
 
 X = np.random.default_rng(0).random((60, 4))
 Y = (X[:, 0] + 0.3 * X[:, 1] > 0.7).astype(int)
@@ -143,7 +147,7 @@ def test_a_newer_format_an_unknown_class_and_foreign_files_are_refused(folder: P
         ({"params": index["params"] | {"depth": 3}}, "cannot be loaded as AdaRank by rankbound"),
         ({"params": {"measure": {"object": ["os", "system"], "options": {}}}}, "must be a loss or a measure"),
         ({"params": {"measure": {"object": ["rankbound.losses", "torch"], "options": {}}}}, "has no 'torch'"),
-        ({"files": {"../../secret": "0"}}, "file names must have no folder"),
+        ({"files": {"../../secret": "0"}}, "file names must be plain and have no folder"),
         ({"files": {}}, "cannot be loaded as AdaRank"),
     ):
         rewrite(folder, **(index | changes))
@@ -208,6 +212,37 @@ def test_a_kill_at_any_step_of_a_save_leaves_a_whole_model(tmp_path: Path) -> No
     assert steps[-1][1:] == ["False", "2"]
     assert found == sorted(found)  # the old one up to a point, the new one from there on
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("kind", ["int8", "float16", "uint64"])
+def test_arrays_of_types_that_no_model_saves_are_refused(folder: Path, kind: str) -> None:
+    resave(folder, {name: array.astype(kind) for name, array in load_file(folder / "weights.safetensors").items()})
+    with pytest.raises(DataError, match=rf"weights\.safetensors: .* must be of bool, float32, float64, .*, got {kind}"):
+        load_ranker(folder)
+
+
+def test_models_whose_parts_do_not_fit_are_not_exported(tmp_path: Path) -> None:
+    """They can be loaded and may even score, because whoever changed them made the checksum fit."""
+    RankBoost(n_estimators=3).fit(X, Y, qid=QID).save(tmp_path / "model")
+    arrays = load_file(tmp_path / "model" / "weights.safetensors")
+    resave(tmp_path / "model", arrays | {"columns": arrays["columns"][:0]})
+    with pytest.raises(DataError):
+        export_ranker(load_ranker(tmp_path / "model"), tmp_path / "out", "ranklib")
+    assert not (tmp_path / "out").exists()
+
+
+def resave(folder: Path, arrays: Mapping[str, Any]) -> None:
+    """Replace the arrays of a model, and sign it anew."""
+    save_file(dict(arrays), folder / "weights.safetensors")
+    digest = hashlib.sha256((folder / "weights.safetensors").read_bytes()).hexdigest()
+    rewrite(folder, files={"weights.safetensors": digest})
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", "..", "../model.json", "", "a/b", "\u2028", "x" * 10_000])
+def test_names_of_files_are_plain(folder: Path, name: str) -> None:
+    rewrite(folder, files={name: "0"})
+    with pytest.raises(DataError, match=r"model\.json: file names must be plain|cannot be read: File name too long"):
+        load_ranker(folder)
 
 
 def test_a_path_among_the_parameters_comes_back_as_text(tmp_path: Path) -> None:

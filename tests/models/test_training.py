@@ -8,9 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.tiers import examples
+
+pytest.importorskip("torch")
+
+import torch
 
 from rankbound.data.synthetic import synthetic_letor
 from rankbound.errors import ArgumentError, DataError
@@ -43,7 +48,7 @@ def fitted(eval_set=EVAL, **options):
     batch_size=st.integers(1, 5),
     seed=st.integers(0, 99),
 )
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_every_row_comes_once_in_an_epoch_and_no_list_mixes_queries_or_is_too_long(sizes, list_size, batch_size, seed):
     offsets = np.concatenate(([0], np.cumsum(sizes)))
     query_of_row = np.repeat(np.arange(len(sizes)), sizes)

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from rankbound.analysis.scores import ScoreMatrix
+from rankbound.evaluation.scores import ScoreMatrix
 from rankbound.report.page import make_report, write_report
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright")
@@ -19,6 +19,7 @@ alt = pytest.importorskip("altair", reason="the figures of the page need altair"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium or google-chrome on this machine"),
+    pytest.mark.full("starts a browser"),
 ]
 
 
@@ -30,6 +31,7 @@ class Outcome(NamedTuple):
     caption: str
     chart: object
     reason: str | None = None
+    holds_for_any_data: bool = False
 
 
 @pytest.fixture(scope="module")

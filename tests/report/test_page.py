@@ -6,7 +6,9 @@ import base64
 import itertools
 import json
 import re
+import sys
 import zlib
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -15,16 +17,17 @@ import pytest
 from scipy import stats
 
 import rankbound as rb
-from rankbound.analysis.corrections import holm
-from rankbound.analysis.inference import Inference
-from rankbound.analysis.scores import ScoreMatrix
 from rankbound.cli.report import check_page_path
 from rankbound.difficulty import describe_query_types
 from rankbound.errors import ArgumentError, DataError
+from rankbound.evaluation.corrections import holm
+from rankbound.evaluation.inference import Inference
+from rankbound.evaluation.scores import ScoreMatrix
+from rankbound.packages import MissingPackageError
 from rankbound.report.figures.drawing import FigureOutcome
 from rankbound.report.findings import Findings
 from rankbound.report.packing import json_for_script, pack_values
-from rankbound.report.page import Report, draw_figures, make_report, write_page, write_report
+from rankbound.report.page import Report, make_report, write_page, write_report
 from rankbound.report.system_tests import judge_systems
 from rankbound.report.tables import Cell, Table
 
@@ -224,7 +227,7 @@ def test_data_of_another_kind_are_in_the_results_only(rows, results):
     faces = rows("b", {"pairwise accuracy": [1.0, 0.0, 1.0]}, data="faces")
     both = make_report(pl.concat([queries, faces], how="diagonal"), results)
     assert both.scores.data_sets == ("set A",)
-    assert both.findings.cautions[-1].startswith("1 query has nothing to find by AP")
+    assert both.findings.cautions[-1].startswith("1 query has no value of AP and is left out")
     alone = make_report(faces, results)
     assert (alone.scores, [table.name for table in alone.tables]) == (None, ["published"])
 
@@ -366,7 +369,7 @@ def test_long_metadata_are_folded(tmp_path, scores):
 
 def test_a_page_without_jinja2_is_refused_before_any_work(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ArgumentError, match=r"a page needs jinja2; install rankbound\[report\]"):
+    with pytest.raises(MissingPackageError, match=r'a page needs jinja2: pip install "\.\[report\]"'):
         check_page_path("page.html")
 
 
@@ -379,16 +382,10 @@ def test_measures_that_would_make_the_page_too_large_are_named(tmp_path, scores,
 
 
 def test_without_altair_there_is_a_page_and_no_figure(tmp_path, scores, monkeypatch):
-    monkeypatch.setattr("rankbound.report.page._can_draw", lambda: False)
+    monkeypatch.setitem(sys.modules, "altair", None)
     text = write_page(tmp_path / "page.html", scores=scores).read_text()
-    assert "pip install &#39;rankbound[report]&#39;" in text
+    assert "pip install &#34;.[report]&#34; in a checkout of rankbound" in text
     assert 'id="figures"' not in text
-    with pytest.raises(ArgumentError, match="figures need altair and vl-convert"):
-        draw_figures(scores, required=True)
-
-
-def test_no_scores_no_figures():
-    assert draw_figures(None) == draw_figures(pl.DataFrame()) == {}
 
 
 def test_a_chart_that_is_too_large_becomes_a_picture(tmp_path, scores, monkeypatch):
@@ -402,6 +399,48 @@ def test_a_chart_that_is_too_large_becomes_a_picture(tmp_path, scores, monkeypat
     large = write_report(tmp_path / "b.html", make_report(scores), figures=figures, title="Title").read_text()
     assert '<img alt="Some dots" src="data:image/png;base64,iVBOR' in large
     assert "figure-lower-bounds-chart" not in large
+
+
+DAMAGE = {
+    "cut": lambda content: content[: len(content) // 2],
+    "empty": lambda content: b"",
+    "other bytes": lambda content: bytes(byte ^ 0x80 for byte in content[:1000]),
+    "one byte": lambda content: content[:-9] + b"x" + content[-8:],
+}
+
+
+@pytest.mark.parametrize("damage", [*DAMAGE, "a folder"])
+def test_a_damaged_cache_is_made_again(damage, tmp_path, monkeypatch):
+    from rankbound.report import page
+
+    monkeypatch.setenv("RANKBOUND_CACHE", str(tmp_path))
+    page._packed_vega.cache_clear()
+    packed = page._packed_vega()
+    (kept,) = (tmp_path / "vega").iterdir()
+    content = kept.read_bytes()
+    if damage == "a folder":
+        kept.unlink()
+        kept.mkdir()
+        (kept / "file").write_text("")
+    else:
+        kept.write_bytes(DAMAGE[damage](content))
+    page._packed_vega.cache_clear()
+    assert page._packed_vega() == packed
+    assert kept.is_dir() or kept.read_bytes() == content
+
+
+def test_a_full_cache_refuses_no_page(tmp_path, monkeypatch):
+    from rankbound.report import page
+
+    @contextmanager
+    def full(path, **_):
+        raise DataError(f"{path}: cannot be written: No space left on device")
+        yield
+
+    monkeypatch.setenv("RANKBOUND_CACHE", str(tmp_path))
+    monkeypatch.setattr(page, "atomic_write", full)
+    page._packed_vega.cache_clear()
+    assert page._packed_vega()
 
 
 def test_names_cannot_become_markup(tmp_path, rows):

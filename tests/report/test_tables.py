@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import sys
 
 import polars as pl
 import pytest
 
 from rankbound.report.page import make_report
-from rankbound.report.tables import Cell, Table, published_table, write_tables
+from rankbound.report.page_tables import published_table
+from rankbound.report.tables import Cell, Table, write_tables
 
 
 @pytest.fixture
@@ -33,6 +35,59 @@ def test_latex(table):
     assert r"a|b\_c \& 5\% & \textbf{$-$0.5000}$^{\dagger}$ \\" in lines
     assert r"$<$i$>$\{x\}\$ & -- \\" in lines
     assert r"\caption{T\_1. Note: 100 \%.}" in lines
+
+
+WIDE = Table.of_texts(
+    "Wide",
+    ["run", *(f"measure {k}" for k in range(12))],
+    [["a run with a long name in several words", *(["0.1234"] * 12)], ["b", *(["–"] * 12)]],
+)
+
+
+@pytest.mark.parametrize("width", [30, 40, 80, 100, 200])
+def test_text_fits_its_width_and_names_the_columns_left_out(width):
+    text = WIDE.to_text(width)
+    assert max(map(len, text.splitlines())) <= width
+    drawn, too_narrow, names = text.partition("Too narrow for:")
+    header = " ".join(drawn.splitlines()[1].split())
+    shown = [name for name in WIDE.columns if name in header]
+    left_out = list(WIDE.columns)[len(shown) :]
+    assert shown == list(WIDE.columns)[: len(shown)]
+    assert len(shown) >= 2 or width < 40
+    assert bool(left_out) == bool(too_narrow) == (width < 200)
+    assert " ".join(names.split()).startswith(f"{', '.join(left_out)}.") or not left_out
+
+
+def test_text_without_a_width_is_whole():
+    header, _, first, _ = WIDE.to_text().splitlines()[1:]
+    assert header.split()[-2:] == ["measure", "11"]
+    assert first.split()[-12:] == ["0.1234"] * 12
+
+
+def test_a_terminal_decides_on_the_width(capsys, monkeypatch):
+    from rankbound.cli.output import print_table
+
+    rows = [[cell.text for cell in row] for row in WIDE.rows]
+    print_table("Wide", WIDE.columns, rows)
+    assert "measure 11" in capsys.readouterr().out
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    print_table("Wide", WIDE.columns, rows)
+    out = capsys.readouterr().out
+    assert "Too narrow for: " in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_json_has_the_bare_numbers_or_the_texts(table):
+    assert table.to_dict() == {"title": "T_1", "rows": [{"name": "a", "value": -0.5}], "note": "Note: 100 %."}
+    assert WIDE.to_dict()["rows"][1] == {"run": "b"} | {f"measure {k}": "–" for k in range(12)}
+
+
+def test_html_shows_marks_and_every_line_of_the_note(table):
+    text = table.to_html()
+    assert "−0.5000†" in text
+    assert "<p>Note: 100 %.</p>" in text
+    assert Table.of_texts("T", ["a"], [], notes=["One.", "Two."]).to_html().count("<p>") == 2
 
 
 def test_csv_has_bare_numbers(scores):

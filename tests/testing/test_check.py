@@ -16,9 +16,8 @@ import rankbound as rb
 from rankbound.errors import ArgumentError, MeasureError
 from rankbound.measures import definitions, parse_measure
 from rankbound.testing import CheckReport, check_measure, oracles
-from rankbound.testing._battery import CATEGORIES, battery
+from rankbound.testing._categories import CATEGORIES, Generator, applicable_categories
 from rankbound.testing._examples import Example, Query, expected_values
-from rankbound.testing._shrinking import complexity, shrink
 
 from . import implementations as own
 
@@ -140,8 +139,8 @@ MISTAKES = [  # function, measure, options, a category that must fail, largest e
     (own.ndcg_input_order, "nDCG@10", {}, "ties", 2, "Ties are broken by input order. That is ties='input'"),
     (own.ties_in_reverse, "nDCG@10", {}, "ties", 2, "reverse input order"),
     (own.ties_by_label, "nDCG@10", {}, "ties", 2, "ranked by descending label"),
-    (own.empty_is_one, "nDCG@10", {}, "no relevant documents", 1, "has the value 1. That is empty='one'"),
-    (own.empty_is_nan, "nDCG@10", {}, "no relevant documents", 1, "has the value NaN. That is empty='skip'"),
+    (own.empty_is_one, "nDCG@10", {}, "no relevant documents", 2, "has the value 1. That is empty='one'"),
+    (own.empty_is_nan, "nDCG@10", {}, "no relevant documents", 2, "has the value NaN. That is empty='skip'"),
     (own.all_relevant_is_zero, "nDCG@10", {}, "all documents relevant", 2, "exactly where all documents are relevant"),
     (own.ignores_k, "nDCG@10", {}, "more documents than k", 2, "The cutoff k is ignored"),
     (own.k_plus_one, "nDCG@10", {}, "more documents than k", 2, "k + 1 in place of k"),
@@ -298,6 +297,7 @@ def test_a_function_that_never_ends_is_interrupted():
     assert "time budget of 0.3 s ended the check after 1 of" in report.notes[0]
 
 
+@pytest.mark.full("takes seconds")
 def test_a_slow_function_is_checked_in_every_category_that_the_budget_allows():
     seen = []
     report = check_measure(own.slow, "nDCG@10", budget=3.0, progress=lambda done, total: seen.append((done, total)))
@@ -452,7 +452,7 @@ def test_skipped_categories_can_be_written_with_hyphens():
     assert not {"single document", "ties"} & set(report.agreements)
 
 
-# ---- the battery -----------------------------------------------------------------------------------------------------
+# ---- the examples ----------------------------------------------------------------------------------------------------
 
 
 def _brute_force(measure, example: Example) -> float:
@@ -483,10 +483,12 @@ def test_expected_values_are_those_of_brute_force(name, roles):
     measure = parse_measure(name)
     if "k" in roles and measure.cutoff is None:
         roles = roles[:-1]
-    cases = battery(measure, roles, seed=5, examples=120)
-    assert len(cases) > 5
-    for category, examples in cases.items():
-        assert all(category.holds(example) for example in examples)
+    generator = Generator(measure, "k" in roles, "relevant_ids" not in roles, seed=5, count=8)
+    categories = applicable_categories(measure, roles, [])
+    assert len(categories) > 5
+    for category in categories:
+        examples = generator.examples(category)
+        assert 0 < len(examples) <= 8
         if category.name in ("several queries", "no documents"):
             continue
         if category.name == "unjudged documents" and measure.name in ("Judged", "infAP"):
@@ -496,6 +498,7 @@ def test_expected_values_are_those_of_brute_force(name, roles):
             assert expected.mean == pytest.approx(_brute_force(at_k, example), abs=1e-9), (category.name, example)
 
 
+@pytest.mark.full("takes seconds")
 @pytest.mark.parametrize("name", MEASURES)
 def test_every_measure_of_the_catalog_can_be_checked(name):
     def function(ranked_labels):
@@ -519,23 +522,120 @@ def test_several_queries_are_averaged_by_rankbound():
     assert skip.mean == (1 + 1 / 2) / 2
 
 
-# ---- shrinking -------------------------------------------------------------------------------------------------------
+HOLDS = {  # what all examples of a category have in common
+    "binary labels": lambda query, k: set(query.labels) == {0, 1} and list(query.scores) == in_order(query),
+    "graded labels": lambda query, k: max(query.labels) > 1 and len(set(query.labels)) > 1,
+    "unsorted input": lambda query, k: list(query.scores) != in_order(query),
+    "fewer documents than k": lambda query, k: 1 < len(query.labels) < k,
+    "more documents than k": lambda query, k: len(query.labels) > k,
+    "ties": lambda query, k: any(
+        query.scores[i] == query.scores[j] and query.labels[i] != query.labels[j]
+        for i, j in itertools.combinations(range(len(query.labels)), 2)
+    ),
+    "no relevant documents": lambda query, k: set(query.labels) == {0},
+    "all documents relevant": lambda query, k: len(query.labels) > 1 and min(query.labels) > 0,
+    "single document": lambda query, k: len(query.labels) == 1 and query.labels[0] > 0,
+    "no documents": lambda query, k: query.labels == (),
+    "negative labels": lambda query, k: min(query.labels) < 0 < max(query.labels),
+    "negative scores": lambda query, k: min(query.scores) < 0,
+    "fractional scores": lambda query, k: any(score % 1 for score in query.scores),
+    "large list": lambda query, k: len(query.labels) > 8,
+    "relevant documents not retrieved": lambda query, k: min(query.not_retrieved) > 0,
+    "unjudged documents": lambda query, k: not all(query.judged) and max(query.labels) > 0,
+    "repeated documents": lambda query, k: 0 < len(set(query.ids)) < len(query.labels),
+    "several queries": lambda query, k: set(query.labels) == {0, 1},
+}
+
+
+def in_order(query: Query) -> list[float]:
+    return sorted(query.scores, reverse=True)
+
+
+@pytest.mark.parametrize("category", CATEGORIES, ids=lambda category: category.name)
+def test_examples_are_of_their_category_and_different(category):
+    for takes_k in (False, True):
+        examples = Generator(parse_measure("nDCG@4"), takes_k, True, seed=1, count=40).examples(category)
+        assert len(set(examples)) == len(examples) >= (1 if category.name in ("no documents", "single document") else 3)
+        for example in examples:
+            assert all(HOLDS[category.name](query, example.k) for query in example.queries), example
+            assert takes_k or example.k == 4
+
+
+def test_examples_depend_on_the_seed_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where Hypothesis would write what it finds in modules
+    ties = next(category for category in CATEGORIES if category.name == "ties")
+
+    def draw(seed):
+        return Generator(parse_measure("nDCG@4"), True, True, seed, 30).examples(ties)
+
+    assert draw(1) == draw(1) != draw(2)
+    assert not check_measure(own.ideal_of_top_k, "nDCG@10").ok
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_shrinking_finds_the_smallest_example():
-    labels = tuple(int(label) for label in np.random.default_rng(0).integers(0, 5, 40))
-    example = Example((Query(labels, tuple(float(i) for i in range(40, 0, -1))),), 10)
+    generator = Generator(parse_measure("nDCG@10"), True, True, seed=0, count=30)
+    graded = next(category for category in CATEGORIES if category.name == "graded labels")
 
-    def fails(candidate: Example) -> bool:
-        return sum(label >= 2 for label in candidate.query.labels) >= 2 and (candidate.k or 0) >= 3
+    def fails(example: Example) -> bool:
+        return sum(label >= 2 for label in example.query.labels) >= 2 and (example.k or 0) >= 3
 
-    smallest = shrink(example, fails, free=True)
-    assert smallest == Example((Query((2, 2), (2.0, 1.0)),), 3)
-    assert complexity(smallest) < complexity(example)
-    assert shrink(smallest, fails, free=True) == smallest
-    assert shrink(example, fails, free=False).k == 10
+    smallest = generator.smallest(graded, fails)
+    assert sorted(smallest.query.labels) == [0, 2, 2]
+    assert smallest.k == 3
+    assert generator.smallest(graded, lambda example: False) is None
 
 
-def test_shrinking_keeps_an_example_that_nothing_simpler_replaces():
-    example = Example((Query((1, 0), (1.0, 2.0)),), 5)
-    assert shrink(example, lambda candidate: False, free=True) is example
+# ---- lists of queries ------------------------------------------------------------------------------------------------
+
+
+def _mean(values):
+    return sum(values) / len(values)
+
+
+def mapk(actual, predicted, k=10):
+    """As on Kaggle: lists with the ids of each query."""
+
+    def apk(relevant, ranked):
+        hits, total = 0, 0.0
+        for i, document in enumerate(ranked[:k]):
+            if document in relevant and document not in ranked[:i]:
+                hits += 1
+                total += hits / (i + 1)
+        return total / min(len(relevant), k) if relevant else 0.0
+
+    return _mean([apk(*pair) for pair in zip(actual, predicted, strict=True)])
+
+
+def mean_rr(rankings):
+    return _mean([own.reciprocal_rank(ranking) for ranking in rankings])
+
+
+def mean_ndcg(truth, estimates):
+    return _mean([own.ndcg(labels[:], scores[:], 10) for labels, scores in zip(truth, estimates, strict=True)])
+
+
+def rr_of_last(rankings):
+    return _mean([own.rr_too_low(ranking) for ranking in rankings])
+
+
+@pytest.mark.parametrize(
+    ("function", "measure", "signature"),
+    [
+        (mapk, "AP(div='min')@10", "relevant_ids,ranked_ids,k"),
+        (mean_rr, "RR", "ranked_labels"),
+        (mean_ndcg, "nDCG@10", "y_true,y_score"),
+    ],
+)
+def test_functions_of_lists_of_lists_are_recognized(function, measure, signature):
+    report = check_measure(function, measure)
+    assert report.signature == signature
+    assert report.ok, str(report)
+    assert report.agreements["several queries"] > 0
+
+
+def test_a_mistake_in_a_function_of_lists_of_lists_has_its_cause():
+    assert "Ranks are too large by 1" in check_measure(rr_of_last, "RR").first.cause
+    causes = {entry.cause for entry in check_measure(mapk, "AP@10").disagreements.values()}
+    assert len(causes) == 1
+    assert "Compare it with AP(div='min')@10." in causes.pop()

@@ -2,7 +2,7 @@
 
 The values of a query are averaged over seeds (and over random splits) first; the difference of two methods is taken
 query by query over the folds and seeds that both have. Intervals and tests follow the policy of the package,
-`rankbound.analysis.inference.Inference`: BCa bootstrap over queries, paired t test. p-values are corrected by Holm's
+`rankbound.evaluation.inference.Inference`: BCa bootstrap over queries, paired t test. p-values are corrected by Holm's
 method over the sets of a role for each pair of methods and protocol. The pooled difference is the mean of the means of
 the sets; its interval holds the 2.5 and 97.5 percentiles of a bootstrap that draws the queries of each set separately.
 """
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from benchmarks.quality.training.methods import METHODS
 from benchmarks.quality.training.sets import ROLES, SIMULATORS
 from benchmarks.quality.training.store import Job, Record
-from rankbound.analysis._resampling import resampled_means
-from rankbound.analysis.inference import Inference
+from rankbound.evaluation.inference import Inference
+from rankbound.evaluation.resampling import resampled_means
 
 __all__ = ["GROUPS", "POLICY", "Comparison", "Mean", "Pooled", "analyze"]
 

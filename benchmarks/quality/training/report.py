@@ -109,7 +109,7 @@ def _page(
         lines += [f"| {name} | {role} | {SETS[name].folds} | {SETS[name].note} |" for name in sets]
     missing = len(expected) - len(records)
     if missing:
-        lines += ["", f"{missing:,} of {len(expected):,} records are missing; the tables hold what there is:"]
+        lines += ["", f"{len(expected) - missing:,} of {len(expected):,} planned runs were completed:"]
         lines += ["", *_coverage(records)]
     for protocol in PROTOCOLS:
         if any(mean.protocol == protocol for mean in means):

@@ -28,7 +28,7 @@ __all__ = ["SEEDS", "Failure", "all_jobs", "compute", "definition", "outdated", 
 
 SEEDS = (0, 1, 2)
 SECONDS_BETWEEN_LINES = 30.0
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from rankbound.io import atomic_write
 
 __all__ = ["Job", "Record", "Store", "versions"]
 
-LIBRARIES = ("rankbound", "numpy", "lightgbm", "xgboost", "catboost", "torch", "numba")
+LIBRARIES = ("rankbound", "numpy", "lightgbm", "xgboost", "catboost", "torch")
 
 
 @dataclass(frozen=True, order=True)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Callable, Iterator
 from typing import Annotated
 
 import typer
 
 from rankbound.cli import options, output
-
-__all__ = ["check"]
+from rankbound.protocol import TIES, Empty, Ties
 
 DISAGREES = 1  # the exit code if the function disagrees with the measure
 
@@ -32,13 +28,17 @@ def check(
         ),
     ] = "auto",
     ties: Annotated[
-        options.TiesPolicy,
-        typer.Option(help="How equal scores should be ranked: mean over all orders, input order, or by document id."),
-    ] = options.TiesPolicy.average,
+        Ties,
+        typer.Option(
+            help="How equal scores should be ranked: mean over all orders, input order, or by document id.",
+        ),
+    ] = TIES[0],
     empty: Annotated[
-        options.EmptyPolicy,
-        typer.Option(help="Value of queries for which the measure is not defined; skip stands for NaN or None."),
-    ] = options.EmptyPolicy.zero,
+        Empty,
+        typer.Option(
+            help="Value of queries for which the measure is not defined; skip stands for NaN or None.",
+        ),
+    ] = "zero",
     tolerance: Annotated[float, typer.Option(metavar="X", help="Largest difference of two values that agree.")] = 1e-6,
     examples: Annotated[int, typer.Option(metavar="N", help="Largest number of examples.")] = 500,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of the examples.")] = 0,
@@ -61,22 +61,23 @@ def check(
       rankbound check metrics.py:average_precision -m AP --ties input --json
     """
     from rankbound.cli.user_code import load_function
+    from rankbound.io import progress_display
     from rankbound.testing import check_measure
 
     target = load_function(function)
-    with _progress() as progress:
+    with progress_display() as display:
         report = check_measure(
             target,
             measure,
             signature=signature,
-            ties=ties.value,
-            empty=empty.value,
+            ties=ties,
+            empty=empty,
             tolerance=tolerance,
             seed=seed,
             examples=examples,
             skip=skip or [],
             budget=budget,
-            progress=progress,
+            progress=lambda done, total: display("checking", done, total),
         )
     if as_json:
         output.print_json(report.to_dict())
@@ -84,15 +85,3 @@ def check(
         typer.echo(str(report))
     if not report.ok:
         raise typer.Exit(DISAGREES)
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[int, int], None] | None]:
-    """Show on stderr, if it is a terminal, how many examples are done."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-
-    with Console(file=sys.stderr).status("checking ...") as status:
-        yield lambda done, total: status.update(f"checking {done} of {total} examples ...")

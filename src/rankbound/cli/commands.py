@@ -33,6 +33,9 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         "compare": Command(
             "rankbound.cli.compare", "compare", "Test whether runs differ, and show on which queries they do."
         ),
+        "audit": Command("rankbound.cli.audit", "audit", "Say what a test set can show, and what is wrong with it."),
+        "gate": Command("rankbound.cli.gate", "gate", "Say whether a change passes, fails, or needs more queries."),
+        "judge": Command("rankbound.cli.judge", "judge", "List the documents to judge next, to decide comparisons."),
         "references": Command(
             "rankbound.cli.references", "references", "Save the scores of reference runs, for standardization."
         ),

@@ -10,18 +10,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rankbound.cli import options, output
+from rankbound.cli.predicted import Predicted, estimate_with_predictions, print_estimates
+from rankbound.cli.protocol_options import takes_protocol
 from rankbound.cli.report import check_page_path
 from rankbound.errors import CoverageWarning, InferenceWarning
+from rankbound.protocol import DEFAULT_MEASURES, MEASURES_OF_UNJUDGED, UNJUDGED, Protocol
 
 if TYPE_CHECKING:
-    from rankbound.analysis.comparison import Comparison
+    from rankbound.evaluation.comparison import Comparison
 
 __all__ = ["compare", "print_comparison"]
 
 MOST_RUNS = 40  # rows of the summary of many runs
+MOST_LETTERS = 20  # runs that have letters; more of them have intervals of their ranks
 MOST_COVERED = 5  # runs whose coverage is printed, a line each
 
 
+@takes_protocol()
 def compare(
     qrels: options.Qrels,
     runs: Annotated[list[str], typer.Argument(help="Two or more runs; the first is the baseline.", metavar="RUN")],
@@ -29,16 +34,10 @@ def compare(
     all_pairs: Annotated[
         bool, typer.Option("--all-pairs", help="Compare every run with every other, not only with the first.")
     ] = False,
-    ties: options.Ties = options.TiesPolicy.average,
-    empty: options.Empty = options.EmptyPolicy.skip,
-    missing: options.Missing = options.MissingPolicy.ignore,
-    missing_zero: options.MissingZero = False,
-    judged_only: options.JudgedOnly = False,
-    depth: options.Depth = None,
-    candidates: options.Candidates = "judged",
-    judged_outside: options.JudgedOutside = options.JudgedOutsidePolicy.error,
+    protocol: Protocol = Protocol(),  # noqa: B008  # immutable
     type_quota: options.TypeQuota = None,
-    reference: options.References = None,
+    groups: options.Groups = None,
+    predicted: Predicted = None,
     confidence: options.Confidence = 0.95,
     interval: options.Interval = options.IntervalMethod.bca,
     test: options.Test = options.TestName.t,
@@ -59,27 +58,45 @@ def compare(
     """Compare runs on the queries that all of them have.
 
     Two runs: mean difference with its confidence interval, paired t, Wilcoxon and randomization test with Holm's
-    correction over all rows, the minimum detectable difference, wins and losses, and the same by type of query. More
-    runs: a summary, the best run first; runs that share a letter do not differ significantly. --json and --rows have
-    every pair. Normalized measures are those of evaluate: they do not depend on which runs are compared.
+    correction over all rows that have a p-value, the minimum detectable difference, wins and losses, and the same by
+    type of query. More runs: a summary, the best run first; runs that share a letter do not differ significantly, and
+    for more than 20 runs the ranks that each can have take the place of letters.
+    --json and --rows have every pair. Normalized measures are those of evaluate: they do not depend on which runs are
+    compared. --groups adds the differences on groups of queries.
+
+    --predicted adds labels of a model to those of people, as in evaluate, and compares every run with the first.
 
     A quoted pattern, such as 'run-*.parquet', names the parts of one table, as in evaluate.
 
     \b
     Example:
       rankbound compare qrels.txt baseline.txt new.txt -m nDCG@10 -m "EM(nDCG@10)"
+      rankbound compare baseline.jsonl new.jsonl -m R@5
     """
-    from rankbound.analysis.comparison import compare as compare_runs
-    from rankbound.data.part_work import is_in_parts
+    from rankbound.data.json_lines import is_json_lines
+    from rankbound.data.large import is_in_parts
     from rankbound.data.sources import to_frame
+    from rankbound.evaluation.comparison import compare as compare_runs
     from rankbound.measures.measure import parse_measure
 
-    options.check_inputs(qrels, *runs)
+    runs = options.with_own_run(qrels, runs, least=2)
+    if predicted is not None:
+        others = {"--all-pairs": all_pairs, "--type-quota": type_quota is not None, "--rows": rows is not None}
+        others |= {"--per-query": per_query is not None, "--page": page is not None, "--cluster": cluster is not None}
+        others |= {"--groups": groups is not None}
+        others |= {"--interval": interval is not options.IntervalMethod.bca, "--test": test is not options.TestName.t}
+        others |= {"--correction": correction is not options.CorrectionName.holm}
+        estimates = estimate_with_predictions((qrels, predicted), runs, measures, protocol, confidence, others)
+        if as_json:
+            output.print_json(estimates.to_dict())
+        else:
+            print_estimates(estimates, with_differences=True)
+        return
     output.check_table_path(per_query)
     output.check_table_path(rows)
     check_page_path(page)
     policy = options.inference(confidence, interval, test, correction, resamples, seed)
-    names = measures or list(options.DEFAULT_MEASURES)
+    names = measures or list(DEFAULT_MEASURES if protocol.unjudged == UNJUDGED[0] else MEASURES_OF_UNJUDGED)
     for name in names:
         parse_measure(name)  # an unknown measure is reported before large files are read
     in_parts = cluster is not None or any(map(is_in_parts, (qrels, *runs)))
@@ -87,21 +104,15 @@ def compare(
         for category in (CoverageWarning, InferenceWarning):
             warnings.simplefilter("ignore", category)  # they are printed below
         comparison = compare_runs(
-            *(runs if in_parts else [to_frame(run, "score") for run in runs]),
+            *(run if in_parts or is_json_lines(run) else to_frame(run, "score") for run in runs),
             qrels=qrels,
             measures=names,
             names=runs,
             baseline=None if all_pairs else 0,
-            ties=ties.value,
-            empty=empty.value,
-            missing="zero" if missing_zero else missing.value,
-            judged_only=judged_only,
-            depth=depth,
-            candidates=candidates,
-            judged_outside=judged_outside.value,
+            protocol=protocol,
             type_quota=type_quota,
-            references=options.read_references(reference),
             against_random=page is not None,
+            groups=groups,
             inference=policy,
             cluster=cluster,
             shuffle=shuffle,
@@ -113,21 +124,12 @@ def compare(
     if rows is not None:
         output.write_table(comparison.table, rows)
     if page is not None:
-        from rankbound.analysis.comparison import run_names
-        from rankbound.report.page import write_page
+        from rankbound.evaluation.comparison import run_names
 
         titles = run_names(runs)
         scores = replace(comparison.scores, systems=titles, sources=((Path(qrels).name, ""),))
         with output.working("writing the page ..."):
-            write_page(
-                page,
-                scores=scores,
-                title="Comparison of runs",
-                about={"Judgments": qrels, "Runs": ", ".join(runs), "Candidates": scores.candidates or ""}
-                | output.describe_policy(policy),
-                baseline=None if all_pairs else titles[0],
-                inference=policy,
-            )
+            replace(comparison, scores=scores).page(page, about={"Judgments": qrels, "Runs": ", ".join(runs)})
     if as_json:
         output.print_json(comparison.to_dict() | ({} if page is None else {"page": page}))
         return
@@ -142,9 +144,82 @@ def print_comparison(comparison: Comparison) -> None:
         _print_two_runs(comparison)
     else:
         _print_summary(comparison)
+    _print_groups(comparison)
+    if comparison.decisions:
+        _print_decisions(comparison)
     for note in comparison.notes:
         output.print_note(f"Note: {note}")
     _print_coverage(comparison)
+
+
+def _print_groups(comparison: Comparison) -> None:
+    """A table for each attribute of queries: the differences on each group, the largest loss of each run first."""
+    if not comparison.by_group:
+        return
+    several, versus, policy = len(comparison.pairs) > 1, comparison.baseline, comparison.inference
+    title = f"Difference from {versus}" if several else f"Difference: {comparison.runs[1]} − {comparison.runs[0]}"
+    names = ["measure", *(["run"] if several else []), *(["against"] if versus is None else [])]
+    level = f"{100 * policy.confidence:g} % interval"
+    if several:
+        output.print_note("")
+    for attribute in dict.fromkeys(row.attribute for row in comparison.by_group):
+        rows = [row for row in comparison.by_group if row.attribute == attribute]
+        output.print_table(
+            f"{'Difference' if versus is None else title} by {attribute}",
+            [*names, attribute, "queries", "difference", level, "p"],
+            [
+                [
+                    row.measure,
+                    *([row.run] if several else []),
+                    *([row.baseline] if versus is None else []),
+                    row.group,
+                    f"{row.queries:,}",
+                    output.show_number(row.difference, sign=True),
+                    output.show_interval(row.ci_low_corrected, row.ci_high_corrected, sign=True),
+                    output.show_p(row.p_corrected),
+                ]
+                for row in rows[:MOST_RUNS]
+            ],
+            text_columns=len(names) + 1,
+        )
+        if len(rows) > MOST_RUNS:
+            output.print_note(f"{len(rows) - MOST_RUNS} more rows: --json has all of them")
+        output.print_note("")
+    tests = sum(row.p_corrected is not None for row in comparison.by_group)
+    output.print_note(
+        f"p: {output.show_policy(policy)} over the {tests:,} tests of groups; {output.describe_intervals(policy)}"
+        f"{output.NO_TEST_OF_FEW}"
+    )
+    if not comparison.decisions:
+        output.print_note("")
+
+
+def _print_decisions(comparison: Comparison) -> None:
+    """Print what the labels of unjudged documents could change, and which documents they are."""
+    output.print_note("")
+    rows = comparison.decisions[:MOST_RUNS]
+    output.print_table(
+        "Whatever the unjudged documents are",
+        ["measure", "run", "difference", "order", "queries decided", "significance", "depends most on"],
+        [
+            [
+                row.measure,
+                f"{row.run} − {row.baseline}",
+                output.show_interval(row.low, row.high, sign=True),
+                "decided" if row.is_decided else "open",
+                f"{row.decided_queries} of {row.queries}",
+                row.significance,
+                ", ".join(f"{document.docid} ({document.qid})" for document in row.documents[:2]) or "–",
+            ]
+            for row in rows
+        ],
+        text_columns=2,
+        note="difference: its smallest and largest value over all labels of documents without a judgment"
+        + ("" if all(row.is_exact for row in rows) else ", or bounds of them for measures such as AP and RR")
+        + "; queries decided: those with the same order whatever the labels are",
+    )
+    if len(comparison.decisions) > len(rows):
+        output.print_note(f"{len(comparison.decisions) - len(rows)} more rows: --json has all of them")
 
 
 def _print_coverage(comparison: Comparison) -> None:
@@ -178,19 +253,29 @@ def _print_coverage(comparison: Comparison) -> None:
 
 
 def _print_summary(comparison: Comparison) -> None:
-    """One row per run: the first measure with interval, letters and test, and the means of the other measures."""
+    """One row per run: the first measure with interval, letters or ranks, and test, and the means of other measures."""
     lead, *others = comparison.measures
     means, policy = comparison.mean(), comparison.inference
     summary = comparison.summary(lead).rows(named=True)
     versus = next((row["versus"] for row in summary if row["versus"] is not None), comparison.runs[0])
     level = f"{100 * policy.confidence:g} % interval"
+    if len(summary) > MOST_LETTERS:
+        column = "ranks"
+        cells = {row.system: f"{row.low}–{row.high}" for row in comparison.rank_intervals[lead]}
+        meaning = (
+            f"ranks: those that a run can have by {lead}, by tests of all pairs; a run whose ranks begin at 1 is not "
+            "separable from the best"
+        )
+    else:
+        column, cells = "groups", comparison.letters[lead]
+        meaning = "runs that share a letter do not differ significantly (all pairs)"
     output.print_table(
         f"Runs by {lead}, compared with {versus}",
-        ["run", "groups", lead, level, "difference", level, "p", *others],
+        ["run", column, lead, level, "difference", level, "p", *others],
         [
             [
                 row["run"],
-                _few_letters(row["letters"]),
+                cells[row["run"]],
                 output.show_number(row["mean"]),
                 output.show_interval(row["ci_low"], row["ci_high"]),
                 output.show_number(row["difference"], sign=True),
@@ -202,8 +287,8 @@ def _print_summary(comparison: Comparison) -> None:
         ],
         text_columns=2,
         note="difference: run − the run it is compared with; "
-        f"p: {output.show_policy(policy)} over the {len(comparison.pairs) * len(comparison.measures):,} comparisons of "
-        "all measures; runs that share a letter do not differ significantly (all pairs)",
+        f"p: {output.show_policy(policy)} over the {comparison.table['p_corrected'].count():,} tests of all "
+        f"measures; {output.describe_intervals(policy, 'interval of the difference')}{meaning}",
     )
     if len(summary) > MOST_RUNS:
         output.print_note(f"{len(summary) - MOST_RUNS} more runs: --rows FILE or --json have all of them")
@@ -215,17 +300,9 @@ def _print_summary(comparison: Comparison) -> None:
         )
 
 
-def _few_letters(letters: str) -> str:
-    """The letters of a run, shortened where there are many.
-
-    >>> _few_letters("abc"), _few_letters("abcdefghijklmnop")
-    ('abc', 'abcdefghij…')
-    """
-    return letters if len(letters) <= 12 else f"{letters[:10]}…"
-
-
 def _print_two_runs(comparison: Comparison) -> None:
     from rankbound.difficulty import query_type_rule
+    from rankbound.evaluation.inference import caution_about_wilcoxon
 
     first, second = comparison.runs
     output.print_table(
@@ -243,7 +320,7 @@ def _print_two_runs(comparison: Comparison) -> None:
             [
                 row.measure,
                 output.show_number(row.difference, sign=True),
-                output.show_interval(row.ci_low, row.ci_high, sign=True),
+                output.show_interval(row.ci_low_corrected, row.ci_high_corrected, sign=True),
                 output.show_number(row.effect_size, digits=2, sign=True),
                 output.show_p(row.p_t_holm),
                 output.show_p(row.p_wilcoxon_holm),
@@ -253,9 +330,13 @@ def _print_two_runs(comparison: Comparison) -> None:
             ]
             for row in comparison.rows
         ],
-        note="p-values are Holm-corrected over all rows; detectable: the smallest true difference that a t test finds "
-        f"with a power of {comparison.inference.power:g}; + / = / −: queries on which the run is better, equal, worse",
+        note="p-values are Holm-corrected over all rows that have one; intervals: "
+        f"{output.show_correction(comparison.inference)}; detectable: the smallest true difference that a "
+        f"t test finds with a power of {comparison.inference.power:g}; + / = / −: queries on which the run is better, "
+        "equal, worse",
     )
+    if (caution := caution_about_wilcoxon(row.queries for row in comparison.rows)) not in ("", *comparison.notes):
+        output.print_note(caution)  # the table has its p-values whatever the policy is
     output.print_note("")
     if comparison.by_type:
         output.print_table(

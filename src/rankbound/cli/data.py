@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -12,14 +11,16 @@ import typer
 
 from rankbound.cli import options, output
 from rankbound.errors import ArgumentError
+from rankbound.packages import DRAWING, check_packages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from os import PathLike
 
     from rankbound.data.catalog import Entry
     from rankbound.data.download import Progress
 
-__all__ = ["app"]
+_NO_CHOICE = 1e-12  # best - worst of a query on which all rankings score the same
 
 app = typer.Typer(
     rich_markup_mode=None, no_args_is_help=True, help="List, download, describe, verify and split data sets."
@@ -80,7 +81,7 @@ def get_set(
 
     entry = find_entry(name)
     before = present_files(entry)
-    with _download_bars() as bars:
+    with _show_downloads() as bars:
         files = obtain(entry, bars)
     if as_json:
         output.print_json({"name": name, "downloaded": before is None, "files": [str(file) for file in files]})
@@ -112,8 +113,6 @@ def describe_set(
     if plot is not None:
         _check_plot(plot)
     options.check_inputs(target)
-    from rankbound.analysis.datasets import describe_data
-
     with output.working(f"reading {target} ..."):
         summary = describe_data(target)
     if plot is not None:
@@ -290,19 +289,18 @@ def _print_description(target: str, summary: dict[str, Any]) -> None:
 
 
 def _print_bars(title: str, names: list[str], counts: list[int]) -> None:
-    longest = max(counts, default=0) or 1
+    longest = max(counts, default=0)
+    if longest == 0:  # for example no query has a choice
+        output.print_note(title)
+        return
     rows = [[name, "█" * round(40 * count / longest), str(count)] for name, count in zip(names, counts, strict=True)]
     output.print_table(title, ["", "", "lists"], rows, text_columns=2)
 
 
 def _check_plot(path: str) -> None:
-    import importlib.util
-
     if Path(path).suffix not in (".html", ".svg", ".png", ".pdf"):
         raise ArgumentError(f"--plot must be an .html, .svg, .png or .pdf file, got {path!r}")
-    missing = [name for name in ("altair", "vl_convert") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise ArgumentError(f"--plot needs {' and '.join(missing)}; install rankbound[report]")
+    check_packages("--plot", *DRAWING)
 
 
 def _draw(summary: dict[str, Any], path: str) -> None:
@@ -355,24 +353,84 @@ def _counts(entry: Entry) -> str:
 
 
 @contextmanager
-def _download_bars() -> Iterator[Callable[[str], Progress] | None]:
-    """Show a progress bar for each address on stderr if it is a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich import progress
-    from rich.console import Console
+def _show_downloads() -> Iterator[Callable[[str], Progress]]:
+    """Show on stderr, if it is a terminal, how much of the file of an address has arrived."""
+    from rankbound.io import progress_display
 
-    columns = (
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.DownloadColumn(),
-        progress.TransferSpeedColumn(),
-    )
-    with progress.Progress(*columns, console=Console(stderr=True)) as bars:
+    with progress_display() as display:
 
         def start(url: str) -> Progress:
-            task = bars.add_task(url.rsplit("/", 1)[-1], total=None)
-            return lambda done, total: bars.update(task, completed=done, total=total)
+            name = url.rsplit("/", 1)[-1]
+            return lambda done, total: display(name, done, total) if total else display.show_stage(f"{name} ...")
 
         yield start
+
+
+# ---- description of a data set ---------------------------------------------------------------------------------------
+
+
+def describe_data(source: str | PathLike[str]) -> dict[str, Any]:
+    """Describe a data set of the catalog by its name, or a file or folder, as plain Python values.
+
+    The difficulty is that of nDCG: a histogram of the expected value of a random ranking over the queries on which
+    rankings can differ, and the number and fraction of the other queries, which have no choice. For interactions, which
+    have no lists, one negative item per interaction is assumed. ``notes`` say what a data set of the catalog lacks.
+    """
+    from rankbound.data.catalog import find_entry, known_sets
+    from rankbound.data.describe import describe, read_any
+
+    name = str(source)
+    is_known = name in known_sets()
+    if not is_known and not Path(name).exists() and not set(name) & set("./\\"):
+        find_entry(name)  # raises an error that suggests similar names
+    if is_known:
+        from rankbound.data.loading import load_set
+
+        data = load_set(name)
+    else:
+        data = read_any(name)
+    difficulty = _describe_difficulty(data)
+    summary = describe(data) | ({} if difficulty is None else {"difficulty": difficulty})
+    if is_known:
+        summary["notes"] += _describe_missing(find_entry(name), summary)
+    return summary
+
+
+def _describe_missing(entry: Entry, summary: dict[str, Any]) -> list[str]:
+    """Return what the copy on this machine lacks of a complete one, and what is known to be missing."""
+    notes = [
+        f"the copy on this machine has {summary[what]:,} of {count:,} {what} ({summary[what] / count:.0%})"
+        for what, count in entry.counts.items()
+        if summary.get(what, count) != count
+    ]
+    return [*notes, *([entry.missing] if entry.missing else [])]
+
+
+def _describe_difficulty(data: Any) -> dict[str, Any] | None:
+    import numpy as np
+
+    from rankbound.difficulty import bounds_of
+    from rankbound.measures import LabelCounts, parse_measure
+
+    lists = getattr(data, "lists", data)
+    if hasattr(data, "per_user"):
+        positives = data.per_user[data.per_user > 0]
+        counts = LabelCounts.binary(2 * positives, positives)
+    elif hasattr(lists, "offsets"):
+        counts = LabelCounts.from_lists(lists)
+    else:
+        return None
+    bounds = bounds_of(parse_measure("nDCG"), counts)
+    has_choice = bounds.best - bounds.worst > _NO_CHOICE
+    expected = bounds.expected[has_choice]
+    heights, edges = np.histogram(expected, bins=10, range=(0.0, 1.0))
+    return {
+        "measure": "nDCG",
+        "no_choice_queries": int((~has_choice).sum()),
+        "no_choice_fraction": float((~has_choice).mean()) if len(has_choice) else 0.0,
+        "mean_expected": float(expected.mean()) if len(expected) else None,
+        "histogram": [
+            {"from": round(float(low), 10), "to": round(float(high), 10), "count": int(height)}
+            for low, high, height in zip(edges[:-1], edges[1:], heights, strict=True)
+        ],
+    }

@@ -1,16 +1,15 @@
-"""rankbound demo: trains rankers with a plain and a bounded loss on generated data, and writes a page about them."""
+"""rankbound demo: trains LightGBM with its own objective and with ours on generated data, and writes a page."""
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from rankbound.cli import options, output
-from rankbound.cli.kernels import ready_kernels
 from rankbound.errors import ArgumentError
+from rankbound.packages import check_packages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,8 +30,9 @@ MEASURES = (PLAIN, NORMALIZED, "MM(nDCG@10)", "DB(nDCG@10)", "UL2(nDCG@10)", "AP
 KINDS_OF_QUERIES = ((0.85, 4, 9, 0.6, 0.95), (0.1, 15, 40, 0.2, 0.5), (0.05, 50, 100, 0.02, 0.06))
 SIGNAL = (0.5, 0.45, 0.4, 0.3, 0.1, 0.0, 0.0, 0.0)  # coefficient of the label in each feature; noise has deviation 1
 WEAK = 4  # the feature that is used alone as a ranker
-LOSSES = {"plain": "none", "bounded": "expectation-max"}  # ranker -> bounding of its nDCG loss
-EPOCHS = 30
+BUILT_IN, OURS = "lambdarank", "rankbound"  # LightGBM's objective, and `rankbound.losses.lightgbm_objective`
+ROUNDS = 60
+TREES = {"num_leaves": 7, "learning_rate": 0.1, "min_data_in_leaf": 10, "num_threads": 1, "deterministic": True}
 MOST_QUERIES = 1_000_000
 
 
@@ -44,7 +44,7 @@ def demo(
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of the data and of training.")] = 0,
     as_json: options.Json = False,
 ) -> None:
-    """Train a ranker with a plain and one with a bounded loss on generated queries, and compare them.
+    """Train LightGBM with its own objective and with rankbound's on generated queries, and compare them.
 
     Two untrained rankers serve as baselines: a single feature, and the sum of all features. The command writes
     report.html (a page with figures and every query), qrels.txt, a run of each ranker, per_query.csv, summary.json, the
@@ -56,9 +56,8 @@ def demo(
       rankbound demo -o demo-files
       rankbound reproduce demo-files/study.toml
     """
-    from rankbound.analysis.comparison import compare
     from rankbound.evaluation import evaluate_lists
-    from rankbound.report.page import check_can_render
+    from rankbound.evaluation.comparison import compare
 
     if not 10 <= queries <= MOST_QUERIES:
         raise ArgumentError(f"--queries must be at least 10 and at most {MOST_QUERIES:,}, got {queries}")
@@ -66,22 +65,18 @@ def demo(
         raise ArgumentError(f"--seed must be an integer from 0 to 2^63 - 1, got {seed}")
     if Path(folder).exists() and not Path(folder).is_dir():
         raise ArgumentError(f"{folder}: is a file, expected a folder")
-    check_can_render()
-    missing = [name for name in ("torch", "numba") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise ArgumentError(f"the demo needs {' and '.join(missing)}; install rankbound[train]")
+    check_packages("demo", "lightgbm", "jinja2")
     train, test = generate(queries, seed, "t"), generate(queries, seed + 1, "q")
     rankers = {
         "one feature": test.lists.with_scores(test.features[:, WEAK]),
         "feature sum": test.lists.with_scores(test.features.sum(axis=1)),
     }
     history = []
-    ready_kernels("nDCG")
-    for name, bounding in LOSSES.items():
+    for name in (BUILT_IN, OURS):
         with output.working(f"training {name} ..."):
-            scores, epochs = _train(bounding, train, test, seed)
+            scores, means = _train(name, train, test, seed)
         rankers[name] = test.lists.with_scores(scores)
-        history.append(_history(name, epochs, seed))
+        history.append(_history(name, means, seed))
     with output.working("evaluating ..."):
         evaluations = {name: evaluate_lists(lists, MEASURES, bounds=True) for name, lists in rankers.items()}
         comparison = compare(*rankers.values(), measures=(PLAIN, NORMALIZED), names=tuple(rankers), seed=seed)
@@ -140,32 +135,36 @@ def generate(queries: int, seed: int, prefix: str) -> Generated:
     return Generated(Lists(flat, offsets, None, documents, names), features)
 
 
-def _train(bounding: str, train: Generated, test: Generated, seed: int) -> tuple[Any, list[dict[str, float]]]:
-    """Train a small network; return its scores of the test documents and the history of its training."""
-    import numpy as np
+def _train(name: str, train: Generated, test: Generated, seed: int) -> tuple[Any, dict[str, NDArray[np.float64]]]:
+    """Train trees; return their scores of the test documents and, by measure, the mean on the test queries by round."""
+    import lightgbm
 
-    from rankbound.models import MLPRanker
+    from rankbound.integrations.lightgbm import LightGBMRecorder
+    from rankbound.losses import lightgbm_objective
 
-    (X, y, qid), (X_test, y_test, qid_test) = (
-        (data.features, data.lists.labels, np.repeat(data.lists.query_ids, data.lists.sizes)) for data in (train, test)
+    data = lightgbm.Dataset(train.features, train.lists.labels, group=train.lists.sizes)
+    held_out = data.create_valid(test.features, test.lists.labels, group=test.lists.sizes)
+    objective = BUILT_IN if name == BUILT_IN else lightgbm_objective()
+    recorders = [LightGBMRecorder(measure) for measure in (PLAIN, NORMALIZED)]
+    booster = lightgbm.train(
+        {"objective": objective, "metric": "None", "seed": seed % 2**31, "verbose": -1, **TREES},
+        data,
+        num_boost_round=ROUNDS,
+        valid_sets=[held_out],
+        valid_names=["test"],
+        callbacks=recorders,
     )
-    ranker = MLPRanker(
-        loss="nDCG", bounding=bounding, hidden=(16,), dropout=0.0, input_noise=0.0, optimizer="adam", weight_decay=0.0,
-        batch_size=32, epochs=EPOCHS, learning_rate=0.01, selection="last", measure="nDCG", random_state=seed,
-    )  # fmt: skip
-    ranker.fit(X, y, qid=qid, eval_set=(X_test, y_test, qid_test))
-    return ranker.predict(X_test), ranker.history_
+    return booster.predict(test.features), {recorder.measure: recorder.mean() for recorder in recorders}
 
 
-def _history(name: str, epochs: list[dict[str, float]], seed: int) -> pl.DataFrame:
+def _history(name: str, means: Mapping[str, NDArray[np.float64]], seed: int) -> pl.DataFrame:
     import polars as pl
 
     rows = [
-        {"data": DATA, "variant": "", "system": name, "fold": 0, "seed": seed, "epoch": int(epoch["epoch"]),
-         "quantity": quantity, "value": float(value)}
-        for epoch in epochs
-        for quantity, value in epoch.items()
-        if quantity != "epoch"
+        {"data": DATA, "variant": "", "system": name, "fold": 0, "seed": seed, "epoch": number, "quantity": measure,
+         "value": float(value)}
+        for measure, values in means.items()
+        for number, value in enumerate(values, 1)
     ]  # fmt: skip
     return pl.DataFrame(rows)
 
@@ -192,22 +191,24 @@ def _write_page(
 ) -> Findings:
     import polars as pl
 
-    from rankbound.analysis.runs import align_lists
-    from rankbound.report.page import draw_figures, make_report, write_report
+    from rankbound.evaluation.alignment import align_lists
+    from rankbound.report.figures.drawing import Tables
+    from rankbound.report.page import make_report, write_report
+    from rankbound.studies.figures import draw_study_figures
 
     scores = align_lists(list(rankers.values()), MEASURES, names=list(rankers), data=DATA)
     report = make_report(scores)
     write_report(
         page,
         report,
-        figures=draw_figures(scores.to_table(), history=pl.concat(history)),
-        title="A plain and a bounded loss on generated queries",
+        figures=draw_study_figures(Tables(scores.to_table(), history=pl.concat(history))),
+        title="LightGBM's objective and rankbound's on generated queries",
         about={
             "Data": f"{queries} generated training queries and {queries} test queries, seed {seed}",
-            "Rankers": "plain and bounded: a network with 16 hidden units and the nDCG loss, without bounding and with "
-            "the bounding expectation-max; one feature: the weakest feature that depends on the label; "
-            "feature sum: the sum of all features",
-            "Training": f"{EPOCHS} epochs; nothing is selected on the test queries",
+            "Rankers": f"{BUILT_IN}: LightGBM with its own objective; {OURS}: LightGBM with that of rankbound, "
+            "LambdaRank with noisy ranks; one feature: the weakest feature that depends on the label; feature sum: the "
+            "sum of all features",
+            "Training": f"{ROUNDS} rounds, {TREES['num_leaves']} leaves; nothing is selected on the test queries",
         },
     )
     return report.findings
@@ -270,7 +271,7 @@ def _print(folder: str, evaluations: Mapping[str, Evaluation], findings: Finding
         ["ranker", *MEASURES],
         [[name, *(output.show_number(value) for value in mean.values())] for name, mean in means.items()],
     )
-    trained, weak, random = (means[name] for name in ("plain", "one feature", "random ranking"))
+    trained, weak, random = (means[name] for name in (OURS, "one feature", "random ranking"))
     output.print_note(
         f"\nBy {PLAIN}, a single feature ({weak[PLAIN]:.2f}) seems close to a trained ranker ({trained[PLAIN]:.2f}). "
         f"But most of these queries are easy: a random ranking of their documents scores {random[PLAIN]:.2f}. "
@@ -281,5 +282,5 @@ def _print(folder: str, evaluations: Mapping[str, Evaluation], findings: Finding
     output.print_note(
         f"\nPage: {folder}/report.html\n"
         f"The files in {folder} can be used with other commands: "
-        f"rankbound compare {folder}/qrels.txt {folder}/plain.run.txt {folder}/bounded.run.txt"
+        f"rankbound compare {folder}/qrels.txt {folder}/{BUILT_IN}.run.txt {folder}/{OURS}.run.txt"
     )

@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rankbound.cli import options, output
+from rankbound.cli.predicted import Predicted, estimate_with_predictions, print_estimates
+from rankbound.cli.protocol_options import takes_protocol
 from rankbound.errors import CoverageWarning
+from rankbound.protocol import RANGE_OF, UNJUDGED, Protocol
 
 if TYPE_CHECKING:
-    from rankbound.analysis.against_random import AgainstRandom
-    from rankbound.analysis.inference import Inference
-    from rankbound.evaluation import Evaluation, EvaluationSummary
+    from rankbound.evaluation import Evaluation
+    from rankbound.evaluation.against_random import AgainstRandom
+    from rankbound.evaluation.group_tests import GroupMean
+    from rankbound.evaluation.inference import Inference
 
 __all__ = ["evaluate"]
 
 
+@takes_protocol()
 def evaluate(
     qrels: options.Qrels,
-    runs: Annotated[list[str], typer.Argument(help="Runs: TREC files, csv or parquet.", metavar="RUN")],
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(help="Runs: TREC files, csv, parquet or JSON lines.", metavar="RUN", show_default=False),
+    ] = None,
     measures: options.Measures = None,
-    ties: options.Ties = options.TiesPolicy.average,
-    empty: options.Empty = options.EmptyPolicy.skip,
-    missing: options.Missing = options.MissingPolicy.ignore,
-    missing_zero: options.MissingZero = False,
-    judged_only: options.JudgedOnly = False,
-    depth: options.Depth = None,
-    candidates: options.Candidates = "judged",
-    judged_outside: options.JudgedOutside = options.JudgedOutsidePolicy.error,
-    reference: options.References = None,
+    protocol: Protocol = Protocol(),  # noqa: B008  # immutable
     min_rating: Annotated[
         float | None,
         typer.Option(metavar="X", help="Held-out interactions as judgments: items rated below X are not relevant."),
@@ -46,6 +47,8 @@ def evaluate(
             help="Count the queries on which each run is better than random rankings, with p-values.",
         ),
     ] = False,
+    groups: options.Groups = None,
+    predicted: Predicted = None,
     confidence: options.Confidence = 0.95,
     correction: options.Correction = options.CorrectionName.holm,
     per_query: options.PerQuery = None,
@@ -67,55 +70,67 @@ def evaluate(
     runs of --reference score. `rankbound measures` lists the measures.
 
     --against-random adds p-values from the distribution of each measure under random ranking, per query (in the file
-    of --per-query) and combined over queries; --correction is for them.
+    of --per-query) and combined over queries. --groups adds the means of groups of queries and their differences from
+    the other queries. --correction is for the p-values of both.
+
+    --predicted adds labels of a model, such as an LLM judge, to those of people: the intervals hold however bad the
+    model is, and are shorter than those of people's labels alone if it is good.
 
     A quoted pattern, such as 'run-*.parquet', names the parts of one table. Tables in parts, and parquet files with
-    --cluster, are evaluated part by part: memory does not grow with their size, --per-query writes a .parquet file as
-    the parts are done, and the numbers do not depend on the parts or on the number of workers. TREC runs of 32 MiB or
-    more, compressed or not, are evaluated in chunks as well, and shuffled if rows of a query are not adjacent.
+    --cluster, are evaluated part by part: memory holds the values of the queries and one part, and the numbers do not
+    depend on the parts or on the number of workers. TREC runs of 32 MiB or more, compressed or not, are evaluated in
+    chunks as well, and shuffled if rows of a query are not adjacent.
 
     \b
     Examples:
       rankbound evaluate qrels.txt run.txt -m nDCG@10 -m "EM(nDCG@10)" --per-query values.csv
       rankbound evaluate qrels.txt run.txt -m nDCG@10 --against-random
+      rankbound evaluate qrels.txt run.txt -m nDCG@10 --groups queries.csv
+      rankbound evaluate golden.jsonl -m R@5 -m RR
       rankbound rank model test.txt -o run.txt && rankbound evaluate test.txt run.txt
       rankbound evaluate split/test.csv top.csv -m nDCG@10 -m Recall@10 --per-query users.csv
       rankbound evaluate 'qrels-*.parquet' 'run-*.parquet' --cluster local:4
     """
-    from rankbound.analysis.inference import Inference
-    from rankbound.data.held_out import held_out_judgments, is_held_out
-    from rankbound.data.part_work import is_in_parts
-    from rankbound.evaluation import evaluate_runs
+    from rankbound.evaluation import evaluate as evaluate_runs
+    from rankbound.evaluation.group_tests import group_means
+    from rankbound.evaluation.groups import read_groups
+    from rankbound.evaluation.inference import Inference
 
-    options.check_inputs(qrels, *runs)
+    runs = options.with_own_run(qrels, runs, least=1)
+    if predicted is not None:
+        others = {"--bounds": bounds, "--against-random": against_random, "--min-rating": min_rating is not None}
+        others |= {"--per-query": per_query is not None, "--cluster": cluster is not None}
+        others |= {"--groups": groups is not None}
+        others |= {"--correction": correction is not options.CorrectionName.holm}
+        estimates = estimate_with_predictions((qrels, predicted), runs, measures, protocol, confidence, others)
+        if as_json:
+            output.print_json(estimates.to_dict())
+        else:
+            print_estimates(estimates, with_differences=False)
+        return
     output.check_table_path(per_query)
     policy = Inference(confidence=confidence, correction=correction.value)
-    in_parts = cluster is not None or any(map(is_in_parts, (qrels, *runs)))
-    recommends = not in_parts and is_held_out(qrels)
+    known = None if groups is None else read_groups(groups)  # errors are reported before large files are read
     with output.working("evaluating ..."), warnings.catch_warnings():
         warnings.simplefilter("ignore", CoverageWarning)  # they are printed below
         results = evaluate_runs(
-            qrels if min_rating is None else held_out_judgments(qrels, min_rating),
+            qrels,
             {path: path for path in runs},
-            measures or list(options.RECOMMENDER_MEASURES if recommends else options.DEFAULT_MEASURES),
-            ties=ties.value,
-            empty=empty.value,
-            missing="zero" if missing_zero else missing.value,
-            judged_only=judged_only,
-            depth=depth,
+            measures or None,
+            protocol,
             bounds=bounds,
-            candidates=candidates,
-            judged_outside=judged_outside.value,
-            references=options.read_references(reference),
             against_random=against_random,
+            min_rating=min_rating,
             cluster=cluster,
             shuffle=shuffle,
-            per_query=per_query if in_parts else None,
             scratch=scratch,
         )
     tests = _compare_with_random(results, policy) if against_random else {}
+    by_group = {} if known is None else {
+        name: group_means(result.values, result.query_ids, known, policy) for name, result in results.items()
+    }  # fmt: skip
     output.print_warnings(f"{name}: {text}" for name, result in results.items() for text in result.warnings)
-    if per_query is not None and not in_parts:
+    if per_query is not None:
         _write_per_query(results, per_query)
     if as_json:
         summaries = {
@@ -123,13 +138,19 @@ def evaluate(
         }
         for name, by_measure in tests.items():
             summaries[name]["against_random"] = {measure: test.to_dict() for measure, test in by_measure.items()}
+        for name, rows in by_group.items():
+            summaries[name]["by_group"] = [asdict(row) for row in rows]
         output.print_json(summaries[runs[0]] if len(runs) == 1 else {"runs": summaries})
         return
-    if len(results) == 1 or bounds:
+    if len(results) == 1 or bounds or protocol.unjudged != UNJUDGED[0]:
         for name, result in results.items():
             _print_one(name, result, confidence)
     else:
         _print_many(results)
+    for note in dict.fromkeys(note for result in results.values() for note in result.notes):
+        output.print_note(f"Note: {note}")
+    for name, rows in by_group.items():
+        _print_groups(f"{name}: mean" if len(runs) > 1 else "Mean", rows, policy)
     if tests:
         _print_against_random(tests, policy)
 
@@ -148,13 +169,16 @@ def _write_per_query(results: dict[str, Evaluation], path: str) -> None:
     output.write_table(pl.concat(frames, how="vertical_relaxed"), path)
 
 
-def _print_one(name: str, result: Evaluation | EvaluationSummary, confidence: float) -> None:
+def _print_one(name: str, result: Evaluation, confidence: float) -> None:
     bounds, counted, intervals = result.mean_bounds(), result.counted_queries(), _intervals(result, confidence)
+    ranges = result.range(confidence) if result.ranges or result.label_draws else {}
     rows = []
     for measure, mean in result.mean().items():
         row = [measure, _shown(measure, mean)]
         if intervals:
             row.append(output.show_interval(*intervals.get(measure, (None, None))))
+        if ranges:
+            row.append(output.show_interval(*ranges[measure]))
         if bounds:
             row += [output.show_number(bounds.get(measure, {}).get(side)) for side in _BOUNDS]
         rows.append([*row, str(counted[measure])])
@@ -162,13 +186,14 @@ def _print_one(name: str, result: Evaluation | EvaluationSummary, confidence: fl
         "measure",
         "mean",
         *([f"{100 * confidence:g} % interval"] if intervals else []),
+        *(["range over labels" if result.ranges else f"{100 * confidence:g} % over labels"] if ranges else []),
         *(_BOUNDS if bounds else []),
         "queries",
     ]
     output.print_table(name, columns, rows, note=_note(result))
 
 
-def _print_many(results: Mapping[str, Evaluation | EvaluationSummary]) -> None:
+def _print_many(results: Mapping[str, Evaluation]) -> None:
     measures = next(iter(results.values())).measures
     rows = [
         [name, *(_shown(measure, mean) for measure, mean in result.mean().items())] for name, result in results.items()
@@ -178,8 +203,39 @@ def _print_many(results: Mapping[str, Evaluation | EvaluationSummary]) -> None:
         output.print_note(f"{name}: {_note(result)}")
 
 
+def _print_groups(title: str, rows: Sequence[GroupMean], policy: Inference) -> None:
+    """A table for each attribute of queries: the groups of each measure, the lowest mean first."""
+    for attribute in dict.fromkeys(row.attribute for row in rows):
+        output.print_note("")
+        output.print_table(
+            f"{title} by {attribute}",
+            ["measure", attribute, "queries", "mean", f"{100 * policy.confidence:g} % interval", "difference", "p"],
+            [
+                [
+                    row.measure,
+                    row.group,
+                    f"{row.queries:,}",
+                    output.show_number(row.mean),
+                    output.show_interval(row.ci_low_corrected, row.ci_high_corrected),
+                    output.show_number(row.difference, sign=True),
+                    output.show_p(row.p_corrected),
+                ]
+                for row in rows
+                if row.attribute == attribute
+            ],
+            text_columns=2,
+        )
+    if rows:
+        tests = sum(row.p_corrected is not None for row in rows)
+        output.print_note(
+            "difference: from the mean of the other queries; "
+            f"p: Student's t test, {output.show_correction(policy)} over the {tests:,} tests of groups; "
+            f"{output.describe_intervals(policy)}{output.NO_TEST_OF_FEW}"
+        )
+
+
 def _compare_with_random(results: dict[str, Evaluation], policy: Inference) -> dict[str, Mapping[str, AgainstRandom]]:
-    from rankbound.analysis.against_random import against_random
+    from rankbound.evaluation.against_random import against_random
 
     with output.working("combining p-values ..."):
         tests = {name: against_random(result, inference=policy) for name, result in results.items()}
@@ -191,7 +247,7 @@ def _compare_with_random(results: dict[str, Evaluation], policy: Inference) -> d
 
 def _print_against_random(tests: dict[str, Mapping[str, AgainstRandom]], policy: Inference) -> None:
     """One row per run and measure: on how many queries the run is better or worse than random rankings."""
-    from rankbound.analysis.against_random import OUTCOMES
+    from rankbound.evaluation.against_random import OUTCOMES
 
     several = len(tests) > 1
     output.print_note("")
@@ -239,9 +295,9 @@ def _print_against_random(tests: dict[str, Mapping[str, AgainstRandom]], policy:
         )
 
 
-def _intervals(result: Evaluation | EvaluationSummary, confidence: float) -> dict[str, tuple[float, float]]:
+def _intervals(result: Evaluation, confidence: float) -> dict[str, tuple[float, float]]:
     """Intervals of the means; none if a mean is over too few queries for a reliable interval."""
-    from rankbound.analysis.inference import FEWEST_QUERIES
+    from rankbound.evaluation.inference import FEWEST_QUERIES
 
     enough = min(result.counted_queries().values()) >= FEWEST_QUERIES
     return result.interval(confidence) if enough else {}
@@ -256,7 +312,7 @@ def _shown(measure: str, mean: float) -> str:
     return f"{mean:.0f}" if counts else output.show_number(mean)
 
 
-def _note(result: Evaluation | EvaluationSummary) -> str:
+def _note(result: Evaluation) -> str:
     """How many queries were counted, empty, missing and unjudged, how they were treated, and unjudged documents."""
     empty = {"skip": "left out of its mean", "zero": "counted as 0", "one": "counted as 1"}[result.policy["empty"]]
     missing = "counted as 0" if result.policy["missing"] == "zero" else "ignored"
@@ -271,6 +327,12 @@ def _note(result: Evaluation | EvaluationSummary) -> str:
         parts.append(f"candidates: {output.describe_candidates(result.candidates)}")
     if result.bounds:
         parts.append("complete: the run read as a complete ranking of the candidates")
+    if result.ranges:
+        grades = str(result.protocol.unjudged).removeprefix(RANGE_OF)
+        parts.append(f"range over labels: documents without a judgment have any of the labels {grades}")
+    if result.label_draws:
+        errors = max(draws.error_of_mean for draws in result.label_draws.values())
+        parts.append(f"expected values, by draws of labels with a standard error of at most {errors:.1g}")
     if "shuffled" in result.policy:
         parts.append(f"shuffled by query, because {result.policy['shuffled']}")
     if "references" in result.policy:

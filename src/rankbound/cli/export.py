@@ -9,9 +9,8 @@ from typing import Annotated
 import typer
 
 from rankbound.cli import options, output
+from rankbound.cli.saved_models import check_packages_of_model
 from rankbound.errors import ArgumentError, DataError
-
-__all__ = ["export"]
 
 
 class Format(StrEnum):
@@ -58,6 +57,7 @@ def export(
     if Path(out).is_dir():
         raise ArgumentError(f"{out}: is a folder, expected a file name")
     names = None if feature_names is None else _read_names(feature_names)
+    check_packages_of_model("export", model)
     with output.working("exporting ..."):
         from rankbound.models.export import export_ranker
         from rankbound.models.saving import load_ranker

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import signal
 import sys
 import threading
@@ -16,10 +17,12 @@ from typer.main import get_command
 
 from rankbound.cli.commands import CommandsOnDemand
 from rankbound.errors import ArgumentError, RankboundError
+from rankbound.packages import MissingPackageError
 
 __all__ = ["app", "run"]
 
 BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
+_MOST_THREADS = 1_024  # of polars
 
 app = typer.Typer(
     cls=CommandsOnDemand,
@@ -32,8 +35,9 @@ app = typer.Typer(
 def _version(requested: bool) -> None:
     if requested:
         from rankbound import __version__
+        from rankbound.kernels import active
 
-        typer.echo(f"rankbound {__version__}")
+        typer.echo(f"rankbound {__version__} (compiled kernels: {active()})")
         raise typer.Exit
 
 
@@ -44,7 +48,9 @@ def rankbound(
     ] = False,
     modules: Annotated[
         list[str] | None,
-        typer.Option("--module", metavar="NAME", help="Import a module first, such as one that defines measures."),
+        typer.Option(
+            "--module", metavar="NAME", help="Import a module or .py file first, such as one that defines measures."
+        ),
     ] = None,
 ) -> None:
     """Learning to rank that knows how hard each query is."""
@@ -74,6 +80,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
     if signals or code == INTERRUPTED:
         _say("interrupted")
+    _discard_what_cannot_be_written()
     return 128 + signals[0] if signals else code
 
 
@@ -84,7 +91,7 @@ def _run(arguments: list[str]) -> int:
             arguments or ["--help"], prog_name="rankbound", standalone_mode=False, obj=tuple(arguments)
         )
         sys.stdout.flush()  # raises BrokenPipeError here, not at exit, if nobody reads
-    except RankboundError as error:
+    except (RankboundError, MissingPackageError) as error:
         return _refuse(str(error))
     except _UsageProblem as error:
         return _refuse(_usage_message(error))
@@ -102,11 +109,12 @@ def _run(arguments: list[str]) -> int:
 
 
 def _check_environment() -> None:
-    """Refuse numbers of threads at which polars or numba would fail with a traceback when they are imported."""
-    for name in ("POLARS_MAX_THREADS", "NUMBA_NUM_THREADS"):
-        value = os.environ.get(name)
-        if value is not None and not (value.isascii() and value.isdecimal() and 0 < int(value) < 1 << 16):
-            raise ArgumentError(f"{name} must be a positive integer or not be set, got {value!r}")
+    """Refuse a number of threads at which polars would fail with a traceback, or start thousands and hang."""
+    value = os.environ.get("POLARS_MAX_THREADS")
+    if value is not None and not (re.fullmatch("[0-9]{1,9}", value) and 0 < int(value) <= _MOST_THREADS):
+        raise ArgumentError(
+            f"POLARS_MAX_THREADS must be between 1 and {_MOST_THREADS} or not be set, got {value!r:.60}"
+        )
 
 
 def _refuse(message: str) -> int:
@@ -165,6 +173,16 @@ def _usage_message(error: Exception) -> str:
     if type(error).__name__ == "NoArgsIsHelpError":  # its message is the complete help
         message = "Missing command"
     return f"{message.rstrip('.')}. See '{context.command_path} --help'."
+
+
+def _discard_what_cannot_be_written() -> None:
+    """Python would try to write it again at exit, as on a full disk, and change the exit code to 120 if that fails."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _stop_writing() -> int:

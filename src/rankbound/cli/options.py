@@ -11,69 +11,37 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankbound.errors import ArgumentError
+from rankbound.protocol import DEFAULT_MEASURES
 
 if TYPE_CHECKING:
-    from rankbound.analysis.inference import Inference
+    from rankbound.evaluation.inference import Inference
 
 __all__ = [
-    "DEFAULT_MEASURES",
-    "RECOMMENDER_MEASURES",
-    "Candidates",
     "Cluster",
     "Confidence",
     "Correction",
     "CorrectionName",
-    "Depth",
-    "Empty",
-    "EmptyPolicy",
+    "Groups",
     "Interval",
     "IntervalMethod",
     "Json",
-    "JudgedOnly",
-    "JudgedOutside",
-    "JudgedOutsidePolicy",
     "Measures",
-    "Missing",
-    "MissingPolicy",
-    "MissingZero",
     "PerQuery",
     "Qrels",
     "RanksFilled",
-    "References",
     "Resamples",
     "Scratch",
     "Seed",
     "Shuffle",
     "Test",
     "TestName",
-    "Ties",
-    "TiesPolicy",
     "TypeQuota",
     "check_inputs",
     "files_in",
     "inference",
     "plain_measures",
-    "read_references",
+    "with_own_run",
 ]
-
-DEFAULT_MEASURES = ("nDCG@10", "AP", "RR", "EM(nDCG@10)")
-RECOMMENDER_MEASURES = ("nDCG@10", "R@10", "Success@10", "AP(div='min')@10")
-
-
-class TiesPolicy(StrEnum):
-    """How items with equal scores are ranked."""
-
-    average = "average"
-    input = "input"
-    docid = "docid"
-
-
-class EmptyPolicy(StrEnum):
-    """How queries count for which a measure is not defined."""
-
-    skip = "skip"
-    zero = "zero"
-    one = "one"
 
 
 class IntervalMethod(StrEnum):
@@ -103,25 +71,12 @@ class CorrectionName(StrEnum):
     none = "none"
 
 
-class MissingPolicy(StrEnum):
-    """How judged queries count that a run lacks."""
-
-    ignore = "ignore"
-    zero = "zero"
-
-
-class JudgedOutsidePolicy(StrEnum):
-    """How judged documents count that a list of candidates lacks."""
-
-    error = "error"
-    ignore = "ignore"
-
-
 Qrels = Annotated[
     str,
     typer.Argument(
-        help="Judgments: TREC qrels (plain, .gz, .zst, - for stdin), a LETOR file, csv/parquet, a BEIR folder, "
-        "irds:ID for those of ir_datasets, or held-out interactions (csv/parquet with user and item).",
+        help="Judgments: TREC qrels (plain, .gz, .zst, - for stdin), a LETOR file, csv/parquet, JSON lines with "
+        "expected_ids and retrieved_ids, which are a run as well (.jsonl), a BEIR folder, irds:ID for those of "
+        "ir_datasets, or held-out interactions (csv/parquet with user and item).",
         metavar="QRELS",
     ),
 ]
@@ -134,28 +89,6 @@ Measures = Annotated[
         help=f"As nDCG@10, AP(rel=2), EM(nDCG@10); can be repeated.  [default: {', '.join(DEFAULT_MEASURES)}]",
     ),
 ]
-Ties = Annotated[
-    TiesPolicy,
-    typer.Option(help="Equal scores: mean over all orders, order of the file, or trec_eval's order by document id."),
-]
-Empty = Annotated[
-    EmptyPolicy,
-    typer.Option(help="Queries for which a measure is not defined: left out of its mean, or counted as 0 or 1."),
-]
-Missing = Annotated[MissingPolicy, typer.Option(help="Judged queries that a run lacks: left out, or counted as 0.")]
-MissingZero = Annotated[bool, typer.Option("-c", help="Short for --missing zero, as in trec_eval.")]
-JudgedOnly = Annotated[bool, typer.Option("--judged-only", help="Remove documents without a judgment from the runs.")]
-Candidates = Annotated[
-    str,
-    typer.Option(
-        metavar="judged|returned|FILE|column:NAME",
-        help="Documents whose rankings bounds and normalized measures are about: the judged ones, those of them that "
-        "the run returned, those in a file, or those that a column of the judgments marks.",
-    ),
-]
-JudgedOutside = Annotated[
-    JudgedOutsidePolicy, typer.Option(help="Judged documents that the file of candidates lacks: an error, or left out.")
-]
 TypeQuota = Annotated[
     float | None,
     typer.Option(
@@ -164,22 +97,18 @@ TypeQuota = Annotated[
         "fraction with the smallest is uninformative.  [default: types by the gain over a random ranking]",
     ),
 ]
-Depth = Annotated[int | None, typer.Option(metavar="N", help="Evaluate only the first N documents of each query.")]
+Groups = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE", help="Attributes of queries: csv, parquet or jsonl with qid and a column per attribute."
+    ),
+]
 RanksFilled = Annotated[
     int | None,
     typer.Option("--depth", metavar="D", help="Number of ranks that are filled, as by a run that returns D items."),
 ]
 PerQuery = Annotated[
     str | None, typer.Option(metavar="FILE", help="Write the values of each query to a .parquet, .csv or .json file.")
-]
-References = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--reference",
-        metavar="PATH",
-        help="Reference run of STD(...), STDU(...) and ECDF(...); a folder of runs; or a .json file that `rankbound "
-        "references` wrote. Can be repeated.",
-    ),
 ]
 Confidence = Annotated[
     float, typer.Option(metavar="C", help="Level of the confidence intervals; tests are at the level 1 - C.")
@@ -219,7 +148,7 @@ def inference(
     confidence: float, interval: IntervalMethod, test: TestName, correction: CorrectionName, resamples: int, seed: int
 ) -> Inference:
     """The policy that the options describe."""
-    from rankbound.analysis.inference import Inference
+    from rankbound.evaluation.inference import Inference
 
     if seed < 0:
         raise ArgumentError(f"--seed must not be negative, got {seed}")
@@ -238,6 +167,23 @@ def check_inputs(*paths: str) -> None:
         raise ArgumentError(f"{twice[0]} is named twice")
 
 
+def with_own_run(qrels: str, runs: Sequence[str] | None, least: int) -> list[str]:
+    """The runs; a file of JSON lines that is given as judgments is the first run as well, if there is one too few."""
+    from rankbound.data.json_lines import is_json_lines
+    from rankbound.evaluation.ranks import is_rank_table
+
+    found = list(runs or ())
+    if len(found) == least - 1 and is_json_lines(qrels):
+        return [qrels, *found]
+    if not found and least == 1 and is_rank_table(qrels):
+        return [qrels]
+    if not found:
+        raise ArgumentError("Missing argument 'RUN...': judgments need a run, unless they are JSON lines with both")
+    is_run_as_well = is_json_lines(qrels) and qrels in found
+    check_inputs(*(() if is_run_as_well else (qrels,)), *found)
+    return found
+
+
 def files_in(paths: Sequence[str]) -> list[str]:
     """The paths, with the files of a folder, in order of their names, in place of the folder."""
     files = []
@@ -250,18 +196,3 @@ def files_in(paths: Sequence[str]) -> list[str]:
             raise ArgumentError(f"{path}: is a folder without files, expected runs")
         files += inside
     return files
-
-
-def read_references(paths: Sequence[str] | None) -> Any:
-    """The value of ``references`` for `rankbound.evaluate`: None, the path of a file of scores, or runs by name."""
-    if not paths:
-        return None
-    if any(path.endswith(".json") for path in paths):
-        if len(paths) > 1:
-            raise ArgumentError(
-                f"--reference must be runs or one .json file, got {len(paths)} paths: {', '.join(paths)}"
-            )
-        return paths[0]
-    files = files_in(paths)
-    check_inputs(*files)
-    return {path: path for path in files}

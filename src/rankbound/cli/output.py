@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 import json
 import math
+import shutil
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,22 +15,30 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from rankbound.errors import ArgumentError
-from rankbound.report.numbers import say_p, show_correction, show_interval, show_number, show_p, show_policy
-from rankbound.report.safe_text import escape_controls, without_formulas
+from rankbound.report.numbers import (
+    describe_intervals,
+    say_p,
+    show_correction,
+    show_interval,
+    show_number,
+    show_p,
+    show_policy,
+)
+from rankbound.report.safe_text import escape_controls
 
 if TYPE_CHECKING:
     import polars as pl
     from rich.console import Console
 
-    from rankbound.analysis.inference import Inference
-    from rankbound.io import Progress
     from rankbound.lists import Coverage
+    from rankbound.report.tables import Table
 
 __all__ = [
+    "NO_TEST_OF_FEW",
     "check_table_path",
     "describe_candidates",
     "describe_coverage",
-    "describe_policy",
+    "describe_intervals",
     "json_text",
     "plain_params",
     "print_json",
@@ -43,11 +51,12 @@ __all__ = [
     "show_number",
     "show_p",
     "show_policy",
-    "show_progress",
+    "show_table",
     "working",
     "write_table",
 ]
 
+NO_TEST_OF_FEW = "groups of fewer than 5 queries have neither interval nor test"
 _WIDE = 4000  # columns: tables are never truncated, a narrow terminal wraps their lines
 _TABLE_SUFFIXES = (".parquet", ".csv", ".json")
 
@@ -68,7 +77,9 @@ def json_text(value: dict[str, Any], indent: int | None = 2) -> str:
 
 def plain_params(model: Any) -> dict[str, Any]:
     """Return the parameters of a model as values of JSON; objects are described."""
-    params = model.get_params(deep=False)
+    from rankbound.models.options import flat_parameters
+
+    params = flat_parameters(model)
     is_plain = (bool, int, float, str, type(None))
     return {name: value if isinstance(value, is_plain) else repr(value) for name, value in params.items()}
 
@@ -76,28 +87,18 @@ def plain_params(model: Any) -> dict[str, Any]:
 def print_table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: int = 1, note: str = ""
 ) -> None:
-    """Print a table on stdout: the first ``text_columns`` columns flush left, the others flush right, then a note."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
+    """Print a table on stdout, in a terminal as wide as that is, and a note below it."""
+    from rankbound.report.tables import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for index, column in enumerate(columns):
-        left = index < text_columns
-        table.add_column(
-            Text(escape_controls(column)), justify="left" if left else "right", no_wrap=not left, overflow="fold"
-        )
-    for row in rows:
-        table.add_row(*(Text(escape_controls(cell)) for cell in row))
-    console = _console(_WIDE)
-    with console.capture() as drawn:
-        console.print(Text(escape_controls(title), style="bold"))
-        console.print(table)
-    # rich pads lines with spaces
-    lines = [line.rstrip() for line in drawn.get().split("\n")]
-    typer.echo("\n".join(line for line in lines if line))
-    if note:
-        print_note(note)
+    show_table(Table.of_texts(title, columns, rows, text_columns=text_columns, notes=[note] if note else []))
+
+
+def show_table(table: Table) -> None:
+    """Print a table on stdout, in a terminal as wide as that is, and its note below it."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    typer.echo(table.to_text(width), nl=False)
+    if table.note:
+        print_note(table.note)
 
 
 def print_note(text: str) -> None:
@@ -115,58 +116,15 @@ def print_warnings(sentences: Iterable[str]) -> None:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Show a spinner on stderr while the block runs, if stderr is a terminal, with the progress of long work.
+    """Show on stderr what is done while the block runs, if that is a terminal, with the progress of long work.
 
     Large files that are read, tables in parts, trees and distributions report how much is done and how long the rest
     takes.
     """
-    if not sys.stderr.isatty():
+    from rankbound.io import progress_display, watched_progress
+
+    with progress_display(what) as display, watched_progress(display):
         yield
-        return
-    from rich.console import Console
-
-    from rankbound.difficulty.distribution.many import watched_distributions
-    from rankbound.io import watched_progress
-
-    with Console(stderr=True).status(what) as status:
-
-        def show(done: int, total: int) -> None:
-            if done % 10 == 0 or done == total:
-                status.update(f"{what} distribution {done:,} of {total:,}")
-
-        with watched_distributions(show), watched_progress(show_progress(what, status.update)):
-            yield
-
-
-def show_progress(what: str, show: Callable[[str], None]) -> Progress:
-    """A function that shows the fraction of something that is done, and the time that is left.
-
-    The time is estimated anew for every step, and where less is done than before, because another file begins.
-
-    >>> report = show_progress("evaluating ...", print)
-    >>> report("reading", 30, 120)
-    evaluating ... reading 25 %
-    """
-    step, began, first, before = "", 0.0, 0, 0
-
-    def report(name: str, done: int, total: int) -> None:
-        nonlocal step, began, first, before
-        if name != step or done < before:
-            step, began, first = name, time.monotonic(), done
-        before, passed = done, time.monotonic() - began
-        left = f", {passed * (total - done) / (done - first):,.0f} s left" if done > first else ""
-        show(f"{what} {name} {100 * done / max(total, 1):.0f} %{left}")
-
-    return report
-
-
-def describe_policy(inference: Inference) -> dict[str, str]:
-    """The policy for intervals and tests, as metadata of a page."""
-    return {
-        "Intervals": f"{100 * inference.confidence:g} %, {inference.interval}, {inference.resamples:,} resamples, "
-        f"seed {inference.seed}",
-        "Tests": show_policy(inference),
-    }
 
 
 def describe_coverage(coverage: Coverage, missing: str = "ignored") -> list[str]:
@@ -201,7 +159,10 @@ def check_table_path(path: str | None) -> None:
 
 
 def write_table(frame: pl.DataFrame, path: str) -> None:
-    """Write a frame atomically as parquet, csv or json (a list of rows)."""
+    """Write a frame atomically as parquet, csv or json (a list of rows).
+
+    These are data, which commands and scripts read again, so no text is altered for spreadsheets.
+    """
     from rankbound.io import atomic_write
 
     check_table_path(path)
@@ -209,7 +170,7 @@ def write_table(frame: pl.DataFrame, path: str) -> None:
     if path.endswith(".parquet"):
         frame.write_parquet(content)
     elif path.endswith(".csv"):
-        without_formulas(frame).write_csv(content)
+        frame.write_csv(content)
     else:
         frame.write_json(content)
     with atomic_write(path) as temporary:

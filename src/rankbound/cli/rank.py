@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankbound.cli import options, output
+from rankbound.cli.saved_models import check_packages_of_model
 from rankbound.errors import ArgumentError
 from rankbound.models import RECOMMENDERS
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rankbound.lists import Lists
-
-__all__ = ["rank"]
 
 
 class Part(StrEnum):
@@ -74,8 +73,9 @@ def rank(
         file_format = Format.table if is_table else Format.trec
     if file_format is Format.table:
         output.check_table_path(out)
-    if not tag or len(tag.split()) != 1:
-        raise ArgumentError(f"--tag must be one word, got {tag!r}")
+    if not tag or len(tag.split()) != 1 or not tag.isprintable():
+        raise ArgumentError(f"--tag must be one word of printable characters, got {tag!r}")
+    check_packages_of_model("rank", model)
     with output.working("ranking ..."):
         from rankbound.models.saving import load_ranker
 

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rankbound.cli import options, output
+from rankbound.cli.saved_models import check_packages_of_model
 from rankbound.errors import ArgumentError, DataError, UnknownUserWarning
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from rankbound.models.recommender import Recommender
-
-__all__ = ["recommend"]
+    from rankbound.models.recommenders.base import Recommender
 
 _TABLES = (".csv", ".parquet", ".json")
 
@@ -65,7 +64,7 @@ def recommend(
       rankbound recommend model --users new.txt --items stock.csv -o top.csv
     """
     from rankbound.data.interaction_sources import find_codes
-    from rankbound.models.progress import progress_bar
+    from rankbound.io import progress_display
 
     if Path(out).suffix in _TABLES:
         output.check_table_path(out)
@@ -73,6 +72,7 @@ def recommend(
         raise ArgumentError(f"{out}: is a folder, expected a file name")
     if not tag or len(tag.split()) != 1:
         raise ArgumentError(f"--tag must be one word, got {tag!r}")
+    check_packages_of_model("recommend", model)
     with output.working("loading ..."):
         ranker = _load(model)
         wanted = None if users is None else _read_ids(users, "user")
@@ -85,31 +85,46 @@ def recommend(
         import polars as pl
 
         ids = pl.Series(ranker.user_ids_[codes])  # with the type of the training data; files of ids are read as text
-    with progress_bar("users", len(codes) - unknown) as show, warnings.catch_warnings():
+
+    def count_users(done: int) -> None:
+        display("users", done, len(codes) - unknown)
+
+    with progress_display() as display, warnings.catch_warnings():
         warnings.simplefilter("ignore", UnknownUserWarning)  # reported below
-        found = ranker._top_items(codes, k, exclude_seen=not include_seen, filter_items=allowed, on_block=show)
+        found = ranker._top_items(
+            codes,
+            k,
+            exclude_seen=not include_seen,
+            filter_items=allowed,
+            on_block=count_users,
+        )
     frame = ranker._as_frame(ids, *found)
     notes = []
     if unknown:
         notes.append(f"{unknown} of {len(codes)} users have no training interactions and get the most popular items")
-    if out.endswith(".csv") and (changed := _changed_by_csv(frame)):
-        notes.append(f"{changed} rows have ids that a spreadsheet would run as a formula, and get an apostrophe in csv")
     if Path(out).suffix in _TABLES:
         output.write_table(frame, out)
     else:
         _write_trec(frame, out, tag)
     if as_json:
         output.print_json(
-            {"output": out, "model": type(ranker).__name__, "users": len(codes), "unknown_users": unknown,
-             "rows": len(frame), "k": k, "notes": notes}
-        )  # fmt: skip
+            {
+                "output": out,
+                "model": type(ranker).__name__,
+                "users": len(codes),
+                "unknown_users": unknown,
+                "rows": len(frame),
+                "k": k,
+                "notes": notes,
+            }
+        )
         return
     output.print_note(f"{len(frame):,} items for {len(codes):,} users written to {out}")
     output.print_warnings(notes)
 
 
 def _load(folder: str) -> Recommender:
-    from rankbound.models.recommender import Recommender
+    from rankbound.models.recommenders.base import Recommender
     from rankbound.models.saving import load_ranker
 
     ranker = load_ranker(folder)
@@ -146,14 +161,6 @@ def _read_ids(path: str, role: str) -> pl.Series:
     if ids.is_empty():
         raise DataError(f"{path}: has no {role}")
     return ids
-
-
-def _changed_by_csv(frame: pl.DataFrame) -> int:
-    from rankbound.report.safe_text import without_formulas
-
-    ids = frame.select("user", "item")
-    safe = without_formulas(ids)
-    return int(((ids["user"] != safe["user"]) | (ids["item"] != safe["item"])).sum())
 
 
 def _write_trec(frame: pl.DataFrame, path: str, tag: str) -> None:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rankbound.cli import options, output
+from rankbound.cli.protocol_options import takes_protocol
 from rankbound.errors import ArgumentError
+from rankbound.protocol import Protocol
 
 if TYPE_CHECKING:
     from rankbound.difficulty import ReferenceScores
@@ -18,6 +20,7 @@ __all__ = ["references"]
 _DEFAULT_MEASURES = ("nDCG@10", "AP", "RR")
 
 
+@takes_protocol("empty", "candidates", "judged_outside", "references")
 def references(
     qrels: options.Qrels,
     runs: Annotated[
@@ -25,11 +28,7 @@ def references(
     ],
     path: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="File to write, with the suffix .json.")],
     measures: Annotated[list[str] | None, options.plain_measures(_DEFAULT_MEASURES)] = None,
-    ties: options.Ties = options.TiesPolicy.average,
-    missing: options.Missing = options.MissingPolicy.ignore,
-    missing_zero: options.MissingZero = False,
-    judged_only: options.JudgedOnly = False,
-    depth: options.Depth = None,
+    protocol: Protocol = Protocol(),  # noqa: B008  # immutable
     as_json: options.Json = False,
 ) -> None:
     """Write the scores of reference runs to a file, for STD(...), STDU(...) and ECDF(...).
@@ -55,10 +54,7 @@ def references(
             qrels,
             {run: run for run in paths},
             measures or list(_DEFAULT_MEASURES),
-            ties=ties.value,
-            missing="zero" if missing_zero else missing.value,
-            judged_only=judged_only,
-            depth=depth,
+            protocol,
         )
     scores.save(path)
     if as_json:

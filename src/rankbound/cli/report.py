@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from rankbound.cli import options, output
+from rankbound.cli.protocol_options import takes_protocol
 from rankbound.errors import ArgumentError, DataError
+from rankbound.packages import DRAWING, check_packages
+from rankbound.protocol import DEFAULT_MEASURES, Protocol
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from rankbound.analysis.inference import Inference
-    from rankbound.analysis.scores import ScoreMatrix
-    from rankbound.experiments.store import Store
-    from rankbound.report.figures import FigureOutcome
+    from rankbound.evaluation.inference import Inference
+    from rankbound.evaluation.scores import ScoreMatrix
+    from rankbound.report.figures.drawing import FigureOutcome, Tables
+    from rankbound.studies.store import Store
 
 __all__ = ["check_page_path", "report"]
 
 
+@takes_protocol()
 def report(
     inputs: Annotated[
         list[str],
@@ -40,15 +45,8 @@ def report(
     tables: Annotated[
         str | None, typer.Option(metavar="DIR", help="Write the tables there too, as .md, .csv and .tex.")
     ] = None,
-    ties: options.Ties = options.TiesPolicy.average,
-    empty: options.Empty = options.EmptyPolicy.skip,
-    missing: options.Missing = options.MissingPolicy.ignore,
-    judged_only: options.JudgedOnly = False,
-    depth: options.Depth = None,
-    candidates: options.Candidates = "judged",
-    judged_outside: options.JudgedOutside = options.JudgedOutsidePolicy.error,
+    protocol: Protocol = Protocol(),  # noqa: B008  # immutable
     type_quota: options.TypeQuota = None,
-    reference: options.References = None,
     confidence: options.Confidence = 0.95,
     interval: options.Interval = options.IntervalMethod.bca,
     test: options.Test = options.TestName.t,
@@ -66,6 +64,8 @@ def report(
       rankbound report results/ -o report.html --figures figures/
       rankbound report qrels.txt bm25.txt dense.txt -m nDCG@10 -o report.html --tables tables/
     """
+    if figures is not None:
+        check_packages("report", "jinja2", *DRAWING)
     check_page_path(page)
     for folder in (figures, tables):
         if folder is not None and Path(folder).exists() and not Path(folder).is_dir():
@@ -75,12 +75,7 @@ def report(
         if len(inputs) == 1:
             found = _from_store(inputs[0], study, measures)
         else:
-            found = _from_runs(
-                inputs, measures or list(options.DEFAULT_MEASURES), ties=ties.value, empty=empty.value,
-                missing=missing.value, judged_only=judged_only, depth=depth, candidates=candidates,
-                judged_outside=judged_outside.value, type_quota=type_quota,
-                references=options.read_references(reference),
-            )  # fmt: skip
+            found = _from_runs(inputs, measures or list(DEFAULT_MEASURES), protocol, type_quota)
     with output.working("writing the page ..."):
         written = _write(found, page, title or found.title, baseline, policy, figures, tables)
     output.print_warnings(written.get("warnings", ()))
@@ -109,59 +104,56 @@ def check_page_path(path: str | None) -> None:
         raise ArgumentError(f"{path}: is a folder, expected a file name")
 
 
-class _Tables(NamedTuple):
-    """Scores of queries, results beside published numbers, how training went, and pairs of images."""
-
-    scores: pl.DataFrame
-    results: pl.DataFrame | None = None
-    history: pl.DataFrame | None = None
-    examples: pl.DataFrame | None = None
-
-
 class _Found(NamedTuple):
     """What a page is made from; several studies are told together, and drawn one by one."""
 
     title: str
     about: dict[str, str]
-    whole: _Tables
-    studies: dict[str, _Tables]
+    whole: Tables
+    studies: dict[str, Tables]
     matrix: ScoreMatrix | None = None  # of runs
 
 
 def _from_store(folder: str, study: str | None, measures: list[str] | None) -> _Found:
     import polars as pl
 
-    from rankbound.experiments import open_store
+    from rankbound.report.figures.drawing import Tables
+    from rankbound.studies import open_store
 
     if not Path(folder).is_dir():
         raise ArgumentError(f"{folder}: is no folder of results; with a file of judgments, name one or more runs too")
     with open_store(folder) as store:
         names = [study] if study is not None else store.studies()
         studies = {name: _of_study(store, name, measures) for name in names}
-    studies = {name: tables for name, tables in studies.items() if not tables.scores.is_empty()}
+    studies = {name: tables for name, tables in studies.items() if tables.scores is not None}
     if not studies:
         raise DataError(f"{folder}: has no finished trial yet; rankbound reproduce runs them")
-    columns = zip(*studies.values(), strict=True)
-    whole = _Tables(
-        *(pl.concat([table for table in one if table is not None], how="diagonal_relaxed") for one in columns)
+    whole = Tables(
+        *(
+            pl.concat([getattr(tables, field.name) for tables in studies.values()], how="diagonal_relaxed")
+            for field in fields(Tables)
+        )
     )
     return _Found(", ".join(studies), {"Results from": folder}, whole, studies)
 
 
-def _of_study(store: Store, study: str, measures: list[str] | None) -> _Tables:
+def _of_study(store: Store, study: str, measures: list[str] | None) -> Tables:
+    """The tables of a study; without scores if it has no finished trial."""
+    from rankbound.report.figures.drawing import Tables
+
     scores = store.score_table(study)
     if scores.is_empty():
-        return _Tables(scores)
+        return Tables()
     if measures:
         scores = _only(scores, measures)
     results = store.results(study, _published(store, study)).drop_nulls("ours")
-    return _Tables(scores, results, store.history_table(study), store.examples_table(study))
+    return Tables(scores, results, store.history_table(study), store.examples_table(study))
 
 
 def _published(store: Store, study: str) -> pl.DataFrame | None:
     """The numbers that a study is compared with; None for a study whose file is not known here."""
-    from rankbound.experiments.results import read_published
-    from rankbound.experiments.spec import load_study
+    from rankbound.studies.results import read_published
+    from rankbound.studies.spec import load_study
 
     try:
         path = load_study(study.removesuffix("-quick")).published_path
@@ -172,7 +164,7 @@ def _published(store: Store, study: str) -> pl.DataFrame | None:
 
 def _only(scores: pl.DataFrame, measures: list[str]) -> pl.DataFrame:
     """The table with these measures alone, in this order."""
-    from rankbound.analysis.score_tables import measures_of
+    from rankbound.evaluation.score_tables import measures_of
 
     known = measures_of(scores)
     unknown = [name for name in measures if name not in known]
@@ -181,28 +173,33 @@ def _only(scores: pl.DataFrame, measures: list[str]) -> pl.DataFrame:
     return scores.select(*(name for name in scores.columns if name not in known), *measures)
 
 
-def _from_runs(paths: list[str], measures: list[str], **policy: Any) -> _Found:
-    from rankbound.analysis.comparison import run_names
-    from rankbound.analysis.runs import align_runs
+def _from_runs(paths: list[str], measures: list[str], protocol: Protocol, type_quota: float | None) -> _Found:
     from rankbound.data.sources import to_frame
+    from rankbound.evaluation.alignment import align_runs
+    from rankbound.evaluation.comparison import run_names
     from rankbound.measures.measure import parse_measure
+    from rankbound.report.figures.drawing import Tables
 
     options.check_inputs(*paths)
     for name in measures:
         parse_measure(name)  # a slip in a name is told before large files are read
     runs = [to_frame(path, "score") for path in paths[1:]]
     names = run_names(paths[1:])
-    scores = align_runs(paths[0], runs, measures, names=names, data=Path(paths[0]).name, against_random=True, **policy)
-    policy["references"] = scores.standardized_by or None
+    scores = align_runs(
+        paths[0], runs, measures, protocol, names=names, data=Path(paths[0]).name, type_quota=type_quota,
+        against_random=True,
+    )  # fmt: skip
     about = {"Judgments": paths[0], "Runs": ", ".join(paths[1:])}
-    about |= {
-        name.capitalize().replace("_", " "): str(value) for name, value in policy.items() if value not in (None, False)
-    }
+    about |= {"Signature of " + name: signature for name, signature in scores.signature.items()}
+    if scores.standardized_by:
+        about["References"] = scores.standardized_by
+    if type_quota is not None:
+        about["Type quota"] = str(type_quota)
     if scores.left_out:
         about["Left out"] = f"{scores.left_out} queries that some runs lack"
     title = "Comparison of runs" if len(names) > 1 else names[0]
     scores = scores.with_common_queries()
-    tables = _Tables(scores.to_table())
+    tables = Tables(scores.to_table())
     return _Found(title, about, tables, {title: tables}, scores)
 
 
@@ -215,14 +212,15 @@ def _write(
     figures: str | None,
     tables: str | None,
 ) -> dict[str, Any]:
-    from rankbound.report.figure_files import write_figures
+    from rankbound.report.figures.drawing import write_figures
+    from rankbound.report.numbers import describe_inference
     from rankbound.report.page import make_report, write_report
     from rankbound.report.tables import write_tables
 
     scores = found.whole.scores if found.matrix is None else found.matrix
     report = make_report(scores, found.whole.results, baseline=baseline, inference=inference)
-    drawn = _draw(found.studies, required=figures is not None)
-    write_report(page, report, figures=drawn, title=title, about=found.about | output.describe_policy(inference))
+    drawn = _draw(found.studies)
+    write_report(page, report, figures=drawn, title=title, about=found.about | describe_inference(inference))
     return {
         "page": page,
         "headline": report.findings.headline,
@@ -244,15 +242,13 @@ def _coverage(scores: ScoreMatrix) -> dict[str, Any]:
     }
 
 
-def _draw(studies: dict[str, _Tables], required: bool) -> dict[str, FigureOutcome]:
+def _draw(studies: dict[str, Tables]) -> dict[str, FigureOutcome]:
     """The figures of every study, with its name before theirs where there are several."""
-    from dataclasses import replace
-
-    from rankbound.report.page import draw_figures
+    from rankbound.studies.figures import draw_study_figures
 
     drawn = {}
     for study, tables in studies.items():
-        for name, outcome in draw_figures(*tables, required=required).items():
+        for name, outcome in draw_study_figures(tables).items():
             if len(studies) > 1:
                 outcome = replace(outcome, name=f"{study}-{name}", title=f"{study}: {outcome.title}")
             drawn[outcome.name] = outcome

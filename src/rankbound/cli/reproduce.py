@@ -9,9 +9,10 @@ import typer
 
 from rankbound.cli import options, output
 from rankbound.errors import ArgumentError
+from rankbound.packages import CLUSTER, check_packages
 
 if TYPE_CHECKING:
-    from rankbound.experiments import AllStudies, StudyPlan, StudyResult
+    from rankbound.studies import AllStudies, StudyPlan, StudyResult
 
 __all__ = ["parse_only", "reproduce"]
 
@@ -49,7 +50,9 @@ def reproduce(
     ] = None,
     module: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Module to import in every worker, to define measures; repeat for more."),
+        typer.Option(
+            metavar="NAME", help="Module (or .py file) to import in every worker, to define measures; repeat for more."
+        ),
     ] = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run trials that failed before again.")] = False,
     no_run: Annotated[bool, typer.Option("--no-run", help="Run nothing, and print the results so far.")] = False,
@@ -80,10 +83,13 @@ def reproduce(
     if show_list:
         _print_list(as_json)
         return
+    pages = [] if no_page or dry_run else ["jinja2"]
+    needed = [*pages, *(CLUSTER if cluster else [])]
     if run_all:
         refused = {"STUDY": study, "--only": only, "--module": module, "--page": page}
         if given := [name for name, value in refused.items() if value]:
             raise ArgumentError(f"--all runs all studies as they are and cannot be combined with {', '.join(given)}")
+        _check_packages(None, results is not None, needed)
         _reproduce_all(
             dry_run, as_json, quick=quick, data=data, store=store, jobs=jobs, cluster=cluster,
             retry_failed=retry_failed, run=not no_run, results=results, page=not no_page,
@@ -91,10 +97,13 @@ def reproduce(
         return
     if study is None:
         raise ArgumentError("a study is required; rankbound reproduce --list shows the known ones")
-    from rankbound.experiments import plan_study, run_study, show_progress
+    from rankbound.studies import plan_study, run_study, show_progress
 
+    _check_packages(study, results is not None, needed)
     settings = parse_only(only or [])
-    modules = module or []
+    from rankbound.cli.user_code import name_modules
+
+    modules = name_modules(module)
     if dry_run:
         with show_progress() as progress:
             plan = plan_study(
@@ -112,10 +121,21 @@ def reproduce(
     _print_result(result, as_json)
 
 
+def _check_packages(study: str | None, figures: bool, needed: list[str]) -> None:
+    """Raise MissingPackageError, once for all that the options and a study need, or all studies if it is None."""
+    from rankbound.studies.spec import known_studies, packages_of_study
+
+    if study is None:  # studies whose data are not there are left out, and few have the images
+        of_studies = [module for name in known_studies() for module in packages_of_study(name, False, figures)]
+    else:
+        of_studies = packages_of_study(study, True, figures)
+    check_packages("reproduce", *of_studies, *needed)
+
+
 def _reproduce_all(
     dry_run: bool, as_json: bool, *, retry_failed: bool, run: bool, results: str | None, page: bool, **how: Any
 ) -> None:
-    from rankbound.experiments import plan_all_studies, run_all_studies, show_progress
+    from rankbound.studies import plan_all_studies, run_all_studies, show_progress
 
     plan = plan_all_studies(**how)
     if dry_run or not as_json:
@@ -157,7 +177,7 @@ def parse_only(texts: list[str]) -> dict[str, list[str]]:
 
 
 def _print_list(as_json: bool) -> None:
-    from rankbound.experiments import known_studies
+    from rankbound.studies import known_studies
 
     studies = known_studies()
     if as_json:

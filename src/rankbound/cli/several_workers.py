@@ -14,9 +14,8 @@ import typer
 
 from rankbound.cli import output
 from rankbound.errors import ArgumentError, DataError
+from rankbound.packages import needed_by
 from rankbound.parallel import cores, threads
-
-__all__ = ["run_in_processes"]
 
 _MOST_WORKERS = 1_000
 _RESTARTS = 3
@@ -52,22 +51,24 @@ def run_in_processes(count: int, arguments: Sequence[str]) -> int:
 
 def _failures(count: int, command: list[str], folder: str) -> dict[int, int]:
     """Run a command in processes until all have ended or one has failed; returns exit codes other than 0 by rank."""
-    try:
+    with needed_by("--workers"):
         from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
         from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
         from torch.distributed.launcher.api import LaunchConfig, elastic_launch
-    except ImportError as error:
-        raise ArgumentError(
-            f"--workers needs {error.name}, which is missing: pip install 'rankbound[train]'"
-        ) from error
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # reports of failures are ours
     budget = str(max(1, (threads() if os.environ.get("RANKBOUND_THREADS") else cores()) // count))
     os.environ |= {"RANKBOUND_THREADS": budget, "OMP_NUM_THREADS": budget}
     config = LaunchConfig(
-        min_nodes=1, max_nodes=1, nproc_per_node=count, rdzv_backend="c10d", rdzv_endpoint="localhost:0",
-        run_id=Path(folder).name, max_restarts=0, monitor_interval=0.1,
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=count,
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        run_id=Path(folder).name,
+        max_restarts=0,
+        monitor_interval=0.1,
         logs_specs=DefaultLogsSpecs(log_dir=folder, redirects=dict.fromkeys(range(1, count), Std.ALL)),
-    )  # fmt: skip
+    )
     try:
         elastic_launch(config, command[0])(*command[1:])
     except ChildFailedError as error:

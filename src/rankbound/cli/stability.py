@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rankbound.cli import options, output
+from rankbound.cli.protocol_options import takes_protocol
 from rankbound.errors import ArgumentError
+from rankbound.protocol import Protocol
 
 if TYPE_CHECKING:
     import polars as pl
@@ -18,6 +20,7 @@ __all__ = ["stability"]
 _DEFAULT_MEASURES = ("nDCG@10", "AP")
 
 
+@takes_protocol("empty", "references")
 def stability(
     qrels: options.Qrels,
     runs: Annotated[list[str], typer.Argument(help="Runs of the systems: TREC files, csv or parquet.", metavar="RUN")],
@@ -41,13 +44,7 @@ def stability(
             help="Keep runs whose names begin with the same N characters on the same side, as runs of one team.",
         ),
     ] = None,
-    ties: options.Ties = options.TiesPolicy.average,
-    missing: options.Missing = options.MissingPolicy.ignore,
-    missing_zero: options.MissingZero = False,
-    judged_only: options.JudgedOnly = False,
-    depth: options.Depth = None,
-    candidates: options.Candidates = "judged",
-    judged_outside: options.JudgedOutside = options.JudgedOutsidePolicy.error,
+    protocol: Protocol = Protocol(),  # noqa: B008  # immutable
     confidence: options.Confidence = 0.95,
     test: options.Test = options.TestName.t,
     correction: options.Correction = options.CorrectionName.holm,
@@ -69,8 +66,8 @@ def stability(
     Example:
       rankbound stability qrels.txt runs/*.gz -m nDCG@10 --wrapper EM --wrapper STD --rows stability.csv
     """
-    from rankbound.analysis.comparison import run_names
-    from rankbound.analysis.stability import compare_normalizations
+    from rankbound.evaluation.comparison import run_names
+    from rankbound.evaluation.stability import compare_normalizations
 
     options.check_inputs(qrels, *runs)
     output.check_table_path(rows)
@@ -86,18 +83,13 @@ def stability(
             qrels,
             dict(zip(names, runs, strict=True)),
             measures or list(_DEFAULT_MEASURES),
+            protocol,
             wrappers=wrappers,
             splits=splits,
             partitions=partitions,
             groups=groups,
             seed=seed,
             inference=policy,
-            ties=ties.value,
-            missing="zero" if missing_zero else missing.value,
-            judged_only=judged_only,
-            depth=depth,
-            candidates=candidates,
-            judged_outside=judged_outside.value,
         )
     if rows is not None:
         output.write_table(table, rows)
@@ -120,7 +112,7 @@ _REFERENCES = {
 
 
 def _print_measure(references: str, plain: str, table: pl.DataFrame, confidence: float) -> None:
-    from rankbound.analysis.stability import QUANTITIES
+    from rankbound.evaluation.stability import QUANTITIES
 
     by_key = {(row["measure"], row["quantity"]): row for row in table.iter_rows(named=True)}
     level = f"{100 * confidence:g} % interval"

@@ -23,7 +23,7 @@ def list_studies(folder: Folder, as_json: options.Json = False) -> None:
     Example:
       rankbound store list rankbound-results/thesis-5.1
     """
-    from rankbound.experiments import open_store
+    from rankbound.studies import open_store
 
     with open_store(folder) as store:
         states = store.states()
@@ -53,7 +53,7 @@ def export(
     Example:
       rankbound store export rankbound-results/thesis-5.1 -o thesis-5.1.zip
     """
-    from rankbound.experiments import export_store
+    from rankbound.studies import export_store
 
     with output.working(f"writing {file} ..."):
         written = export_store(folder, file)
@@ -77,7 +77,7 @@ def import_(
     Example:
       rankbound store import thesis-5.1.zip --store rankbound-results/thesis-5.1
     """
-    from rankbound.experiments import import_store
+    from rankbound.studies import import_store
 
     with output.working(f"reading {file} ..."):
         found = import_store(file, folder)

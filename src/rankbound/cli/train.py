@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rankbound.cli import options, output
-from rankbound.cli.kernels import ready_kernels
 from rankbound.cli.several_workers import run_in_processes
 from rankbound.cli.train_recommender import COLUMNS, looks_like_interactions, train_recommender
 from rankbound.errors import ArgumentError, DataError, RankboundError
 from rankbound.models import RECOMMENDERS
+from rankbound.packages import check_packages
 from rankbound.parallel import workers as together
 
 if TYPE_CHECKING:
@@ -22,12 +23,23 @@ if TYPE_CHECKING:
     from rankbound.data.splits import Fold
     from rankbound.models.base import Ranker
 
-__all__ = ["fit_width", "read_parts", "train"]
-
 _CONFIG = (
-    "data", "model", "loss", "bounding", "valid", "measures", "seed", "epochs", "output", "checkpoint",
-    "user", "item", "rating", "timestamp", "min_rating",
-)  # fmt: skip
+    "data",
+    "model",
+    "loss",
+    "bounding",
+    "valid",
+    "measures",
+    "seed",
+    "epochs",
+    "output",
+    "checkpoint",
+    "user",
+    "item",
+    "rating",
+    "timestamp",
+    "min_rating",
+)
 _KINDS: dict[str, tuple[Any, str]] = {  # of the options in a file; the others are texts
     "params": (dict, "a table"),
     "measures": (str, "a measure or a list of measures"),
@@ -121,10 +133,22 @@ def train(
       rankbound train train.txt --loss nDCG --workers 4 --checkpoint state -o model
     """
     command_line = {
-        "data": data, "model": model, "loss": loss, "bounding": bounding, "valid": valid, "measures": measures,
-        "seed": seed, "epochs": epochs, "checkpoint": checkpoint, "output": out,
-        "user": user, "item": item, "rating": rating, "timestamp": timestamp, "min_rating": min_rating,
-    }  # fmt: skip
+        "data": data,
+        "model": model,
+        "loss": loss,
+        "bounding": bounding,
+        "valid": valid,
+        "measures": measures,
+        "seed": seed,
+        "epochs": epochs,
+        "checkpoint": checkpoint,
+        "output": out,
+        "user": user,
+        "item": item,
+        "rating": rating,
+        "timestamp": timestamp,
+        "min_rating": min_rating,
+    }
     chosen, params = _options(command_line, param or [], config)
     for needed, name in (("data", "DATA"), ("output", "-o")):
         if chosen.get(needed) is None:
@@ -160,8 +184,6 @@ def _train(chosen: dict[str, Any], params: dict[str, Any], target: Path, *, is_f
             from rankbound.data.splits import Fold
 
             parts = Fold(parts.train, read_parts(chosen["valid"]).train, parts.test)
-    if (trained_by := getattr(ranker, "loss", None)) is not None:
-        ready_kernels(trained_by)
     _fit(ranker, parts)
     if is_first:
         ranker.save(target)
@@ -194,16 +216,13 @@ def _without_workers(arguments: Sequence[str]) -> list[str]:
 
 
 def _fit(ranker: Ranker, parts: Fold[Any]) -> None:
+    from rankbound.models.options import show_training
+
     held_out = (
         None if parts.validation is None else _columns(fit_width(parts.validation, parts.train.features.shape[1]))
     )
     X, y, qid = _columns(parts.train)
-    if hasattr(ranker, "verbose"):
-        ranker.verbose = True  # shows a progress bar in a terminal
-        ranker.fit(X, y, qid=qid, eval_set=held_out)
-        ranker.verbose = False
-        return
-    with output.working("training ..."):
+    with show_training(ranker) as has_progress, nullcontext() if has_progress else output.working("training ..."):
         ranker.fit(X, y, qid=qid, eval_set=held_out)
 
 
@@ -225,11 +244,19 @@ def _report(ranker: Ranker, parts: Fold[Any], chosen: dict[str, Any], target: Pa
     steps = {"epochs": len(ranker.history_), "kept_epoch": ranker.kept_epoch_} if hasattr(ranker, "history_") else {}
     if as_json:
         output.print_json(
-            {"model": type(ranker).__name__, "output": str(target), "data": chosen["data"],
-             "params": output.plain_params(ranker),
-             "queries": len(parts.train.lists), "no_choice_queries": no_choice, "rows": rows, "features": width,
-             **steps, "mean": values}
-        )  # fmt: skip
+            {
+                "model": type(ranker).__name__,
+                "output": str(target),
+                "data": chosen["data"],
+                "params": output.plain_params(ranker),
+                "queries": len(parts.train.lists),
+                "no_choice_queries": no_choice,
+                "rows": rows,
+                "features": width,
+                **steps,
+                "mean": values,
+            }
+        )
         return
     table = [[name, *(output.show_number(values[role][name]) for role in values)] for name in names]
     without = f" ({no_choice} of them without a choice: all rankings have the same {target_measure})"
@@ -258,12 +285,13 @@ def _check_kind_of_data(chosen: dict[str, Any]) -> None:
 def _ranker(chosen: dict[str, Any], params: dict[str, Any]) -> Ranker:
     """Create the ranker that the options describe, not yet fitted."""
     from rankbound.models import RANKERS
-    from rankbound.models.by_name import check_ranker, make_ranker
+    from rankbound.models.by_name import check_ranker, make_ranker, packages_of
 
     name = "MLPRanker" if chosen.get("model") is None else chosen["model"]
     usable = [known for known in RANKERS if known != "RankCNN"]  # which is trained on images
     if name not in usable:
         raise ArgumentError(f"model must be one of {', '.join(usable)}, got {name!r}")
+    check_packages("train", *packages_of(name))
     loss_options = {key.removeprefix("loss."): value for key, value in params.items() if key.startswith("loss.")}
     by_option = {"random_state": "seed", "epochs": "epochs", "checkpoint": "checkpoint"}
     params = {name: chosen[option] for name, option in by_option.items() if chosen.get(option) is not None} | {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,7 @@ from rankbound.errors import ArgumentError, DataError
 if TYPE_CHECKING:
     from rankbound.data.interactions import Interactions
     from rankbound.data.splits import Fold
-    from rankbound.models.recommender import Recommender
-
-__all__ = ["COLUMNS", "looks_like_interactions", "train_recommender"]
+    from rankbound.models.recommenders.base import Recommender
 
 COLUMNS = ("user", "item", "rating", "timestamp")
 _TABLES = (".csv", ".tsv", ".parquet", ".inter")
@@ -37,13 +36,10 @@ def train_recommender(
     with output.working("reading ..."):
         parts = _read(chosen["data"], chosen)
         held_out = parts.validation if chosen.get("valid") is None else _read(chosen["valid"], chosen).train
-    if hasattr(model, "verbose"):
-        model.verbose = True  # shows a progress bar in a terminal
+    from rankbound.models.options import show_training
+
+    with show_training(model) as has_progress, nullcontext() if has_progress else output.working("training ..."):
         model.fit(parts.train, eval_set=held_out)
-        model.verbose = False
-    else:
-        with output.working("training ..."):
-            model.fit(parts.train, eval_set=held_out)
     if not is_first:
         return
     model.save(target)
@@ -57,7 +53,7 @@ def _report(
     names = [str(name) for name in chosen.get("measures") or [model.measure]]
     values = {}
     if held_out:
-        from rankbound.models.full_ranking import evaluate_recommender
+        from rankbound.models.recommenders.full_ranking import evaluate_recommender
 
         values = {role: evaluate_recommender(model, part, names).mean() for role, part in held_out.items()}
     seen = model.seen_
@@ -71,11 +67,20 @@ def _report(
     ]
     if as_json:
         output.print_json(
-            {"model": type(model).__name__, "output": str(target), "data": chosen["data"],
-             "params": output.plain_params(model), "users": model.n_queries_, "items": len(model.item_ids_),
-             "interactions": len(seen), "notes": notes, **steps, **({"weights": weights} if weights else {}),
-             "mean": values}
-        )  # fmt: skip
+            {
+                "model": type(model).__name__,
+                "output": str(target),
+                "data": chosen["data"],
+                "params": output.plain_params(model),
+                "users": model.n_queries_,
+                "items": len(model.item_ids_),
+                "interactions": len(seen),
+                "notes": notes,
+                **steps,
+                **({"weights": weights} if weights else {}),
+                "mean": values,
+            }
+        )
         return
     title = f"{type(model).__name__} in {target}"
     summary = f"{model.n_queries_:,} users, {len(model.item_ids_):,} items, {len(seen):,} interactions"

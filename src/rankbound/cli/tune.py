@@ -9,12 +9,11 @@ import typer
 
 from rankbound.cli import options, output
 from rankbound.errors import ArgumentError
+from rankbound.packages import CLUSTER, check_packages
 
 if TYPE_CHECKING:
     from rankbound.data.letor import LetorData
     from rankbound.tuning import TuneResult
-
-__all__ = ["tune"]
 
 _SHOWN = 15  # trials in the printed table
 
@@ -22,7 +21,6 @@ _SHOWN = 15  # trials in the printed table
 class SamplerName(StrEnum):
     """How settings are suggested."""
 
-    auto = "auto"
     tpe = "tpe"
     random = "random"
 
@@ -36,7 +34,7 @@ def tune(
     ],
     folder: Annotated[
         str, typer.Option("-o", "--output", metavar="DIR", help="Folder for trials, table, page and model; resumes.")
-    ],
+    ] = "tuned",
     valid: Annotated[
         str | None,
         typer.Option(metavar="DATA", help="Validation queries.  [default: the fold's own, or a fifth of the queries]"),
@@ -64,9 +62,7 @@ def tune(
     param: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Fixed parameter of the rankers. Can be repeated.")
     ] = None,
-    sampler: Annotated[
-        SamplerName, typer.Option(help="TPE (needs Optuna) or random; auto is TPE where Optuna is installed.")
-    ] = SamplerName.auto,
+    sampler: Annotated[SamplerName, typer.Option(help="Optuna's TPE, or random search.")] = SamplerName.tpe,
     no_pruning: Annotated[bool, typer.Option("--no-pruning", help="Let trials that fall behind continue.")] = False,
     refit: Annotated[
         bool, typer.Option("--refit", help="Fit the chosen setting again on training and validation queries.")
@@ -76,11 +72,16 @@ def tune(
         typer.Option("--jobs", "--workers", metavar="N", help="Number of worker processes.  [default: all cores]"),
     ] = None,
     cluster: Annotated[
-        str | None, typer.Option(metavar="ADDR", help="Run on Dask: local:N, or a scheduler's tcp://host:port.")
+        str | None,
+        typer.Option(
+            metavar="ADDR", help="Run on Dask: local:N, or a scheduler's tcp://host:port whose workers see DIR."
+        ),
     ] = None,
     module: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Module to import in every worker, to define measures; repeat for more."),
+        typer.Option(
+            metavar="NAME", help="Module (or .py file) to import in every worker, to define measures; repeat for more."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of all random numbers.")] = 0,
     page: Annotated[
@@ -95,12 +96,15 @@ def tune(
 
     \b
     Examples:
-      rankbound tune mq2008/1 --minutes 10 -o tuned
+      rankbound tune mq2008/1 --minutes 10
       rankbound tune train.txt --valid vali.txt --test test.txt --model LambdaMART --trials 50 -o tuned
     """
     from rankbound.cli.train import fit_width, parse_value, read_parts
+    from rankbound.cli.user_code import name_modules
+    from rankbound.models.by_name import packages_of
     from rankbound.tuning import read_space, show_progress
     from rankbound.tuning import tune as search
+    from rankbound.tuning.space import DEFAULT_MODELS
 
     params: dict[str, Any] = {}
     for text in param or []:
@@ -109,6 +113,8 @@ def tune(
             raise ArgumentError(f"--param must be KEY=VALUE, got {text!r}")
         params[key] = parse_value(value)
     ranges = None if space is None else read_space(space)
+    needed = [*packages_of(*(model or ranges or DEFAULT_MODELS)), "optuna"]
+    check_packages("tune", *needed, *([] if no_page else ["jinja2"]), *(CLUSTER if cluster else []))
     with output.working("reading ..."):
         parts = read_parts(data)
         held_out = parts.validation if valid is None else read_parts(valid).train
@@ -121,11 +127,28 @@ def tune(
     X, y, qid = _columns(parts.train)
     with show_progress() as progress:
         result = search(
-            X, y, qid=qid, eval_set=columns(held_out), test_set=columns(tested), measure=measure, models=model,
-            space=ranges, params=params, minutes=minutes, trials=trials, sampler=sampler.value, pruning=not no_pruning,
-            refit=refit, folder=folder, page=False if no_page else page or True, jobs=jobs, cluster=cluster,
-            modules=module or [], seed=seed, progress=progress,
-        )  # fmt: skip
+            X,
+            y,
+            qid=qid,
+            eval_set=columns(held_out),
+            test_set=columns(tested),
+            measure=measure,
+            models=model,
+            space=ranges,
+            params=params,
+            minutes=minutes,
+            trials=trials,
+            sampler=sampler.value,
+            pruning=not no_pruning,
+            refit=refit,
+            folder=folder,
+            page=False if no_page else page or True,
+            jobs=jobs,
+            cluster=cluster,
+            modules=name_modules(module),
+            seed=seed,
+            progress=progress,
+        )
     _print_result(result, as_json)
 
 

@@ -14,13 +14,22 @@ from typing import Any
 
 from rankbound.errors import ArgumentError
 
-__all__ = ["import_module", "load_function"]
-
 
 def import_module(name: str, option: str = "--module") -> ModuleType:
-    """Import a user's module by name, as ``python -m`` does; errors name the option or argument."""
+    """Import a user's module by name, as ``python -m`` does, or from a file; errors name the option or argument."""
+    if name.endswith(".py"):
+        return _import_file(Path(name))
     _search_first(os.getcwd())  # noqa: PTH109 - sys.path has text
     return _import(lambda: importlib.import_module(name), f"{option} {name}")
+
+
+def name_modules(modules: list[str] | None) -> list[str]:
+    """Return the names under which workers import modules, each given by its name or file.
+
+    >>> name_modules(["json"])
+    ['json']
+    """
+    return [import_module(name).__name__ for name in modules or []]
 
 
 def load_function(target: str) -> Callable[..., Any]:
@@ -35,7 +44,7 @@ def load_function(target: str) -> Callable[..., Any]:
     where, colon, attribute = target.rpartition(":")
     if not colon or not where or not attribute:
         raise ArgumentError(f"the function must be MODULE:FUNCTION, such as my_metrics:ndcg, got {target!r}")
-    module = _import_file(Path(where)) if where.endswith(".py") else import_module(where, "module")
+    module = import_module(where, "module")
     value: Any = module
     for name in attribute.split("."):
         value = getattr(value, name, None)

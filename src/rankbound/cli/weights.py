@@ -97,7 +97,7 @@ def weights(
       rankbound weights train.txt -m nDCG --per row -o train.txt.weight.txt
       rankbound weights train.txt -m nDCG --form plain --effective 0   # exactly 1/(B-E)
     """
-    from rankbound.data.part_work import is_in_parts
+    from rankbound.data.large import is_in_parts
     from rankbound.difficulty.queries import query_weights, weights_of_parts
 
     if out is not None and not out.endswith(".txt"):

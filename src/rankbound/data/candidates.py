@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from rankbound.data import frames
 from rankbound.data.ir_datasets import is_ir_dataset, read_ir_dataset
+from rankbound.data.json_lines import is_json_lines, read_json_lines
 from rankbound.data.text_chunks import read_text
 from rankbound.errors import ArgumentError, DataError, FileFormatError
+from rankbound.protocol import CANDIDATES, EXPLICIT, JUDGED_OUTSIDE
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["CANDIDATES", "JUDGED_OUTSIDE", "CandidateSource", "read_candidates"]
+__all__ = ["CandidateSource", "read_candidates"]
 
-CANDIDATES = ("judged", "returned")
-JUDGED_OUTSIDE = ("error", "ignore")
 _COLUMN = "column:"
 
 
@@ -30,11 +30,11 @@ _COLUMN = "column:"
 class CandidateSource:
     """Candidates by a rule, as a table with qid and docid, or as a column of a table that is still to be read."""
 
-    rule: str = "judged"
+    rule: str = CANDIDATES[0]
     table: pl.DataFrame | None = None
     column: str | None = None
-    judged_outside: str = "error"
-    name: str = "judged"
+    judged_outside: str = JUDGED_OUTSIDE[0]
+    name: str = CANDIDATES[0]
     """What outputs say: the rule, the file, ``column:NAME``, or "explicit"."""
 
     @property
@@ -65,7 +65,7 @@ class CandidateSource:
         return replace(self, table=table.filter(pl.col("qid").is_in(queries.implode())))
 
 
-def read_candidates(candidates: Any, judged_outside: str = "error") -> CandidateSource:
+def read_candidates(candidates: Any, judged_outside: str = JUDGED_OUTSIDE[0]) -> CandidateSource:
     """Read candidates: a rule, ``column:NAME``, a path, a table, or ``{query: documents}``.
 
     An id of ir_datasets (``irds:...``) stands for the scored documents of that data set.
@@ -79,11 +79,11 @@ def read_candidates(candidates: Any, judged_outside: str = "error") -> Candidate
     """
     if isinstance(candidates, CandidateSource):
         return candidates
-    if judged_outside not in JUDGED_OUTSIDE:
-        raise ArgumentError(f"judged_outside must be 'error' or 'ignore', got {judged_outside!r}")
     if isinstance(candidates, str):
         if candidates in CANDIDATES:
             return CandidateSource(candidates, name=candidates)
+        if candidates == EXPLICIT:
+            raise ArgumentError("candidates that were given as a table must be given again, got their name 'explicit'")
         if candidates.startswith(_COLUMN):
             return CandidateSource(column=candidates.removeprefix(_COLUMN), name=candidates)
     if isinstance(candidates, Mapping):
@@ -91,7 +91,9 @@ def read_candidates(candidates: Any, judged_outside: str = "error") -> Candidate
     elif is_ir_dataset(candidates):
         table = read_ir_dataset(candidates).run.select("qid", "docid")
     elif isinstance(candidates, (str, PathLike)):
-        if frames.is_table_path(candidates):
+        if is_json_lines(candidates):
+            table = _from_dict(read_json_lines(candidates, "score"))
+        elif frames.is_table_path(candidates):
             table = _columns(frames.read_frame(candidates), candidates)
         else:
             table = _read_text(candidates)
@@ -102,7 +104,7 @@ def read_candidates(candidates: Any, judged_outside: str = "error") -> Candidate
             "candidates must be 'judged', 'returned', 'column:NAME', a path, a frame with qid and docid, or "
             f"{{query: documents}}, got {candidates!r:.60}"
         )
-    name = str(fspath(candidates)) if isinstance(candidates, (str, PathLike)) else "explicit"
+    name = str(fspath(candidates)) if isinstance(candidates, (str, PathLike)) else EXPLICIT
     return CandidateSource(table=table.unique(maintain_order=True), judged_outside=judged_outside, name=name)
 
 
@@ -134,17 +136,20 @@ def _read_text(path: str | PathLike[str]) -> pl.DataFrame:
     """Read lines of text: a TREC run (6 fields), TREC qrels (4 fields), or "query document" (2 fields)."""
     from rankbound.data import trec
 
-    fields = _fields_of_first_line(path)
+    line, fields = _first_line_and_fields(path)
     if fields == 2:
         return trec.read_pairs(path)
-    if fields in (4, 6):
+    if fields == 4 or fields >= 6:  # a run may have words after its tag
         return (trec.read_qrels(path) if fields == 4 else trec.read_run(path)).select("qid", "docid")
     raise FileFormatError(
-        path, 1, "expected lines of a TREC run (6 fields), of TREC qrels (4 fields) or of query and document",
+        path, line, "expected lines of a TREC run (6 fields), of TREC qrels (4 fields) or of query and document",
         f"got {fields} fields",
     )  # fmt: skip
 
 
-def _fields_of_first_line(path: str | PathLike[str]) -> int:
-    lines = (line for line in read_text(path).split(b"\n") if line.strip() and not line.startswith(b"#"))
-    return len(next(lines, b"").split())
+def _first_line_and_fields(path: str | PathLike[str]) -> tuple[int, int]:
+    """The number of the first line that is neither empty nor a comment, and its number of fields."""
+    for number, line in enumerate(read_text(path).split(b"\n"), start=1):
+        if (fields := line.split()) and not fields[0].startswith(b"#"):
+            return number, len(fields)
+    return 1, 0

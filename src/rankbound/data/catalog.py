@@ -109,9 +109,24 @@ def find_entry(name: str) -> Entry:
     return known[name]
 
 
+_chosen_folder: str | None = None
+
+
+def look_for_data_in(folder: str | None) -> str | None:
+    """Look for data sets in this folder in place of ``RANKBOUND_DATA``, in this process; return the one before."""
+    global _chosen_folder
+    before, _chosen_folder = _chosen_folder, folder
+    return before
+
+
+def data_folder_in_use() -> str | None:
+    """The folder that was chosen, or that ``RANKBOUND_DATA`` names."""
+    return _chosen_folder or os.environ.get("RANKBOUND_DATA")
+
+
 def set_folders(entry: Entry) -> list[Path]:
-    """Return the folders in which the files of a set are looked for, in order: in ``RANKBOUND_DATA``, in the cache."""
-    own, cached = os.environ.get("RANKBOUND_DATA"), cache_folder("data", entry.folder)
+    """Return the folders in which the files of a set are looked for, in order: the one in use, that in the cache."""
+    own, cached = data_folder_in_use(), cache_folder("data", entry.folder)
     return [*([Path(own) / entry.folder] if own else []), *([cached] if cached else [])]
 
 

@@ -74,7 +74,16 @@ def read_csv(path: StrPath, ids: Collection[str], numbers: Collection[str]) -> p
             break
     if pl.String in kinds and has_controls(raw):
         refuse_entry(path, as_text, lambda entry: bool(CONTROL.search(entry)), "must have no control characters")
-    return table
+    return table.with_columns(_as_numbers(table[name]) for name in as_numbers if table.schema[name] == pl.String)
+
+
+def _as_numbers(column: pl.Series) -> pl.Series:
+    """A column of text as numbers, if each entry is one that polars does not recognize, such as +2."""
+    import polars as pl
+
+    if any(map(is_no_number, column.drop_nulls())):
+        return column
+    return pl.Series(column.name, [float(entry) if entry else None for entry in column], pl.Float64)
 
 
 def refuse_entry(path: StrPath, columns: Collection[str], is_wrong: Callable[[str], bool], rule: str) -> None:

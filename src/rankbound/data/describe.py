@@ -3,30 +3,54 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rankbound.data.beir import BeirData, read_beir
 from rankbound.data.faces import Faces, read_faces
+from rankbound.data.frames import lists_from_frame
 from rankbound.data.interactions import Interactions
 from rankbound.data.judged_runs import JudgedRuns
 from rankbound.data.letor import LetorData, read_letor
 from rankbound.data.ratings import read_ratings
-from rankbound.data.text_chunks import StrPath, line_chunks
-from rankbound.data.trec import read_qrels
+from rankbound.data.text_chunks import StrPath, is_plain_number, line_chunks
+from rankbound.data.trec import read_qrels, read_run
 from rankbound.errors import DataError
 from rankbound.lists import Lists
 
-__all__ = ["describe", "read_any", "size_histogram"]
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["TrecFile", "describe", "read_any", "size_histogram"]
 
 _LETOR_LINE = re.compile(r"\S+\s+(qid:\S+|\d+:\S+)(\s+\d+:\S*)*\s*(#.*)?$")
+_INTEGER = re.compile(r"[+-]?[0-9]+$")
+_LARGEST_LABEL = 1000  # a larger number in the last of four fields is the time of a rating
+_LOOKED_AT = 1 << 16  # bytes of the beginning of a file
+_NAMES_OF_RATINGS = (".inter", ".csv", ".tsv", "users.dat")
+_FIELDS = {"qrels": "query, iteration, document, label", "run": "query, Q0, document, rank, score, tag"}
+
+
+@dataclass(frozen=True, eq=False)
+class TrecFile:
+    """The rows of TREC qrels (``kind`` is "qrels") or of a TREC run ("run"), and notes on how the file was read."""
+
+    kind: str
+    table: pl.DataFrame
+    notes: tuple[str, ...] = ()
+
+    @property
+    def lists(self) -> Lists | None:
+        """The labels by query; None for a run, which has none."""
+        return lists_from_frame(self.table.select("qid", "label")) if self.kind == "qrels" else None
 
 
 def read_any(path: StrPath) -> Any:
-    """Read a file or folder whose format is recognized: LETOR, ratings, faces or BEIR."""
+    """Read a file or folder whose format is recognized: LETOR, TREC, ratings, faces or BEIR."""
     source = Path(path)
     if source.is_dir():
         if any(source.glob("corpus.jsonl*")):
@@ -40,7 +64,71 @@ def read_any(path: StrPath) -> Any:
         return read_faces(source)
     if ".parquet" in source.suffixes:
         return read_ratings(source)
-    return read_letor(source) if _LETOR_LINE.match(_first_row(source)) else read_ratings(source)
+    rows = _first_rows(source)
+    if _LETOR_LINE.match(rows[0]):
+        return read_letor(source)
+    kind = None if any(ending in source.name for ending in _NAMES_OF_RATINGS) else _recognize_trec(rows)
+    if kind is None:
+        return _with_note(read_ratings(source), rows)
+    table = read_qrels(source) if kind == "qrels" else read_run(source)
+    return TrecFile(kind, table, _notes_on_reading(kind, rows))
+
+
+def _recognize_trec(rows: list[str]) -> str | None:
+    """Whether rows are those of TREC qrels or of a TREC run; None if they are neither.
+
+    Lists of items, one user per line, look the same if each has three or five items, all of them numbers. The second
+    field tells them apart: it is the same in all rows of a TREC file, or else stands before ids that are no numbers.
+
+    >>> _recognize_trec(["q1 0 a 1", "q1 0 b 0"]), _recognize_trec(["1 Q0 7 1 0.5 tag"]), _recognize_trec(["u 1 2 3"])
+    ('qrels', 'run', 'qrels')
+    >>> _recognize_trec(["u1 5 6 7", "u2 7 6 5"])
+    """
+    split = [row.split() for row in rows]
+    for kind, is_row in (("qrels", _is_judgment), ("run", _is_ranked)):
+        alike = [fields for fields in split if is_row(fields)]
+        is_constant = len({fields[1] for fields in alike}) == 1
+        is_typed = all(_INTEGER.match(fields[1].replace(".", "", 1)) for fields in alike) and not all(
+            _INTEGER.match(fields[2]) for fields in alike
+        )
+        if is_constant and 2 * len(alike) > len(split):  # a row that is damaged is refused by the reader
+            return kind
+        if is_typed and len(alike) == len(split):
+            return kind
+    return None
+
+
+def _is_judgment(fields: list[str]) -> bool:
+    return len(fields) == 4 and _is_number(fields[3]) and abs(float(fields[3])) < _LARGEST_LABEL
+
+
+def _is_ranked(fields: list[str]) -> bool:
+    return len(fields) >= 6 and bool(_INTEGER.match(fields[3])) and _is_number(fields[4])
+
+
+def _is_number(field: str) -> bool:
+    try:
+        return is_plain_number(field) and bool(np.isfinite(float(field)))
+    except ValueError:
+        return False
+
+
+def _with_note(data: Interactions, rows: list[str]) -> Interactions:
+    """The interactions with a note if all rows of the file could also be those of a TREC file."""
+    split = [row.split() for row in rows]
+    if all(map(_is_judgment, split)) or all(map(_is_ranked, split)):
+        note = "read as interactions; TREC files can look the same, but their second field is often that of all lines"
+        return replace(data, notes=(*data.notes, note))
+    return data
+
+
+def _notes_on_reading(kind: str, rows: list[str]) -> tuple[str, ...]:
+    """A sentence for a file that could also be read as lists of items."""
+    second = {row.split()[1] for row in rows if len(row.split()) > 1}
+    if second <= {"0", "Q0", "q0"} or (len(second) == 1 and len(rows) > 1):
+        return ()
+    name = "TREC qrels" if kind == "qrels" else "a TREC run"
+    return (f"read as {name} ({_FIELDS[kind]}); lines of a user and items can look the same",)
 
 
 def describe(data: Any) -> dict[str, Any]:
@@ -77,6 +165,8 @@ def describe(data: Any) -> dict[str, Any]:
         }
     elif isinstance(data, BeirData):
         summary = _of_lists("beir", data.lists) | {"documents": len(data.corpus)}
+    elif isinstance(data, TrecFile):
+        summary = _describe_trec(data)
     elif isinstance(data, JudgedRuns):
         judged = read_qrels(data.qrels)
         sizes = judged["qid"].value_counts()["count"].to_numpy().astype(np.int64)
@@ -110,6 +200,19 @@ def size_histogram(sizes: ArrayLike) -> list[dict[str, int]]:
     return [{"from": 0, "to": 0, "count": empty}, *filled] if empty else filled
 
 
+def _describe_trec(data: TrecFile) -> dict[str, Any]:
+    sizes = data.table["qid"].value_counts()["count"].to_numpy().astype(np.int64)
+    return {
+        "kind": data.kind,
+        "rows": len(data.table),
+        "queries": len(sizes),
+        "documents": data.table["docid"].n_unique(),
+        "features": 0,
+        "labels": _counted(data.table["label"].to_numpy() if data.kind == "qrels" else []),
+        "list_sizes": _spread(sizes),
+    }
+
+
 def _of_lists(kind: str, lists: Lists) -> dict[str, Any]:
     return {
         "kind": kind,
@@ -137,9 +240,10 @@ def _spread(sizes: NDArray[np.int64]) -> dict[str, Any]:
     }
 
 
-def _first_row(path: Path) -> str:
-    for _, text in line_chunks(path, 1 << 16):
-        for row in text.decode("utf-8", "replace").splitlines():
-            if row.strip() and not row.lstrip().startswith("#"):
-                return row
+def _first_rows(path: Path) -> list[str]:
+    """The rows at the beginning of a text file, without comments and empty lines; a row at least."""
+    for _, text in line_chunks(path, _LOOKED_AT):
+        lines = text.decode("utf-8", "replace").splitlines()
+        if rows := [row for row in lines if row.strip() and not row.lstrip().startswith("#")]:
+            return rows
     raise DataError(f"{path}: has no line of data")

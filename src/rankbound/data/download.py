@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -17,6 +18,8 @@ __all__ = ["Progress", "fetch"]
 
 Progress = Callable[[int, int | None], None]  # bytes received, total bytes if the server knows
 _BLOCK = 1 << 18
+_NUMBER, _HEADER = re.compile("[0-9]{1,18}"), re.compile("[ -~]{1,1000}")  # of headers
+_RANGE = re.compile("bytes ([0-9]{1,18})-")
 
 
 def fetch(url: str, target: Path, sha256: str | None = None, progress: Progress | None = None) -> str:
@@ -35,14 +38,18 @@ def fetch(url: str, target: Path, sha256: str | None = None, progress: Progress 
         if sha256 is not None and digest != sha256:
             raise DataError(f"{url}: wrong checksum, expected sha256 {sha256}, got {digest}")
         part.replace(target)
-    except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
-        reason = getattr(error, "reason", None) or error  # the received bytes are kept for the next attempt
-        raise DataError(f"{url}: cannot be downloaded: {reason}") from error
-    except (OSError, DataError) as error:
+    except DataError:
         part.unlink(missing_ok=True)
         mark.unlink(missing_ok=True)
-        if isinstance(error, DataError):
-            raise
+        raise
+    except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError, ValueError) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
+        reason = getattr(error, "reason", None) or error  # the received bytes are kept for the next attempt
+        raise DataError(f"{url}: cannot be downloaded: {reason}") from error  # ValueError: a redirection to no address
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        mark.unlink(missing_ok=True)
         raise DataError(f"{target}: cannot be written: {error.strerror or error}") from error
     mark.unlink(missing_ok=True)
     return digest
@@ -50,9 +57,10 @@ def fetch(url: str, target: Path, sha256: str | None = None, progress: Progress 
 
 def _transfer(url: str, part: Path, mark: Path, progress: Progress | None) -> None:
     headers = {"User-Agent": "rankbound"}
-    state = _state(mark)
-    if part.exists() and state.get("url") == url and state.get("version"):
-        headers |= {"Range": f"bytes={part.stat().st_size}-", "If-Range": state["version"]}
+    version = _known_version(mark, url)
+    size = part.stat().st_size if part.exists() else 0
+    if size and version:
+        headers |= {"Range": f"bytes={size}-", "If-Range": version}
     request = urllib.request.Request(url, headers=headers)  # noqa: S310  http(s) only, checked by fetch
     try:
         response = urllib.request.urlopen(request, timeout=60)  # noqa: S310
@@ -63,16 +71,26 @@ def _transfer(url: str, part: Path, mark: Path, progress: Progress | None) -> No
         mark.unlink(missing_ok=True)
         response = urllib.request.urlopen(url, timeout=60)  # noqa: S310
     with response:
-        resumed = response.status == http.HTTPStatus.PARTIAL_CONTENT
+        have = 0
+        if response.status == http.HTTPStatus.PARTIAL_CONTENT:
+            have = _first_byte(response)
+            if have not in (0, size):
+                part.unlink(missing_ok=True)
+                raise ConnectionError(f"the server did not say that it sent the bytes from {size} on; try again")
         version = response.headers.get("ETag") or response.headers.get("Last-Modified")
         mark.write_text(json.dumps({"url": url, "version": version}))
-        have = part.stat().st_size if resumed else 0
-        length = response.headers.get("Content-Length")
-        total = have + int(length) if length else None
-        with part.open("ab" if resumed else "wb") as out:
+        length = response.headers.get("Content-Length") or ""
+        total = have + int(length) if _NUMBER.fullmatch(length) else None
+        with part.open("ab" if have else "wb") as out:
             _copy(response, out, have, total, progress)
     if total is not None and part.stat().st_size < total:
         raise ConnectionError(f"the connection broke after {part.stat().st_size} of {total} bytes")
+
+
+def _first_byte(response: Any) -> int:
+    """The position of the first byte of a part of a file, as the server says; -1 if it does not."""
+    found = _RANGE.match(response.headers.get("Content-Range") or "")
+    return -1 if found is None else int(found[1])
 
 
 def _copy(response: Any, out: IO[bytes], have: int, total: int | None, progress: Progress | None) -> None:
@@ -83,11 +101,14 @@ def _copy(response: Any, out: IO[bytes], have: int, total: int | None, progress:
             progress(have, total)
 
 
-def _state(mark: Path) -> dict[str, str]:
+def _known_version(mark: Path, url: str) -> str:
+    """The version of the file of which some bytes were received; empty if it is unknown or cannot be a header."""
     try:
-        return dict(json.loads(mark.read_text()))
-    except (OSError, ValueError, TypeError, RecursionError):
-        return {}
+        state = json.loads(mark.read_text())
+    except (OSError, ValueError, RecursionError):
+        return ""
+    version = state.get("version") if isinstance(state, dict) and state.get("url") == url else None
+    return version if isinstance(version, str) and _HEADER.fullmatch(version) else ""
 
 
 def _digest(path: Path) -> str:

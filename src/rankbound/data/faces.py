@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from rankbound.data.text_chunks import StrPath
 from rankbound.errors import ArgumentError, DataError, FileFormatError
 from rankbound.io import read_arrays, read_bytes
+from rankbound.packages import needed_by
 
 __all__ = ["Faces", "read_faces"]
 
@@ -128,10 +129,8 @@ def _parsed(path: StrPath, name: str) -> tuple[int | str, int]:
 
 
 def _pixels(path: StrPath, name: str, content: bytes, size: int, color: bool) -> NDArray[np.uint8]:
-    try:
+    with needed_by("an image"):
         from PIL import Image
-    except ImportError as error:
-        raise DataError("reading JPEGs needs the package pillow: pip install 'rankbound[images]'") from error
     try:
         with Image.open(io.BytesIO(content), formats=("JPEG", "PNG")) as image:
             if image.width * image.height > _LARGEST:

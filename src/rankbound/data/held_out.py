@@ -22,7 +22,7 @@ from rankbound.errors import ArgumentError, DataError
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["held_out_judgments", "is_held_out"]
+__all__ = ["columns_of", "held_out_judgments", "is_held_out"]
 
 _LABELS = {name for name in frames.COLUMN_NAMES["label"] if name != "rating"}
 
@@ -37,7 +37,7 @@ def is_held_out(source: Any) -> bool:
     """
     if isinstance(source, Interactions):
         return True
-    columns = _columns(source)
+    columns = columns_of(source)
     return {"user", "item"} <= find_roles(columns).keys() and not _LABELS & set(columns)
 
 
@@ -57,7 +57,7 @@ def held_out_judgments(source: Any, min_rating: float | None = None) -> pl.DataF
     return table.to_frame().select(qid="user", docid="item", label=label)
 
 
-def _columns(source: Any) -> list[str]:
+def columns_of(source: Any) -> list[str]:
     """The names of the columns of a table; none for anything else."""
     import polars as pl
 

@@ -134,6 +134,8 @@ def series_of(values: Any) -> pl.Series:
     if isinstance(values, pl.Series):
         return values
     array = values.to_numpy() if hasattr(values, "to_numpy") else values
+    if hasattr(array, "__array__"):
+        array = np.asarray(array)
     if not isinstance(array, np.ndarray):
         array = list(array)
     elif array.ndim != 1:

@@ -1,7 +1,7 @@
 """Data sets of ir_datasets by their ids, such as ``irds:beir/scifact/test``: judgments, scored documents and texts.
 
 PyTerrier writes such ids in the same way. What is on disk is read from there; ir_datasets itself downloads the rest if
-it may. The package is imported when an id is first used (``pip install 'rankbound[ir-datasets]'``).
+it may. The package is imported when an id is first used (extra ``ir-datasets``).
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
-from importlib import import_module
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from rankbound.errors import DataError
 from rankbound.lists import Lists
+from rankbound.packages import import_package
 
 if TYPE_CHECKING:
     import polars as pl
@@ -128,14 +128,7 @@ def read_ir_dataset(name: str) -> IrDataset:
     """
     identifier = name.removeprefix(_PREFIX)
     name = _PREFIX + identifier
-    try:
-        ir_datasets = import_module("ir_datasets")
-    except ImportError as error:
-        if error.name != "ir_datasets":
-            raise
-        raise DataError(
-            f"{name}: needs the package ir_datasets, which is not installed: pip install 'rankbound[ir-datasets]'"
-        ) from error
+    ir_datasets = import_package("ir_datasets", name)
     try:
         source = ir_datasets.load(identifier)
     except KeyError:

@@ -10,7 +10,7 @@ queries and documents that both sides have and those that only one has.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, compress, pairwise, repeat
@@ -20,6 +20,7 @@ import numpy as np
 
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Coverage, Lists
+from rankbound.protocol import MISSING, Protocol
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHUNK",
-    "MISSING",
     "CandidatesError",
     "DuplicateError",
     "dict_chunks",
@@ -38,7 +38,6 @@ __all__ = [
     "nothing_in_common",
 ]
 
-MISSING = ("ignore", "zero")
 CHUNK = 100_000  # documents of dicts that are evaluated at once: enough for speed, few enough for the cache
 _UNJUDGED = -1e300  # stands for "no label" while labels are looked up
 
@@ -63,7 +62,7 @@ def from_dicts(
     qrels: Mapping[Any, Mapping[Any, Any]],
     run: Mapping[Any, Mapping[Any, Any]],
     *,
-    missing: str = "ignore",
+    missing: str = MISSING[0],
     judged_only: bool = False,
     keep_ids: bool = True,
 ) -> Lists:
@@ -73,6 +72,7 @@ def from_dicts(
     >>> lists.labels.tolist(), lists.depths.tolist(), lists.ids.tolist()
     ([0, 1, 0, 2], [3], ['b', 'a', 'x', 'c'])
     """
+    Protocol(missing=missing)  # which checks it
     names, coverage = _queries_of_dicts(qrels, run, missing)
     return _lists_of_dicts(qrels, run, names, coverage, judged_only, keep_ids)
 
@@ -81,13 +81,13 @@ def dict_chunks(
     qrels: Mapping[Any, Mapping[Any, Any]],
     run: Mapping[Any, Mapping[Any, Any]],
     *,
-    missing: str = "ignore",
+    missing: str = MISSING[0],
     judged_only: bool = False,
     keep_ids: bool = True,
 ) -> Iterator[Lists]:
     """Yield what `from_dicts` returns in parts of about `CHUNK` documents, which need less memory than all at once.
 
-    The coverages of the parts add up to that of the whole.
+    The coverages of the parts add up to that of the whole. The policy is that of a `rankbound.Protocol`.
     """
     names, coverage = _queries_of_dicts(qrels, run, missing)
     documents = (len(qrels[q]) + len(run.get(q, ())) for q in names)
@@ -106,7 +106,6 @@ def _queries_of_dicts(
     qrels: Mapping[Any, Mapping[Any, Any]], run: Mapping[Any, Mapping[Any, Any]], missing: str
 ) -> tuple[list[Any], Coverage]:
     """Return the queries to evaluate, and how many each side has."""
-    _check_policy(missing)
     shared = [q for q in qrels if q in run]
     if not shared:
         raise nothing_in_common(next(iter(qrels), None), next(iter(run), None))
@@ -135,9 +134,10 @@ def _lists_of_dicts(
     known = np.fromiter(map(len, judged), np.int64, len(names))
     try:
         labels = _labels_of_ranked(judged, ranked, total)
-        query = np.repeat(np.arange(len(names)), depths)
-        unjudged = labels == _UNJUDGED
-        judged_depths = depths - np.bincount(query[unjudged], minlength=len(names))
+        unjudged, judged_depths = labels == _UNJUDGED, depths
+        if unjudged.any():
+            query = np.repeat(np.arange(len(names)), depths)
+            judged_depths = depths - np.bincount(query[unjudged], minlength=len(names))
         # labels of judged documents that the run does not have
         partial = np.flatnonzero(judged_depths < known).tolist()
         absent = (map(operator.not_, map(ranked[q].__contains__, judged[q])) for q in partial)
@@ -146,7 +146,7 @@ def _lists_of_dicts(
     except (TypeError, ValueError) as error:
         raise _not_a_number("label", zip(names, judged, strict=True)) from error
     coverage = coverage.with_documents(depths, judged_depths)
-    if coverage.has_no_common_document:
+    if total and not coverage.judged_documents:
         first = next(q for q in names if run.get(q))
         coverage = replace(coverage, first_ids=(next(iter(qrels[first]), None), next(iter(run[first]))))
     ids = None
@@ -193,18 +193,20 @@ def from_frames(
     qrels: pl.DataFrame,
     run: pl.DataFrame,
     *,
-    missing: str = "ignore",
+    missing: str = MISSING[0],
     judged_only: bool = False,
     disjoint: bool = False,
     candidates: CandidateSource | None = None,
+    returned_nothing: Collection[str] = (),
 ) -> Lists:
     """Combine frames with the columns ``qid, docid, label`` and ``qid, docid, score``; rows may have any order.
 
-    Frames without a shared query raise DataError, unless ``disjoint`` is True. ``candidates`` that list documents are
-    marked in ``Lists.candidates``; those that are neither judged nor returned become items, too. Judged documents that
-    they lack raise DataError unless their ``judged_outside`` is "ignore".
+    Frames without a shared query raise DataError, unless ``disjoint`` is True. ``returned_nothing`` are queries for
+    which the run returned no document, which a frame cannot say; they are empty rankings. ``candidates`` that list
+    documents are marked in ``Lists.candidates``; those that are neither judged nor returned become items, too. Judged
+    documents that they lack raise DataError unless their ``judged_outside`` is "ignore" or "add".
     """
-    _check_policy(missing)
+    Protocol(missing=missing)  # which checks it
     is_judged = is_candidate = None
     if candidates is not None and candidates.table is not None:
         if judged_only:
@@ -214,6 +216,8 @@ def from_frames(
     doc_q, doc_r, documents = _codes(qrels["docid"], run["docid"])
     known = query_q if is_judged is None else query_q[is_judged]
     judged, ranked = (np.bincount(query, minlength=len(names)) > 0 for query in (known, query_r))
+    if returned_nothing:
+        ranked |= np.isin(np.asarray(names).astype(np.str_), list(returned_nothing))
     if not disjoint and not (judged & ranked).any():
         raise nothing_in_common(*(frame["qid"][0] if len(frame) else None for frame in (qrels, run)))
     span = len(names) * len(documents)
@@ -232,13 +236,15 @@ def from_frames(
     keep = wanted[query_r] if not wanted[ranked].all() else np.ones(len(query_r), dtype=bool)
     if judged_only:
         keep &= match >= 0
+    if candidates is not None and candidates.judged_outside == "add" and is_candidate is not None:
+        is_candidate[is_judged] = True
     if candidates is not None and is_judged is not None and is_candidate is not None:
         outside = np.flatnonzero(is_judged & ~is_candidate & wanted[query_q])
         if len(outside) and candidates.judged_outside == "error":
             document, name = documents[int(doc_q[outside[0]])], names[int(query_q[outside[0]])]
             raise CandidatesError(
                 f"{candidates.name}: candidates must contain every judged document, got {len(outside)} that they lack, "
-                f"the first is {document!r} of query {name!r}; judged_outside='ignore' leaves them out"
+                f"the first is {document!r} of query {name!r}; judged_outside='add' adds them, 'ignore' leaves them out"
             )
     left = wanted[query_q]
     left[match[match >= 0]] = False
@@ -423,7 +429,17 @@ def _assemble(
         unjudged = None
     if len(left_labels) == 0:
         offsets, judged = np.concatenate(([0], np.cumsum(depths))), None if unjudged is None else ~unjudged
-        return Lists(labels, offsets, scores, _named(ids, id_names), names, None, judged, coverage, candidates)
+        return Lists(
+            labels,
+            offsets,
+            scores,
+            ids if id_names is None else _named(ids, id_names),
+            names,
+            None,
+            judged,
+            coverage,
+            candidates,
+        )
     offsets = np.concatenate(([0], np.cumsum(depths + left_counts)))
     index = np.concatenate((_ranges(offsets[:-1], depths), _ranges(offsets[:-1] + depths, left_counts)))
     returned = index[: len(scores)]
@@ -445,12 +461,20 @@ def _assemble(
         moved = np.empty_like(ids)
         moved[index] = ids
         ids = moved
-    return Lists(all_labels, offsets, all_scores, _named(ids, id_names), names, depths, judged, coverage, candidates)
+    return Lists(
+        all_labels,
+        offsets,
+        all_scores,
+        ids if id_names is None else _named(ids, id_names),
+        names,
+        depths,
+        judged,
+        coverage,
+        candidates,
+    )
 
 
 def _named(codes: Any, names: Any) -> Any:
-    if names is None:
-        return codes
     import polars as pl
 
     return names.gather(codes) if isinstance(names, pl.Series) else names[codes]
@@ -463,11 +487,6 @@ def _ranges(start: NDArray[np.int64], length: NDArray[np.int64]) -> NDArray[np.i
 
 def _objects(values: Any, length: int) -> NDArray[Any]:
     return np.fromiter(values, dtype=object, count=length)
-
-
-def _check_policy(missing: str) -> None:
-    if missing not in MISSING:
-        raise ArgumentError(f"missing must be one of {', '.join(MISSING)}, got {missing!r}")
 
 
 def nothing_in_common(judged: object, ranked: object) -> DataError:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from rankbound.data.text_chunks import BOM, StrPath
+from rankbound.data.text_chunks import BOM, StrPath, refuse_packed
 from rankbound.data.trec import read_qrels
 from rankbound.errors import DataError, FileFormatError
 from rankbound.io import open_bytes
@@ -39,7 +39,9 @@ def is_letor(path: StrPath) -> bool:
         return False
     with open_bytes(path) as stream:
         for number, line in enumerate(_lines(stream), 1):
-            if not line.strip() or line.startswith(b"#"):
+            if number == 1:
+                refuse_packed(path, line)
+            if not line.strip() or line.lstrip().startswith(b"#"):
                 continue
             if _LABEL_AND_PAIR.match(line):
                 return True

@@ -117,6 +117,9 @@ def _recognize(path: StrPath, first: str) -> str:
         return "table"
     if len(fields) == 4 and "\t" in first:
         return "u.data"
+    if len(fields) > 1 and {"user", "item"} <= find_roles(fields).keys():
+        rule = "a header is for tables with commas or tabs between the columns"
+        raise FileFormatError(path, 1, rule, f"got {first[:60]!r}")
     return "trust" if first.startswith("#") or len(fields) in (2, 3) else "sequences"
 
 

@@ -1,9 +1,9 @@
 """Bring judgments and runs into one form, whatever they come as.
 
-A source is a path (TREC, csv, parquet, a BEIR folder, LETOR for its labels), an id of ir_datasets ("irds:..."),
-``{query: {document: number}}``, a table (`rankbound.data.frames.is_table`), or a ``Qrels`` or ``Run`` of ranx. Objects
-of other packages are recognized by their methods; none of these packages is imported here. Judgments can be held-out
-interactions, too (`rankbound.data.held_out`).
+A source is a path (TREC, csv, parquet, JSON lines, a BEIR folder, LETOR for its labels), an id of ir_datasets
+("irds:..."), ``{query: {document: number}}``, a table (`rankbound.data.frames.is_table`), or a ``Qrels`` or ``Run``
+of ranx. Objects of other packages are recognized by their methods; none of these packages is imported here. Judgments
+can be held-out interactions, too (`rankbound.data.held_out`).
 """
 
 from __future__ import annotations
@@ -17,14 +17,25 @@ from rankbound.data import frames, judged, trec
 from rankbound.data.candidates import CandidateSource
 from rankbound.data.held_out import held_out_judgments, is_held_out
 from rankbound.data.ir_datasets import is_ir_dataset, read_ir_dataset
+from rankbound.data.json_lines import is_json_lines, read_json_lines
 from rankbound.data.letor_judgments import is_letor, read_text_judgments
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Lists, check_dicts
+from rankbound.protocol import MISSING
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["LARGE_TEXT", "chunks_of_lists", "is_large_text", "is_parquet", "is_source", "to_frame", "to_lists"]
+__all__ = [
+    "LARGE_TEXT",
+    "chunks_of_lists",
+    "is_large_text",
+    "is_parquet",
+    "is_source",
+    "queries_without_documents",
+    "to_frame",
+    "to_lists",
+]
 
 LARGE_TEXT = 32 << 20  # bytes of a TREC file on disk, compressed or not, from which on it is read in chunks
 
@@ -33,7 +44,7 @@ def to_lists(
     qrels: Any,
     run: Any,
     *,
-    missing: str = "ignore",
+    missing: str = MISSING[0],
     judged_only: bool = False,
     keep_ids: bool = True,
     candidates: CandidateSource | None = None,
@@ -47,7 +58,9 @@ def to_lists(
     if source.column is None and _is_text(qrels) and _is_text(run) and not (_is_folder(qrels) or is_letor(qrels)):
         return trec.lists_from_trec(qrels, run, candidates=source, **policy)
     judgments, source = source.take_column(to_frame(qrels, "label", column=source.column))
-    return judged.from_frames(judgments, to_frame(run, "score"), candidates=source, **policy)
+    nothing = queries_without_documents(run)
+    ranked = to_frame(run, "score")
+    return judged.from_frames(judgments, ranked, candidates=source, returned_nothing=nothing, **policy)
 
 
 def chunks_of_lists(qrels: Any, run: Any, *, candidates: CandidateSource, **policy: Any) -> Iterator[Lists]:
@@ -58,6 +71,16 @@ def chunks_of_lists(qrels: Any, run: Any, *, candidates: CandidateSource, **poli
         yield from judged.dict_chunks(qrels, run, **policy)
     else:
         yield to_lists(qrels, run, candidates=candidates, **policy)
+
+
+def queries_without_documents(run: Any) -> list[str]:
+    """The queries for which a run, a dict or JSON lines, returned nothing; other forms cannot say so.
+
+    >>> queries_without_documents({"q1": {"a": 0.5}, "q2": {}})
+    ['q2']
+    """
+    run = read_json_lines(run, "score") if is_json_lines(run) else run
+    return [str(query) for query, documents in run.items() if not documents] if isinstance(run, Mapping) else []
 
 
 def is_parquet(source: Any) -> bool:
@@ -87,18 +110,24 @@ def _is_ranx(source: Any) -> bool:
 
 
 def _opened(source: Any, side: str) -> Any:
-    """The source with dicts in place of ranx objects; DataError for several tables by name, such as a DatasetDict."""
-    if _is_ranx(source):
-        return source.to_dict()
-    if isinstance(source, Mapping) and frames.is_table(next(iter(source.values()), None)):
-        raise DataError(f"{side} must be one table, got several by name: {', '.join(map(str, source))}")
-    return source
+    """The source with dicts in place of ranx objects and JSON lines, whose queries may be without documents.
+
+    DataError for several tables by name, such as a DatasetDict.
+    """
+    if isinstance(source, Mapping):
+        first = next(iter(source.values()), None)
+        if not isinstance(first, Mapping) and frames.is_table(first):
+            raise DataError(f"{side} must be one table, got several by name: {', '.join(map(str, source))}")
+        return source
+    if is_json_lines(source):
+        return read_json_lines(source, "label" if side == "qrels" else "score")
+    return source.to_dict() if _is_ranx(source) else source
 
 
 def _is_text(source: Any) -> bool:
     """Whether the source is the path of a TREC file, or of a folder."""
     is_path = isinstance(source, (str, PathLike)) and not is_ir_dataset(source)
-    return is_path and not frames.is_table_path(source)
+    return is_path and not frames.is_table_path(source) and not is_json_lines(source)
 
 
 def _is_folder(source: Any) -> bool:
@@ -118,6 +147,8 @@ def to_frame(source: Any, number: str, column: str | None = None) -> pl.DataFram
     if isinstance(source, Mapping):
         check_dicts(**{f"a dict of {number}s": source})
         rows = [(q, d, value) for q, documents in source.items() for d, value in documents.items()]
+        if not rows:
+            return pl.DataFrame(schema={"qid": pl.String, "docid": pl.String, number: pl.Float64})
         try:
             return pl.DataFrame(rows, schema=["qid", "docid", number], orient="row")
         except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:

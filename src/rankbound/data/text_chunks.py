@@ -13,10 +13,20 @@ from typing import BinaryIO, TypeAlias
 
 import numpy as np
 
-from rankbound.errors import FileFormatError
+from rankbound.errors import DataError, FileFormatError
 from rankbound.io import open_bytes, read_bytes
 
-__all__ = ["BOM", "CONTROL", "StrPath", "count_byte", "has_controls", "is_plain_number", "line_chunks", "read_text"]
+__all__ = [
+    "BOM",
+    "CONTROL",
+    "StrPath",
+    "count_byte",
+    "has_controls",
+    "is_plain_number",
+    "line_chunks",
+    "read_text",
+    "refuse_packed",
+]
 
 StrPath: TypeAlias = str | PathLike[str]
 
@@ -24,6 +34,7 @@ BOM = b"\xef\xbb\xbf"
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff]")  # and the byte-order mark, which nobody can see
 _IN_UTF_8 = re.compile(rb"\xc2[\x80-\x9f]")  # the control characters U+0080 to U+009F
 _AT_ONCE = 1 << 17  # bytes, so that intermediate arrays stay in the cache of the processor
+_PACKED = re.compile(rb"(?P<bzip2>BZh[1-9]1AY&SY)|(?P<xz>\xfd7zXZ\x00)|(?P<lz4>\x04\x22\x4d\x18)|(?P<zip>PK\x03\x04)")
 _LONGEST = 64 << 20  # bytes of a line, which must fit into memory; no table has longer ones
 
 
@@ -31,8 +42,10 @@ def line_chunks(path: StrPath, size: int = 2 << 20) -> Iterator[tuple[int, bytes
     """Yield chunks of about ``size`` bytes of complete lines, each with the number of its first line."""
     line, rest = 1, b""
     with open_bytes(path) as stream:
+        block = stream.read(size)
+        refuse_packed(path, block)
         while True:
-            block = _with_line_feeds(_whole_line_ends(stream, stream.read(size)))
+            block = _with_line_feeds(_whole_line_ends(stream, block))
             text = rest + block
             end = text.rfind(b"\n") + 1 if block else len(text)
             lines, rest = text[:end], text[end:]
@@ -44,6 +57,7 @@ def line_chunks(path: StrPath, size: int = 2 << 20) -> Iterator[tuple[int, bytes
             line += lines.count(b"\n")
             if not block:
                 return
+            block = stream.read(size)
 
 
 def _whole_line_ends(stream: BinaryIO, block: bytes) -> bytes:
@@ -68,7 +82,22 @@ def _with_line_feeds(text: bytes) -> bytes:
 
 def read_text(path: StrPath) -> bytes:
     """Return the decompressed bytes of a file without byte-order mark, with line feeds as line ends."""
-    return _with_line_feeds(read_bytes(path).removeprefix(BOM))
+    text = read_bytes(path)
+    refuse_packed(path, text)
+    return _with_line_feeds(text.removeprefix(BOM))
+
+
+def refuse_packed(path: StrPath, text: bytes) -> None:
+    """Raise DataError for the beginning of a compressed file that is not read; gzip and zstandard are by `open_bytes`.
+
+    >>> refuse_packed("run.txt.bz2", b"BZh91AY&SY...")
+    Traceback (most recent call last):
+    ...
+    rankbound.errors.DataError: run.txt.bz2: compression must be gzip or zstandard, got bzip2; decompress the file first
+    """
+    if found := _PACKED.match(text):
+        rule = "compression must be gzip or zstandard"
+        raise DataError(f"{path}: {rule}, got {found.lastgroup}; decompress the file first")
 
 
 def has_controls(text: bytes) -> bool:

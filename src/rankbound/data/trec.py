@@ -1,7 +1,10 @@
 """Read TREC files: qrels (query, iteration, document, label) and runs (query, Q0, document, rank, score, tag).
 
-Spaces and tabs separate fields, and numbers have ASCII digits. Control characters are errors, except in comments.
-Candidates may come in either form or as pairs (query, document).
+One or more spaces or tabs separate fields, so that no field is empty: a row that lacks one has too few, wherever two
+separators stand side by side, and is an error. In a run, words after the tag are ignored, as trec_eval does, if the
+rank is a number; it is none where an id with a space shifts the fields. Numbers have ASCII digits. A line whose first
+character other than spaces is # is a comment; elsewhere control characters are errors. Candidates may come in either
+form or as pairs (query, document).
 """
 
 from __future__ import annotations
@@ -11,9 +14,11 @@ from collections.abc import Callable, Iterator
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rankbound.data.frames import polars_failures
 from rankbound.data.judged import DuplicateError, from_frames
-from rankbound.data.text_chunks import CONTROL, count_byte, has_controls, is_plain_number, line_chunks, read_text
+from rankbound.data.text_chunks import CONTROL, has_controls, is_plain_number, line_chunks, read_text
 from rankbound.errors import FileFormatError
 from rankbound.lists import Lists
 
@@ -25,7 +30,9 @@ __all__ = ["lists_from_trec", "read_pairs", "read_qrels", "read_run", "repeated_
 _QRELS = ("qid", "iteration", "docid", "label")
 _RUN = ("qid", "q0", "docid", "rank", "score", "tag")
 _SEPARATOR = re.compile("[ \t]+")
+_RANK = re.compile("[+-]?[0-9]+")
 _AT_ONCE = 32 << 20  # bytes of a large run
+_IN_CACHE = 1 << 17  # bytes, so that intermediate arrays stay in the cache of the processor
 
 
 def read_qrels(path: str | PathLike[str]) -> pl.DataFrame:
@@ -58,8 +65,8 @@ def repeated_document(path: str | PathLike[str], query: str, document: str) -> F
     seen = False
     for first, text in line_chunks(path):
         for line_number, line in enumerate(text.decode("utf-8", "replace").split("\n"), start=first):
-            parts = _fields(line, len(_RUN))
-            if len(parts) != len(_RUN) or line.startswith("#") or (parts[0], parts[2]) != (query, document):
+            parts = _fields(line)
+            if len(parts) < len(_RUN) or parts[0].startswith("#") or (parts[0], parts[2]) != (query, document):
                 continue
             if seen:
                 return _occurs_again(path, line_number, query, document)
@@ -78,7 +85,7 @@ def read_pairs(path: str | PathLike[str]) -> pl.DataFrame:
     rows = []
     for line_number, line in enumerate(text.split("\n"), start=1):
         pair = _fields(line)
-        if not pair or line.startswith("#"):
+        if not pair or pair[0].startswith("#"):
             continue
         _check_controls(path, line_number, line)
         if len(pair) != 2:
@@ -134,8 +141,7 @@ class _File:
         """Parse text whose fields are separated by single spaces; return None for any other text."""
         import polars as pl
 
-        lines = count_byte(text, b"\n") + (not text.endswith(b"\n"))
-        if b"\t" in text or count_byte(text, b" ") != lines * (len(self.fields) - 1):
+        if b"\t" in text or not _has_single_spaces(text, len(self.fields)):
             return None
         kind = pl.Int64 if self.convert is int else pl.Float64
         try:
@@ -155,18 +161,18 @@ class _File:
         return None if has_gap or not finite or frame["qid"].str.starts_with("#").any() else frame
 
     def read_line_by_line(self) -> pl.DataFrame:
-        """Parse every line by itself; the last field of a run, its tag, may contain spaces."""
+        """Parse every line by itself."""
         import polars as pl
 
         fields, number, convert = self.fields, self.number, self.convert
         rows: dict[tuple[str, str], float] = {}
         for line_number, line in enumerate(self._text().split("\n"), start=self.first_line):
-            parts = _fields(line, len(fields))
-            if not parts or line.startswith("#"):
+            parts = _fields(line)
+            if not parts or parts[0].startswith("#"):
                 continue
             _check_controls(self.path, line_number, line)
-            if len(parts) != len(fields) or (fields is _QRELS and len(_fields(parts[-1])) > 1):
-                got = f"got {len(_fields(line))}: {line.strip()[:100]!r}"
+            if len(parts) != len(fields) and not (fields is _RUN and _has_more_than_a_tag(parts)):
+                got = f"got {len(parts)}: {line.strip()[:100]!r}"
                 raise self._error(line_number, f"expected {len(fields)} fields ({' '.join(fields)})", got)
             value = parts[fields.index(number)]
             try:
@@ -209,10 +215,41 @@ def _occurs_again(path: str | PathLike[str], line_number: int, query: str, docum
     return FileFormatError(path, line_number, "a document must occur once per query", got)
 
 
-def _fields(line: str, most: int = 0) -> list[str]:
-    """Split a line at spaces and tabs, and at no other white space, which an id may contain; ``most`` 0 is no limit."""
+def _fields(line: str) -> list[str]:
+    """Split a line at spaces and tabs, and at no other white space, which an id may contain."""
     line = line.strip(" \t")
-    return _SEPARATOR.split(line, maxsplit=max(most - 1, 0)) if line else []
+    return _SEPARATOR.split(line) if line else []
+
+
+def _has_more_than_a_tag(parts: list[str]) -> bool:
+    """Whether a row of a run has words after its tag, and its first fields are where they should be.
+
+    >>> _has_more_than_a_tag("q Q0 d 1 0.5 my tag".split()), _has_more_than_a_tag("q Q0 my document 1 0.5 tag".split())
+    (True, False)
+    """
+    return len(parts) > len(_RUN) and _RANK.fullmatch(parts[_RUN.index("rank")]) is not None
+
+
+def _has_single_spaces(text: bytes, fields: int) -> bool:
+    r"""Whether every line has so many fields, none of them empty, with single spaces between them.
+
+    A reader of delimited text takes two spaces for an empty field, and shifts the fields of a row that lacks one.
+
+    >>> [_has_single_spaces(text, 3) for text in (b"a b c\nd e f\n", b"a b c", b"a  c\nd e f\n", b"a b\nc d e f\n")]
+    [True, True, False, False]
+    """
+    data = np.frombuffer(text if text.endswith(b"\n") else text + b"\n", np.uint8)
+    seen, last = 0, -1  # separators, and the index of the last one
+    for start in range(0, len(data), _IN_CACHE):
+        block = data[start : start + _IN_CACHE]
+        ends_line = block == ord("\n")
+        at = np.flatnonzero(ends_line | (block == ord(" ")))
+        should_end = np.zeros(len(at), bool)
+        should_end[(fields - 1 - seen) % fields :: fields] = True
+        if (ends_line[at] != should_end).any() or (np.diff(at, prepend=last - start) == 1).any():
+            return False
+        seen, last = seen + len(at), start + int(at[-1]) if len(at) else last
+    return seen % fields == 0
 
 
 def _check_controls(path: str | PathLike[str], line_number: int, line: str) -> None:
@@ -229,8 +266,9 @@ def _tidy(raw: bytes) -> bytes:
         raw = raw.replace(b"  ", b" ")
     if b" \n" in raw or b"\n " in raw:
         raw = raw.replace(b" \n", b"\n").replace(b"\n ", b"\n")
+    raw = raw.lstrip(b" \n")
     if raw.startswith(b"#") or b"\n#" in raw:
         raw = b"\n".join(line for line in raw.split(b"\n") if not line.startswith(b"#"))
     while b"\n\n" in raw:
         raw = raw.replace(b"\n\n", b"\n")
-    return raw.strip()
+    return raw.strip(b" \n")

@@ -2,6 +2,7 @@
 
 from rankbound.difficulty.bounding import BOUNDING_NAMES, Bounding, Bounds, Difficulty, get_bounding
 from rankbound.difficulty.bounds import bounds, bounds_of
+from rankbound.difficulty.distribution import Distribution
 from rankbound.difficulty.queries import (
     QUERY_TYPES,
     describe_query_types,
@@ -23,6 +24,7 @@ __all__ = [
     "Bounding",
     "Bounds",
     "Difficulty",
+    "Distribution",
     "QueryWeights",
     "ReferenceScores",
     "bounded_values",

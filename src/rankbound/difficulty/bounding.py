@@ -30,7 +30,7 @@ positive UL2.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from rankbound.arrays import floats
+from rankbound.display import pandas_frame, plain_values, plot_of, table_of
 from rankbound.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -55,29 +56,34 @@ class Bounds:
     worst: Any
     expected: Any
     best: Any
+    variance_of: Callable[[], Any] | None = field(default=None, repr=False, compare=False, kw_only=True)
+
+    @property
+    def variance(self) -> Any:
+        """The variance over all orders, computed when it is asked for; `rankbound.bounds` knows how.
+
+        >>> from rankbound import bounds
+        >>> round(bounds("RR", n=3, relevant=1).variance, 4)  # of 1, 1/2 and 1/3
+        0.0802
+        """
+        if self.variance_of is None:
+            raise ArgumentError("bounds must be those of rankbound.bounds to have a variance, got others")
+        return self.variance_of()
 
     def to_pandas(self) -> Any:
         """A pandas frame with the columns worst, expected and best, a row per query."""
-        from rankbound.report.display.conversion import pandas_frame
-
         return pandas_frame({side: np.ravel(getattr(self, side)) for side in ("worst", "expected", "best")})
 
     def to_dict(self) -> dict[str, Any]:
         """Numbers, or lists of numbers, ready for JSON."""
-        from rankbound.report.display.conversion import plain_values
-
         return plain_values({"worst": self.worst, "expected": self.expected, "best": self.best})  # type: ignore[no-any-return]
 
     def plot(self) -> Plot:
         """Plot the range from worst to best of each query, with the expected value; needs the extra ``report``."""
-        from rankbound.report.display.plots import plot_bounds
-
-        return plot_bounds(self)
+        return plot_of(self)
 
     def _repr_html_(self) -> str:
-        from rankbound.report.display.tables import bounds_table
-
-        return bounds_table(self)
+        return table_of(self).to_html()
 
 
 class NullDistributions(Protocol):
@@ -118,6 +124,7 @@ class Difficulty:
     distributions: Callable[[], NullDistributions] | None = None
     lower_is_better: bool = False
     floor: float = 0.0
+    precise_distributions: Callable[[], NullDistributions] | None = None  # with precise tails, where that takes longer
 
     @property
     def informative(self) -> NDArray[np.bool_]:
@@ -130,11 +137,16 @@ class Difficulty:
             raise ArgumentError("difficulty must have distributions for distribution bounding, got None")
         return self.distributions()
 
+    def precise_distribution(self) -> NullDistributions:
+        """The distributions for p-values, whose tails are precise."""
+        return self.distribution() if self.precise_distributions is None else self.precise_distributions()
+
     def take(self, queries: NDArray[np.int64]) -> Difficulty:
         """The difficulty of some queries, which may repeat."""
         distributions = None if self.distributions is None else lambda: self.distribution().take(queries)
         worst, expected, best = (bound[queries] for bound in (self.worst, self.expected, self.best))
-        taken = Difficulty(worst, expected, best, distributions, self.lower_is_better, self.floor)
+        precise = None if self.precise_distributions is None else lambda: self.precise_distribution().take(queries)
+        taken = Difficulty(worst, expected, best, distributions, self.lower_is_better, self.floor, precise)
         if "distance_to_one" in self.__dict__:
             taken.__dict__["distance_to_one"] = self.distance_to_one[queries]
         return taken
@@ -161,15 +173,11 @@ class Bounding:
 
     name: str
     affine: bool
-    _defined: Callable[[Difficulty], NDArray[np.bool_]]
+    defined: Callable[[Difficulty], NDArray[np.bool_]]
     _apply: Callable[[NDArray[np.float64], Difficulty, bool], tuple[NDArray[np.float64], NDArray[np.float64]]]
     affine_on_each_side: bool = False
     convex: bool = False
     needs_distribution: bool = False
-
-    def defined(self, difficulty: Difficulty) -> NDArray[np.bool_]:
-        """Queries for which the bounded value exists."""
-        return self._defined(difficulty)
 
     def apply(
         self, x: NDArray[np.float64], difficulty: Difficulty, smooth: bool = False
@@ -271,7 +279,7 @@ def _always(d: Difficulty) -> NDArray[np.bool_]:
 
 
 def _informative(d: Difficulty) -> NDArray[np.bool_]:
-    return d.informative
+    return np.asarray(d.best != d.worst)
 
 
 _BOUNDINGS: Mapping[str, Bounding] = MappingProxyType(

@@ -15,6 +15,7 @@ from rankbound.arrays import labels_of, numbers
 from rankbound.difficulty.bounding import Bounds
 from rankbound.errors import ArgumentError, DataError, MeasureError
 from rankbound.measures import LabelCounts, Measure, parse_measure
+from rankbound.measures.additive import Additive
 from rankbound.measures.ranked import LARGEST_DEPTH
 
 if TYPE_CHECKING:
@@ -71,7 +72,13 @@ def bounds(
         counts = replace(counts, depths=np.minimum(counts.sizes, depth))
     flat = bounds_of(measure, counts)
     arrays = [np.reshape(array, shape) for array in (flat.worst, flat.expected, flat.best)]
-    return Bounds(*(float(array) if shape == () else array for array in arrays))
+
+    def variance() -> Any:
+        found = np.reshape(variances_of(measure, counts), shape)
+        return float(found) if shape == () else found
+
+    worst, expected, best = (float(array) if shape == () else array for array in arrays)
+    return Bounds(worst, expected, best, variance_of=variance)
 
 
 def plain_measure(measure: str | Measure) -> Measure:
@@ -117,4 +124,17 @@ def counts_of(name: str, value: ArrayLike | None) -> NDArray[np.int64]:
 
 def bounds_of(measure: Measure, counts: LabelCounts) -> Bounds:
     """Worst, expected and best value of a plain measure for each query."""
-    return Bounds(*(np.asarray(bound, dtype=np.float64) for bound in measure.definition.bounds(measure, counts)))
+    worst, expected, best = measure.definition.bounds(measure, counts)
+    return Bounds(np.asarray(worst, np.float64), np.asarray(expected, np.float64), np.asarray(best, np.float64))
+
+
+def variances_of(measure: Measure, counts: LabelCounts) -> NDArray[np.float64]:
+    """Variance of a plain measure over all orders, for each query: in closed form, or from its distribution."""
+    definition = measure.definition
+    if isinstance(definition, Additive):
+        return definition.variance(measure, counts)
+    from rankbound.difficulty.distribution.many import distributions_of
+
+    distributions = distributions_of(measure, counts)
+    mean = distributions.expectation(lambda scores, _: scores)
+    return distributions.expectation(lambda scores, query: (scores - mean[query]) ** 2)

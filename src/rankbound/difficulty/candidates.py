@@ -22,15 +22,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankbound.data.candidates import CANDIDATES
+from rankbound.data.candidates import CandidateSource
 from rankbound.errors import ArgumentError
+from rankbound.protocol import CANDIDATES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rankbound.lists import Lists
 
-__all__ = ["candidate_mask", "check_rule"]
+__all__ = ["candidate_mask", "check_rule", "rule_of"]
+
+
+def rule_of(candidates: Any) -> str:
+    """Return the rule of candidates that have been read, or of their name."""
+    return candidates.rule if isinstance(candidates, CandidateSource) else check_rule(candidates)
 
 
 def check_rule(candidates: Any) -> str:
@@ -40,10 +46,11 @@ def check_rule(candidates: Any) -> str:
     return candidates
 
 
-def candidate_mask(lists: Lists, rule: str = "judged") -> NDArray[np.bool_] | None:
+def candidate_mask(lists: Lists, candidates: Any = CANDIDATES[0]) -> NDArray[np.bool_] | None:
     """Whether each item of the lists is a candidate; None if all are.
 
-    Lists that carry candidates of their own (`Lists.candidates`) keep them, whatever the rule says.
+    ``candidates`` are a rule or candidates that have been read. Lists that carry candidates of their own
+    (`Lists.candidates`) keep them, whatever the rule says.
 
     >>> from rankbound.lists import Lists
     >>> lists = Lists.from_dicts({"q": {"a": 1, "b": 2}}, {"q": {"a": 0.9, "x": 0.5}})  # a, x; b was not returned
@@ -52,6 +59,6 @@ def candidate_mask(lists: Lists, rule: str = "judged") -> NDArray[np.bool_] | No
     """
     if lists.candidates is not None:
         return lists.candidates
-    if check_rule(rule) == "judged" or lists.depths is None:
+    if rule_of(candidates) == "judged" or lists.depths is None:
         return lists.judged
     return lists.returned if lists.judged is None else lists.returned & lists.judged

@@ -39,11 +39,12 @@ def difficulty_of(measure: Measure, counts: LabelCounts, ranker_strength: float 
     plain = measure.plain
     bounds = bounds_of(plain, counts)
 
-    @lru_cache(maxsize=1)
-    def distributions() -> NullDistributions:
+    @lru_cache(maxsize=2)
+    def distributions(precise: bool = False) -> NullDistributions:
         from rankbound.difficulty.distribution.many import distributions_of
 
-        return distributions_of(plain, counts, ranker_strength=0.5 if ranker_strength is None else ranker_strength)
+        strength = 0.5 if ranker_strength is None else ranker_strength
+        return distributions_of(plain, counts, ranker_strength=strength, precise=precise)
 
     return Difficulty(
         bounds.worst,
@@ -52,6 +53,7 @@ def difficulty_of(measure: Measure, counts: LabelCounts, ranker_strength: float 
         distributions,
         plain.definition.lower_is_better,
         plain.definition.floor,
+        lambda: distributions(precise=True),
     )
 
 
@@ -175,7 +177,6 @@ def weights_of_parts(
     cluster: Any = None,
     shuffle: bool = True,
     scratch: Any = None,
-    part_rows: int | None = None,
 ) -> QueryWeights:
     """`query_weights` of a table in parts with the columns qid and label, such as ``"train-*.parquet"``.
 
@@ -183,28 +184,25 @@ def weights_of_parts(
     not the weights, may be larger than memory. ``cluster``, ``shuffle`` and ``scratch`` are those of
     `rankbound.evaluate`.
     """
-    from rankbound.data.part_work import check_source, open_work
+    from rankbound.data.parts import Tables, divide, open_work
 
-    check_source(source)
     plain, _ = plain_measure(measure), get_bounding(bounding)  # wrong names are reported before files are read
-    with open_work(cluster, scratch, part_rows) as work:
-        table = work.open(source, ("qid", "label"), None)
+    with open_work(cluster, scratch) as work:
+        table = work.open(source, ("qid", "label"))
         if table.rows == 0:
             raise DataError(f"{table.name}: there are no queries to weight")
-        plan = work.plan_scored(table, shuffle)
-        parts = dict(work.results("weighting", partial(_weigh_part, plan.run, str(plain), bounding), plan.tasks))
-    qids = np.concatenate([parts[index][0] for index in sorted(parts)])
-    raw = np.concatenate([parts[index][1] for index in sorted(parts)])
+        tables, parts, _ = divide(Tables(table, None), shuffle=shuffle, folder=work.folder)
+        found = work.results("weighting", partial(_weigh_part, tables.run, str(plain), bounding), parts)
+    qids, raw = (np.concatenate(columns) for columns in zip(*found, strict=True))
     order = np.argsort(qids, kind="stable")
     weights, capped = shape_weights(raw[order], form=form, cap=cap, effective=effective, normalize=normalize)
     return QueryWeights(qids[order], weights, capped)
 
 
-def _weigh_part(table: Any, measure: str, bounding: str, task: Any) -> tuple[NDArray[Any], NDArray[np.float64]]:
+def _weigh_part(table: Any, measure: str, bounding: str, part: Any) -> tuple[NDArray[Any], NDArray[np.float64]]:
     from rankbound.data.frames import lists_from_frame
-    from rankbound.data.table_parts import read_part
 
-    lists = lists_from_frame(read_part(table, task.run))
+    lists = lists_from_frame(table.read(part.run))
     return np.asarray(lists.query_ids), _raw_weights(lists, measure, bounding)
 
 

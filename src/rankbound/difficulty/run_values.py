@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -12,16 +12,28 @@ from rankbound.difficulty.p_values import PValues, p_values_of
 from rankbound.difficulty.queries import difficulty_of
 from rankbound.difficulty.standardization import ReferenceScores, missing_references
 from rankbound.difficulty.ties import bounded_values
-from rankbound.measures import LabelCounts, Measure, Ranked, is_defined, values
+from rankbound.measures import BOUNDINGS, LabelCounts, Measure, Ranked
+from rankbound.protocol import Protocol
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rankbound.lists import Lists
 
-__all__ = ["RunValues"]
+__all__ = ["QueryValues", "RunValues"]
 
 _STAND_INS = {"skip": np.nan, "zero": 0.0, "one": 1.0}
+
+
+class QueryValues(NamedTuple):
+    """The values of a measure for the queries of one run."""
+
+    value: NDArray[np.float64]
+    """With what the protocol puts where the measure has no value: NaN, 0 or 1."""
+    is_empty: NDArray[np.bool_]
+    """Queries for which the measure is not defined because they have nothing relevant."""
+    has_no_choice: NDArray[np.bool_] | None
+    """For a normalized measure, the others whose candidates have the same value in every order."""
 
 
 class RunValues:
@@ -31,7 +43,8 @@ class RunValues:
     is compared with the worst, expected and best value, are those of the run read as a complete ranking of the
     candidates: see `rankbound.difficulty.candidates`.
 
-    Standardized measures are those of the plain values, by the scores of ``references``.
+    Standardized measures are those of the plain values, by the scores of the protocol's references. The protocol's
+    candidates are a rule: explicit ones are part of the lists.
 
     ``difficulties`` are those of another run on the same queries with the same candidates: they are used again, and
     what is missing is added.
@@ -47,17 +60,14 @@ class RunValues:
     def __init__(
         self,
         lists: Lists,
-        *,
-        ties: str = "average",
-        depth: int | None = None,
-        candidates: str = "judged",
+        protocol: Protocol = Protocol(),  # noqa: B008  # immutable
         difficulties: dict[Measure, Difficulty] | None = None,
-        references: ReferenceScores | None = None,
     ) -> None:
+        ties, depth = protocol.ties, protocol.depth
         self.query_ids = lists.query_ids
-        self._references = references
-        self._mask = candidate_mask(lists, candidates)
-        all_ranked = self._mask is None and lists.depths is None and lists.labels.min(initial=0) >= 0
+        self._protocol = protocol
+        self._mask = candidate_mask(lists, protocol.candidates)
+        all_ranked = self._mask is None and lists.depths is None
         if lists.candidates is None:
             self._ranked = Ranked(lists, ties, depth, keep_order=not all_ranked)
             self._every: Ranked = self._ranked
@@ -84,60 +94,48 @@ class RunValues:
     def plain(self, measure: Measure) -> NDArray[np.float64]:
         """Values of a plain measure for the run as it is; 0 where the measure is not defined."""
         if measure not in self._plain:
-            self._plain[measure] = values(self._ranked, measure)
+            self._plain[measure] = measure.definition.values(measure, self._ranked)
         return self._plain[measure]
 
     def complete(self, measure: Measure) -> NDArray[np.float64]:
         """Values of a plain measure for the run read as a complete ranking of the candidates."""
-        if self.ranking is self._ranked:
+        ranking = self.ranking
+        if ranking is self._ranked:
             return self.plain(measure)
         if measure not in self._complete_values:
-            self._complete_values[measure] = values(self.ranking, measure)
+            self._complete_values[measure] = measure.definition.values(measure, ranking)
         return self._complete_values[measure]
 
     def difficulty(self, measure: Measure) -> Difficulty:
         """What any complete ranking of the candidates could score under a plain measure."""
         if measure not in self.difficulties:
-            self.difficulties[measure] = difficulty_of(measure, self.counts)
+            self.difficulties[measure] = difficulty_of(measure, self.ranking.counts)
         return self.difficulties[measure]
-
-    def value(self, measure: Measure) -> NDArray[np.float64]:
-        """Values of a measure with its bounding, averaged over the orders of ties."""
-        if measure.bounding == "none":
-            return self.plain(measure)
-        if measure.is_standardized:
-            return np.nan_to_num(self._standardized(measure))
-        plain = measure.plain
-        bounding = get_bounding(measure.bounding)
-        return bounded_values(bounding, plain, self.ranking, self.complete(plain), self.difficulty(plain))
 
     def p_values(self, measure: Measure) -> PValues:
         """p-values of the complete ranking against random rankings of the candidates by a plain measure."""
         return p_values_of(self.ranking, measure, self.difficulty(measure), self.complete(measure))
 
-    def _standardized(self, measure: Measure) -> NDArray[np.float64]:
-        if self._references is None:
+    def of_queries(self, measure: Measure) -> QueryValues:
+        """Values of a measure with its bounding, averaged over the orders of ties, and which queries have one."""
+        plain, stand_in = measure.plain, _STAND_INS[self._protocol.empty]
+        if measure.bounding in BOUNDINGS.values():
+            ranking = self.ranking
+            defined = plain.definition.is_defined(plain, ranking.counts)
+            bounding, difficulty, value = get_bounding(measure.bounding), self.difficulty(plain), self.complete(plain)
+            bounded = bounded_values(bounding, plain, ranking, value, difficulty)
+            has_value = defined & bounding.defined(difficulty)
+            return QueryValues(np.where(has_value, bounded, stand_in), ~defined, defined & ~difficulty.informative)
+        defined = plain.definition.is_defined(plain, self._ranked.counts)
+        if measure.bounding == "none":
+            return QueryValues(np.where(defined, self.plain(measure), stand_in), ~defined, None)
+        references: ReferenceScores | None = self._protocol.references
+        if references is None:
             raise missing_references(measure)
-        return self._references.standardize(measure, self.query_ids, self.plain(measure.plain))
-
-    def value_or(self, measure: Measure, empty: str) -> NDArray[np.float64]:
-        """The same, with what the policy ``empty`` puts where the measure has no value: NaN, 0 or 1."""
-        return np.where(self.has_value(measure), self.value(measure), _STAND_INS[empty])
-
-    def is_empty(self, measure: Measure) -> NDArray[np.bool_]:
-        """Queries for which the measure is not defined because they have nothing relevant."""
-        is_plain = measure.bounding == "none" or measure.is_standardized
-        return ~is_defined((self._ranked if is_plain else self.ranking).counts, measure.plain)
+        standardized = references.standardize(measure, self.query_ids, self.plain(plain))
+        return QueryValues(np.where(defined & np.isfinite(standardized), standardized, stand_in), ~defined, None)
 
     def has_no_choice(self, measure: Measure) -> NDArray[np.bool_]:
         """Queries that are not empty but whose candidates have the same value in every order."""
-        return is_defined(self.counts, measure.plain) & ~self.difficulty(measure.plain).informative
-
-    def has_value(self, measure: Measure) -> NDArray[np.bool_]:
-        """Queries for which the measure, with its bounding, is defined."""
-        defined = ~self.is_empty(measure)
-        if measure.bounding == "none":
-            return defined
-        if measure.is_standardized:
-            return defined & np.isfinite(self._standardized(measure))
-        return defined & get_bounding(measure.bounding).defined(self.difficulty(measure.plain))
+        plain = measure.plain
+        return plain.definition.is_defined(plain, self.counts) & ~self.difficulty(plain).informative

@@ -24,6 +24,7 @@ the same one: there is no scale to standardize by.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -226,6 +227,14 @@ class ReferenceScores:
             f"{words} on {count} {'query' if count == 1 else 'queries'}" for words, count in counts.items() if count
         ]
         return ", ".join([f"{len(self.systems)} runs", *parts])
+
+    @property
+    def digest(self) -> str:
+        """Eight characters that stand for runs, queries and scores in signatures."""
+        content = hashlib.sha256(repr((self.systems, self.query_ids, self.measures)).encode())
+        for values in self.values.values():
+            content.update(np.ascontiguousarray(values, dtype="<f8").tobytes())
+        return content.hexdigest()[:8]
 
     def __repr__(self) -> str:
         return (

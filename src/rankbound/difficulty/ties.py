@@ -81,14 +81,14 @@ def bounded_values(
     result = bounding.apply(value, difficulty)[0]
     if bounding.affine:
         return result
-    blocks = _Blocks.of(measure.plain, ranked)
+    blocks = TiedOrders.of(measure.plain, ranked)
     if blocks is None:
         return result
     return _averaged(bounding, blocks, value, difficulty, result)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Blocks:
+class TiedOrders:
     """Tied blocks whose order can change the value of a measure, by query.
 
     The documents of a block fall into kinds, which are all that the measure distinguishes; kind ``k`` of block ``b``
@@ -117,18 +117,19 @@ class _Blocks:
         return definition.has_walk and not self.reads_judgments and not definition.scale_varies(self.measure)
 
     @classmethod
-    def of(cls, measure: Measure, ranked: Ranked) -> _Blocks | None:
+    def of(cls, measure: Measure, ranked: Ranked) -> TiedOrders | None:
         """The blocks of ranked lists; None if there are none."""
         definition = measure.definition
         reads_judgments = ranked.has_gaps and (
-            definition.reads_negative_labels or not (definition.has_walk or definition.is_binary(measure))
+            not (definition.has_walk or definition.is_binary(measure))
+            or (definition.reads_negative_labels and not (definition.has_walk and ranked.is_fully_judged))
         )
         if reads_judgments:
             ranked = ranked.detailed
         tied = ranked.tied
         if tied is None:
             return None
-        labels = ranked.labels[tied.items]
+        labels = np.maximum(ranked.raw_labels[tied.items], definition.lowest_label)
         code = np.unique(definition.levels(measure, labels), return_inverse=True)[1].ravel()
         if reads_judgments:
             code = 4 * code + 2 * (ranked.raw_labels[tied.items] >= 0) + ranked.judged[tied.items]
@@ -185,7 +186,11 @@ class _Blocks:
         self, query: NDArray[np.int64], items: NDArray[np.int64], length: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """Value of each row of items, which rank documents of these queries."""
-        rows, definition = self.ranked.rows(query, items, length), self.measure.definition
+        return self.values_of_orders(self.ranked.rows(query, items, length))
+
+    def values_of_orders(self, rows: Ranked) -> NDArray[np.float64]:
+        """Value of ranked rows without ties."""
+        definition = self.measure.definition
         if definition.reads_negative_labels or not definition.has_walk:
             return definition.values_in_order(self.measure, rows)
         return definition.values(self.measure, rows)
@@ -196,7 +201,7 @@ class _Blocks:
 
 def _averaged(
     bounding: Bounding,
-    blocks: _Blocks,
+    blocks: TiedOrders,
     value: NDArray[np.float64],
     difficulty: Difficulty,
     result: NDArray[np.float64],
@@ -263,7 +268,7 @@ class _Points:
 
 def _mean_over_orders(
     bounding: Bounding,
-    blocks: _Blocks,
+    blocks: TiedOrders,
     queries: NDArray[np.int64],
     value: NDArray[np.float64],
     difficulty: Difficulty,
@@ -316,7 +321,7 @@ def _mean(
 
 
 def _points(
-    blocks: _Blocks,
+    blocks: TiedOrders,
     chosen: NDArray[np.int64],
     owner: NDArray[np.int64],
     queries: NDArray[np.int64],
@@ -375,7 +380,7 @@ class _Fillings:
 
     @classmethod
     def of(
-        cls, blocks: _Blocks, chosen: NDArray[np.int64], drawn: NDArray[np.bool_], draws: NDArray[np.int64]
+        cls, blocks: TiedOrders, chosen: NDArray[np.int64], drawn: NDArray[np.bool_], draws: NDArray[np.int64]
     ) -> _Fillings:
         """All fillings of the blocks, or draws; blocks with equal counts share them."""
         to_the_end = not (blocks.measure.definition.has_walk and blocks.measure.cutoff is not None)

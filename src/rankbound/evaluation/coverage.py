@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -12,7 +13,7 @@ import numpy as np
 from rankbound.errors import CoverageWarning
 from rankbound.lists import Coverage, Lists
 from rankbound.measures import Measure, parse_measure
-from rankbound.parallel import ExactSum
+from rankbound.sums import exact_sum
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,18 +44,17 @@ def judged_coverage(
             judged_depths = np.bincount(lists.query_of_item[lists.returned & lists.judged], minlength=len(lists))
         coverage = Coverage(shared_queries=len(lists)).with_documents(depths, judged_depths)
     measures = list(measures)
-    merging = tuple(str(measure) for measure in measures if measure.definition.orders_labels(measure))
-    if merging and (merged := _merged_documents(lists)):
-        coverage = replace(coverage, merged_documents=merged, merging_measures=merging)
-    cutoff = min((measure.cutoff for measure in measures if measure.cutoff is not None), default=_CUTOFF)
+    if lists.labels.min(initial=0) < 0:
+        merging = tuple(str(measure) for measure in measures if measure.definition.orders_labels(measure))
+        if merging and (merged := _merged_documents(lists)):
+            coverage = replace(coverage, merged_documents=merged, merging_measures=merging)
+    cutoff = min(filter(None, map(operator.attrgetter("cutoff"), measures)), default=_CUTOFF)
     fractions = plain_values(parse_measure(f"Judged@{cutoff}"))
-    return replace(coverage, cutoff=cutoff, sum_at_cutoff=ExactSum.of(fractions))
+    return replace(coverage, cutoff=cutoff, sum_at_cutoff=exact_sum(fractions))
 
 
 def _merged_documents(lists: Lists) -> int:
     """Documents with labels below 0 in queries where another label, at most 0, differs from theirs."""
-    if lists.labels.min(initial=0) >= 0:
-        return 0
     labels, query = np.minimum(lists.labels, 1).astype(np.float64), lists.query_of_item
     low = labels <= 0
     smallest, largest = np.full(len(lists), 0.0), np.full(len(lists), -np.inf)

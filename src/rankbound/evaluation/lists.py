@@ -7,66 +7,72 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankbound.difficulty.bounding import Bounds
+from rankbound.difficulty.bounding import Bounds, Difficulty
 from rankbound.difficulty.p_values import PValues
 from rankbound.difficulty.run_values import RunValues
-from rankbound.difficulty.standardization import ReferenceScores
-from rankbound.errors import ArgumentError, DataError
+from rankbound.errors import DataError
 from rankbound.evaluation.coverage import judged_coverage
+from rankbound.evaluation.label_uncertainty import Unjudged, labels_of_unjudged
 from rankbound.evaluation.result import Evaluation
 from rankbound.lists import Lists
 from rankbound.measures import Measure, parse_measures
+from rankbound.protocol import DEFAULT_MEASURES, EXPLICIT, UNJUDGED, Protocol
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["EMPTY", "evaluate_lists", "requested_measures"]
-
-EMPTY = ("skip", "zero", "one")
+__all__ = ["evaluate_lists", "requested_measures"]
 
 
 def evaluate_lists(
     lists: Lists,
-    measures: Any,
+    measures: Any = None,
+    protocol: Protocol = Protocol(),  # noqa: B008  # immutable
     *,
-    ties: str = "average",
-    empty: str = "skip",
-    depth: int | None = None,
     bounds: bool = False,
-    candidates: str = "judged",
     against_random: bool = False,
-    references: ReferenceScores | None = None,
+    difficulties: dict[Measure, Difficulty] | None = None,
 ) -> Evaluation:
-    """Evaluate scored lists; see `evaluate`. ``measures`` can be the result of `parse_measures` as well."""
-    if empty not in EMPTY:
-        raise ArgumentError(f"empty must be one of {', '.join(EMPTY)}, got {empty!r}")
+    """Evaluate scored lists; see `evaluate`. ``measures`` can be the result of `parse_measures` as well.
+
+    The protocol's candidates are a rule, and its references the scores of reference runs. ``difficulties`` are those of
+    another run on the same queries with the same candidates: they are used again, and what is missing is added.
+    """
     requested = requested_measures(measures)
-    if len(lists) == 0:
+    if len(lists.offsets) < 2:
         raise DataError("there are no queries to evaluate")
-    run = RunValues(lists, ties=ties, depth=depth, candidates=candidates, references=references)
+    run = RunValues(lists, protocol, difficulties)
     result: dict[str, NDArray[np.float64]] = {}
     is_empty, no_choice = {}, {}
     bounds_by_name, complete = {}, {}
     for name, measure in requested.items():
-        result[name] = run.value_or(measure, empty)
-        is_empty[name] = run.is_empty(measure)
-        if (measure.bounding != "none" and not measure.is_standardized) or bounds:
-            no_choice[name] = run.has_no_choice(measure)
+        result[name], is_empty[name], without_choice = run.of_queries(measure)
+        if without_choice is not None or bounds:
+            no_choice[name] = run.has_no_choice(measure) if without_choice is None else without_choice
         if measure.bounding == "none" and bounds:
             difficulty = run.difficulty(measure)
             bounds_by_name[name] = Bounds(difficulty.worst, difficulty.expected, difficulty.best)
             complete[name] = run.complete(measure)
-    policy = {"candidates": candidates if lists.candidates is None else "explicit", "ties": ties, "empty": empty}
+    unjudged = Unjudged() if protocol.unjudged == UNJUDGED[0] else labels_of_unjudged(lists, requested, protocol)
+    for name, draws in unjudged.by_draws.items():
+        result[name] = draws.expected_or(protocol.empty)
+    described = protocol.describe() if lists.candidates is None else protocol.describe() | {"candidates": EXPLICIT}
+    del described["missing"]  # lists do not say which queries the run lacks
     return Evaluation(
-        lists.query_ids,
+        run.query_ids,
         result,
         is_empty,
         bounds_by_name,
         judged_coverage(lists, run.plain, requested.values()),
-        policy,
+        described,
         no_choice=no_choice,
         complete=complete,
         p_values=_p_values(run, requested) if against_random else {},
+        protocol=protocol,
+        items=run.counts.sizes if bounds else None,
+        relevant=run.counts.relevant(1) if bounds else None,
+        ranges=unjudged.ranges,
+        label_draws=unjudged.by_draws,
     )
 
 
@@ -78,5 +84,7 @@ def _p_values(run: RunValues, requested: Mapping[str, Measure]) -> dict[str, PVa
 
 
 def requested_measures(measures: Any) -> Mapping[str, Measure]:
-    """Measures by their names; the result of `parse_measures` is returned as it is."""
-    return measures if isinstance(measures, Mapping) else parse_measures(measures)
+    """Measures by their names: the default ones for None; the result of `parse_measures` is returned as it is."""
+    if isinstance(measures, Mapping):
+        return measures
+    return parse_measures(DEFAULT_MEASURES if measures is None else measures)

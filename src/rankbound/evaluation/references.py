@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -10,7 +11,8 @@ import numpy as np
 
 from rankbound.difficulty.standardization import LEAST_REFERENCES, ReferenceScores, missing_references
 from rankbound.errors import ArgumentError
-from rankbound.measures import Measure, parse_measures
+from rankbound.measures import STANDARDIZATIONS, Measure, parse_measures
+from rankbound.protocol import Protocol, as_protocol
 
 __all__ = ["evaluate_references", "references_of"]
 
@@ -19,11 +21,8 @@ def evaluate_references(
     qrels: Any,
     references: Any,
     measures: Any,
-    *,
-    ties: str = "average",
-    missing: str = "ignore",
-    judged_only: bool = False,
-    depth: int | None = None,
+    protocol: Protocol | None = None,
+    **fields: Any,
 ) -> ReferenceScores:
     """Evaluate reference runs, by which measures such as ``STD(nDCG@10)`` are standardized.
 
@@ -40,16 +39,18 @@ def evaluate_references(
         ``.json`` file of them, are returned if they have all measures.
     measures:
         Plain measures, or standardized ones, of which the plain measure is taken.
-    ties, missing, judged_only, depth:
-        As in `evaluate`.
+    protocol, fields:
+        As in `evaluate`; of the fields, ties, missing, judged_only, depth and unjudged matter.
 
     >>> qrels = {"q": {"a": 1, "b": 0, "c": 0}}
     >>> runs = {"good": {"q": {"a": 3, "b": 2, "c": 1}}, "bad": {"q": {"a": 1, "b": 2, "c": 3}}}
     >>> evaluate_references(qrels, runs, "RR").values["RR"].round(4).tolist()
     [[1.0], [0.3333]]
     """
+    from rankbound.evaluation.large import Settings
     from rankbound.evaluation.runs import evaluate, evaluate_runs  # which needs the references of its measures
 
+    protocol = reference_protocol(as_protocol(protocol, fields))
     requested = measures if isinstance(measures, Mapping) else parse_measures(measures)
     plain = {str(measure.plain): measure.plain for measure in requested.values()}
     if isinstance(references, (str, PathLike)):
@@ -60,11 +61,10 @@ def evaluate_references(
         references.check(plain.values())
         return references
     runs = _reference_runs(references)
-    options: dict[str, Any] = {"ties": ties, "missing": missing, "judged_only": judged_only, "depth": depth}
     if qrels is None:
-        results = {name: evaluate(run, measures=plain, **options) for name, run in runs.items()}
+        results = {name: evaluate(run, measures=plain, protocol=protocol) for name, run in runs.items()}
     else:
-        results = evaluate_runs(qrels, runs, plain, **options)
+        results = evaluate_runs(qrels, runs, Settings(plain, protocol))
     query_ids = list(dict.fromkeys(qid for result in results.values() for qid in np.asarray(result.query_ids).tolist()))
     column = {qid: index for index, qid in enumerate(query_ids)}
     scores = {name: np.full((len(runs), len(query_ids)), np.nan) for name in plain}
@@ -75,20 +75,34 @@ def evaluate_references(
     return ReferenceScores(tuple(runs), tuple(query_ids), scores)
 
 
-def references_of(
-    qrels: Any, references: Any, measures: Mapping[str, Measure], **options: Any
-) -> ReferenceScores | None:
+def reference_protocol(protocol: Protocol) -> Protocol:
+    """The protocol by which the runs of standardized measures are evaluated: they have no candidates and references."""
+    default = Protocol()
+    return replace(
+        protocol,
+        empty=default.empty,
+        candidates=default.candidates,
+        judged_outside=default.judged_outside,
+        references=None,
+    )
+
+
+def references_of(qrels: Any, measures: Mapping[str, Measure], protocol: Protocol) -> ReferenceScores | None:
     """The scores that the standardized measures need; None if there are no such measures and no references."""
-    standardized = {name: measure for name, measure in measures.items() if measure.is_standardized}
+    references = protocol.references
+    standardized = {}
+    for name, measure in measures.items():
+        if measure.bounding in STANDARDIZATIONS.values():
+            standardized[name] = measure
+            if references is None:
+                raise missing_references(measure)
     if references is None:
-        for measure in standardized.values():
-            raise missing_references(measure)
         return None
     if not standardized:
         raise ArgumentError(
             f"references are for standardized measures, such as STD(nDCG@10); got {', '.join(measures)}"
         )
-    return evaluate_references(qrels, references, standardized, **options)
+    return evaluate_references(qrels, references, standardized, protocol)
 
 
 def _reference_runs(references: Any) -> dict[str, Any]:

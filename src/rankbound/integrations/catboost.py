@@ -15,7 +15,7 @@ from rankbound.arrays import floats, names_of
 from rankbound.errors import ArgumentError, DataError
 from rankbound.integrations.history import QueryHistory
 from rankbound.integrations.measured_lists import metric_measure
-from rankbound.packages import required_package
+from rankbound.packages import import_package
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -102,7 +102,7 @@ def _labels_and_offsets(pool: Any) -> tuple[NDArray[np.float32], NDArray[np.int6
     if isinstance(pool, tuple) and len(pool) == 2:
         labels, qid = pool
     else:
-        if not isinstance(pool, required_package("catboost", "catboost").Pool):
+        if not isinstance(pool, import_package("catboost").Pool):
             raise ArgumentError(f"pools must be Pools of CatBoost or (y, qid), got {type(pool).__name__}")
         labels, qid = pool.get_label(), pool.get_group_id_hash()
         if labels is None or len(labels) == 0:

@@ -25,13 +25,13 @@ import numpy as np
 from rankbound.arrays import labels_of, weights_of
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Lists
-from rankbound.packages import required_package
+from rankbound.packages import import_package
 from rankbound.parallel import check_versions, open_client, workers_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rankbound.models.trees import LambdaMART
+    from rankbound.models.rankers.trees import LambdaMART
 
 __all__ = ["fit_on_dask"]
 
@@ -85,7 +85,7 @@ def fit_on_dask(
     what they held in memory is computed again; data that was scattered to them is lost. The training then starts anew,
     at most twice, after up to 30 seconds for the worker to come back. If it comes back, the trees are the same.
     """
-    from rankbound.models.trees import LambdaMART
+    from rankbound.models.rankers.trees import LambdaMART
 
     if type(ranker) is not LambdaMART:
         raise ArgumentError(f"ranker must be a LambdaMART, got {type(ranker).__name__}")
@@ -93,7 +93,7 @@ def fit_on_dask(
         raise ArgumentError("bounding of lambdarank must be none on Dask; objective='lambda-nDCG' accepts all")
     if ranker.categorical_features:
         raise ArgumentError("categorical_features must be empty on Dask")
-    required_package("dask.dataframe", "cluster")
+    import_package("dask.dataframe")
     columns = _columns(frame, label, query, weight, features)
     with _client(client) as opened:
         check_versions(opened, _PACKAGES)

@@ -16,21 +16,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankbound.analysis.combined_p_values import fisher
 from rankbound.data.judged import from_frames
 from rankbound.data.sources import to_frame, to_lists
 from rankbound.difficulty.p_values import PValues
 from rankbound.errors import ArgumentError, CoverageWarning, MeasureError
-from rankbound.evaluation import EMPTY, Evaluation, evaluate_lists, warn_of_coverage
+from rankbound.evaluation import Evaluation, evaluate_lists, warn_of_coverage
+from rankbound.evaluation.combined_p_values import fisher
 from rankbound.measures.measure import BOUNDINGS, Measure, parse_measure
-from rankbound.packages import required_package
+from rankbound.packages import import_package
+from rankbound.protocol import CANDIDATES, EMPTY, TIES, Protocol, as_protocol
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rankbound.lists import Lists
 
-ir_measures: Any = required_package("ir_measures", "ir-measures")
+ir_measures: Any = import_package("ir_measures")
 util = ir_measures.util
 
 __all__ = ["ir_measure"]
@@ -38,9 +39,9 @@ __all__ = ["ir_measure"]
 _P_VALUE, _BETTER, _PLAIN = "PValue", "BetterThanRandom", "Rankbound"
 _LEVEL = 0.05  # of BetterThanRandom, without correction
 _CHOICES = {
-    "ties": ("average", "input", "docid"),
+    "ties": TIES,
     "empty": EMPTY,
-    "candidates": ("judged", "returned"),
+    "candidates": CANDIDATES,
 }
 _DEFAULTS = {name: choices[0] for name, choices in _CHOICES.items()}
 _SUMMARIES = {
@@ -51,7 +52,14 @@ _SUMMARIES = {
 }
 
 
-def ir_measure(measure: Any, *, ties: str = "average", empty: str = "skip", candidates: str = "judged") -> Any:
+def ir_measure(
+    measure: Any,
+    protocol: Protocol | None = None,
+    *,
+    ties: str | None = None,
+    empty: str | None = None,
+    candidates: str | None = None,
+) -> Any:
     """Make a measure of rankbound a measure of ir_measures, which PyTerrier's ``Experiment`` takes as well.
 
     Parameters
@@ -62,6 +70,9 @@ def ir_measure(measure: Any, *, ties: str = "average", empty: str = "skip", cand
         any measure). ``"BetterThanRandom(nDCG@10)"`` is 1 where this p-value is below 0.05, so that its mean is the
         fraction of such queries, which is expected to be at most 0.05 for random rankings. A plain measure is called
         ``Rankbound(nDCG@10)``, because ir_measures has its own nDCG@10, which does not average ties.
+    protocol:
+        How runs are evaluated, see `rankbound.Protocol`; of its fields, ties, empty and candidates are used, which the
+        arguments of these names replace.
     ties, candidates:
         As in `rankbound.evaluate`; ``candidates`` is "judged" or "returned". Where every query has a single judged
         document, as in MS MARCO, there is no choice among the judged ones: evaluate with the retrieved documents as
@@ -85,7 +96,9 @@ def ir_measure(measure: Any, *, ties: str = "average", empty: str = "skip", cand
     True
     """
     name, inner = _split(measure)
-    return _MEASURES[name](measure=inner, ties=ties, empty=empty, candidates=candidates)
+    fields = {"ties": ties, "empty": empty, "candidates": candidates}
+    chosen = as_protocol(protocol, {field: value for field, value in fields.items() if value is not None})
+    return _MEASURES[name](measure=inner, **{field: getattr(chosen, field) for field in fields})
 
 
 def _split(measure: Any) -> tuple[str, str]:
@@ -242,7 +255,7 @@ def _values(measures: list[_Measure], lists: Lists, options: dict[str, Any]) -> 
         if not group:
             continue
         requested = {str(measure.requested): measure.requested for measure in group}
-        result = evaluate_lists(lists, requested, against_random=need_p_values, **options)
+        result = evaluate_lists(lists, requested, Protocol(**options), against_random=need_p_values)
         warn_of_coverage(result.warnings, stacklevel=2)
         for measure in group:
             name = str(measure.requested)

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rankbound.errors import ArgumentError, DataError
-from rankbound.packages import required_package
+from rankbound.packages import check_packages, import_package
+from rankbound.protocol import Protocol
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     from rankbound.integrations.torchmetrics import RankingMetric
     from rankbound.measures.measure import Measure
 else:
-    Callback = required_package("lightning.pytorch", "lightning").Callback
+    check_packages("this integration", "lightning", "torchmetrics", "torch")
+    Callback = import_package("lightning.pytorch").Callback
     from rankbound.integrations.torchmetrics import RankingMetric
 
 __all__ = ["RankingCallback"]
@@ -38,7 +40,7 @@ class RankingCallback(Callback):
         Names such as ``"nDCG@10"`` or ``"EM(nDCG@10)"``, one or several.
     prefix:
         What the names in the log start with, such as ``"val/"``.
-    ties, empty:
+    protocol, ties, empty:
         As in `RankingMetric`.
     prog_bar:
         Show the means in the progress bar too.
@@ -52,14 +54,15 @@ class RankingCallback(Callback):
     def __init__(
         self,
         measures: str | Measure | Iterable[str | Measure] = ("nDCG@10", "EM(nDCG@10)"),
+        protocol: Protocol | None = None,
         *,
         prefix: str = "",
-        ties: str = "average",
-        empty: str = "skip",
+        ties: str | None = None,
+        empty: str | None = None,
         prog_bar: bool = False,
     ) -> None:
         super().__init__()
-        self._first = RankingMetric(measures, ties=ties, empty=empty)  # a measure's name is checked here
+        self._first = RankingMetric(measures, protocol, ties=ties, empty=empty)  # a measure's name is checked here
         self._metrics: list[RankingMetric] = []
         self.prefix, self.prog_bar = prefix, prog_bar
         self.evaluations: tuple[Evaluation, ...] = ()
@@ -109,7 +112,7 @@ class RankingCallback(Callback):
 
     on_validation_epoch_start = on_test_epoch_start = _on_epoch_start
     # Lightning calls the hooks by position, so that the names of their arguments are ours
-    on_validation_batch_end = on_test_batch_end = _on_batch_end  # type: ignore[assignment]
+    on_validation_batch_end = on_test_batch_end = _on_batch_end
     on_validation_epoch_end = on_test_epoch_end = _on_epoch_end
 
 

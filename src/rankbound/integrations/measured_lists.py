@@ -17,21 +17,21 @@ from rankbound.difficulty.bounding import get_bounding
 from rankbound.difficulty.queries import difficulty_of
 from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation import Evaluation, evaluate_lists
+from rankbound.integrations.rank_sums import RankSums
 from rankbound.lists import Lists
 from rankbound.measures import LabelCounts, is_defined
 from rankbound.measures.measure import Measure, parse_measure
-from rankbound.models.first_ranks import (
-    first_items_kernel,
+from rankbound.models.recommenders.first_ranks import (
     needs_first_ranks_only,
     ranked_first_items,
     value_of_ranking,
 )
+from rankbound.models.recommenders.top_items import first_items
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rankbound.difficulty.bounding import Difficulty
-    from rankbound.integrations.value_kernel import RankSums
 
 __all__ = ["MeanMeasure", "MeasuredLists", "metric_measure"]
 
@@ -78,8 +78,8 @@ class MeasuredLists:
 
     def _values_by_rank(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         offsets = self.lists.offsets
-        if self._first_items is not None:
-            order, offsets = self._first_items(scores, offsets, self.measure.cutoff)
+        if needs_first_ranks_only(self.measure):  # down to a small cutoff
+            order, offsets = first_items(scores, offsets, self.measure.cutoff or 1)
         else:
             order = self._layout.descending(scores)
         ranked = ranked_first_items(self.lists.labels[order], scores[order], offsets, self._counts)
@@ -115,16 +115,7 @@ class MeasuredLists:
         """The measure without its bounding by a kernel that needs no sort; None if there is none."""
         if self.measure.bounding != "none" and not get_bounding(self.measure.bounding).affine:
             return None  # it is averaged over the orders of ties
-        try:
-            from rankbound.integrations.value_kernel import RankSums
-        except ImportError:  # numba is missing, which only costs time
-            return None
         return RankSums.of(self.measure.plain, self.lists, self._counts)
-
-    @cached_property
-    def _first_items(self) -> Any:
-        """The kernel that selects the items down to a small cutoff; None if all items are to be sorted."""
-        return first_items_kernel() if needs_first_ranks_only(self.measure) else None
 
     @cached_property
     def _counts(self) -> LabelCounts:

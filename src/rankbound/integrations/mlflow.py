@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from rankbound.errors import ArgumentError
 from rankbound.evaluation import Evaluation
-from rankbound.packages import required_package
+from rankbound.packages import import_package
 
 if TYPE_CHECKING:
-    from rankbound.analysis.scores import ScoreMatrix
+    from rankbound.evaluation.scores import ScoreMatrix
 
 __all__ = ["log_to", "log_to_mlflow"]
 
@@ -33,7 +33,7 @@ def log_to_mlflow(
     page: bool = True,
 ) -> dict[str, float]:
     """Log a result to the active run of MLflow, or to a new run; see `log_to` for the arguments and what is logged."""
-    mlflow = required_package("mlflow", "mlflow")
+    mlflow = import_package("mlflow")
     return log_to(mlflow, result, prefix=prefix, step=step, interval=interval, per_query=per_query, page=page)
 
 
@@ -196,7 +196,8 @@ def _per_query(result: Any) -> Any:
 
 def _page(result: Any) -> str | None:
     """Return the report page of a comparison or of evaluations; None if there is nothing to report."""
-    from rankbound.report.page import draw_figures, make_report, write_report
+    from rankbound.report.figures.drawing import Tables, draw_figures
+    from rankbound.report.page import make_report, write_report
 
     scores = _score_matrix(result)
     if scores is None:
@@ -208,15 +209,15 @@ def _page(result: Any) -> str | None:
     if scores.items is None:  # evaluations do not know how many items a query has, which the list of queries shows
         report, figures = replace(report, scores=None), {}
     else:
-        figures = dict(draw_figures(scores.to_table()))
+        figures = draw_figures(Tables(scores.to_table()))
     with tempfile.TemporaryDirectory() as folder:
         path = write_report(Path(folder) / "report.html", report, figures=figures, title="Ranking report")
         return path.read_text(encoding="utf-8")
 
 
 def _score_matrix(result: Any) -> ScoreMatrix | None:
-    from rankbound.analysis.runs import align_evaluations
-    from rankbound.analysis.scores import ScoreMatrix
+    from rankbound.evaluation.alignment import align_evaluations
+    from rankbound.evaluation.scores import ScoreMatrix
 
     scores = getattr(result, "scores", None)
     if isinstance(scores, ScoreMatrix):

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rankbound.errors import ArgumentError
 from rankbound.integrations.measured_lists import metric_measure
-from rankbound.packages import required_package
+from rankbound.packages import import_package
 
 if TYPE_CHECKING:
     from rankbound.measures.measure import Measure
-
-__all__ = ["lightgbm_pruning", "ranker_pruning", "xgboost_pruning"]
 
 RankerT = TypeVar("RankerT")
 
@@ -81,7 +79,7 @@ def ranker_pruning(trial: Any, ranker: RankerT) -> RankerT:
 
 def _reporter(trial: Any, measure: str | Measure) -> Callable[[int, float], None]:
     """Return a function that reports the value of a step, and raises TrialPruned if the trial should end."""
-    pruned = required_package("optuna", "tune").TrialPruned
+    pruned = import_package("optuna").TrialPruned
     parsed = metric_measure(measure)
     direction = getattr(getattr(getattr(trial, "study", None), "direction", None), "name", None)
     required = "MINIMIZE" if parsed.is_lower_better else "MAXIMIZE"
@@ -112,7 +110,7 @@ def _value(logged: Any, measure: str, data: str | None, train: str = "") -> floa
 @cache
 def _xgboost_class() -> Any:
     """Return the class of the callbacks, which XGBoost demands to be derived from its own."""
-    training_callback = required_package("xgboost.callback", "xgboost").TrainingCallback
+    training_callback = import_package("xgboost.callback").TrainingCallback
 
     class XGBoostPruning(training_callback):  # type: ignore[misc, valid-type]
         """See `xgboost_pruning`."""

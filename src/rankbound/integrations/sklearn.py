@@ -19,15 +19,12 @@ from rankbound.arrays import labels_of, names_of, weights_of
 from rankbound.errors import ArgumentError, DataError
 from rankbound.integrations.measured_lists import MeasuredLists, metric_measure
 from rankbound.lists import Lists
+from rankbound.packages import needed_by
 
-try:
+with needed_by("this integration"):
     from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
     from sklearn.utils import _safe_indexing
     from sklearn.utils.metadata_routing import MetadataRequest
-except ImportError as error:
-    raise ImportError(
-        f"this integration needs scikit-learn, and {error.name} is missing: pip install 'rankbound[train]'"
-    ) from error
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

@@ -15,10 +15,11 @@ import numpy as np
 
 from rankbound.arrays import check_finite, integers, numbers, offsets_of
 from rankbound.errors import ArgumentError, DataError
-from rankbound.evaluation import EMPTY, Evaluation, evaluate_lists
+from rankbound.evaluation import Evaluation, evaluate_lists
 from rankbound.lists import Lists, sort_within_queries
 from rankbound.measures.measure import Measure, parse_measures
-from rankbound.packages import required_package
+from rankbound.packages import check_packages, import_package
+from rankbound.protocol import Protocol, as_protocol
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torchmetrics import Metric
 else:
-    Metric = required_package("torchmetrics", "torchmetrics").Metric
-    torch = required_package("torch", "torchmetrics")
+    check_packages("this integration", "torchmetrics", "torch")
+    Metric = import_package("torchmetrics").Metric
+    torch = import_package("torch")
 
 __all__ = ["RankingMetric"]
 
@@ -52,11 +54,14 @@ class RankingMetric(Metric):
     ----------
     measures:
         Names such as ``"nDCG@10"`` or ``"EM(nDCG@10)"``, one or several.
+    protocol:
+        How the queries are evaluated, see `rankbound.Protocol`; ``ties`` and ``empty`` replace its fields.
     ties:
-        ``average`` takes the mean over all orders of tied items, ``input`` keeps the order in which they came; a query
-        that is spread over processes then has the items of the first process first.
+        ``average`` (the default) takes the mean over all orders of tied items, ``input`` keeps the order in which they
+        came; a query that is spread over processes then has the items of the first process first.
     empty:
-        How to count queries for which a measure is not defined: leave them out (``skip``), ``zero`` or ``one``. If no
+        How to count queries for which a measure is not defined: leave them out (``skip``, the default), ``zero`` or
+        ``one``. If no
         query is left, the value is NaN.
     options:
         Options of `torchmetrics.Metric`, such as ``dist_sync_on_step`` or ``process_group``.
@@ -81,9 +86,10 @@ class RankingMetric(Metric):
     def __init__(
         self,
         measures: str | Measure | Iterable[str | Measure] = "nDCG@10",
+        protocol: Protocol | None = None,
         *,
-        ties: str = "average",
-        empty: str = "skip",
+        ties: str | None = None,
+        empty: str | None = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
@@ -92,16 +98,16 @@ class RankingMetric(Metric):
         for name, measure in self.measures.items():
             if measure.is_standardized:
                 raise ArgumentError(f"measures must need no reference runs, got {name}: use rankbound.evaluate")
-        for name, value, allowed in (("ties", ties, _TIES), ("empty", empty, EMPTY)):
-            if value not in allowed:
-                raise ArgumentError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
-        self.ties, self.empty = ties, empty
+        fields = {name: value for name, value in (("ties", ties), ("empty", empty)) if value is not None}
+        self.protocol = as_protocol(protocol, fields)
+        if self.protocol.ties not in _TIES:
+            raise ArgumentError(f"ties must be one of {', '.join(_TIES)}, got {self.protocol.ties!r}")
         self._evaluation: Evaluation | None = None
         for name in ("scores", "labels", "sizes", "qid"):
             self.add_state(name, default=[], dist_reduce_fx="cat")
 
     @property
-    def higher_is_better(self) -> bool | None:  # type: ignore[override]
+    def higher_is_better(self) -> bool | None:
         """Whether higher values are better; None if the measures disagree."""
         directions = {not measure.is_lower_better for measure in self.measures.values()}
         return directions.pop() if len(directions) == 1 else None
@@ -159,7 +165,7 @@ class RankingMetric(Metric):
 
         Without any query, which torchmetrics warns of, this is a DataError.
         """
-        self._evaluation = evaluate_lists(self._lists(), self.measures, ties=self.ties, empty=self.empty)
+        self._evaluation = evaluate_lists(self._lists(), self.measures, self.protocol)
         means = {
             name: torch.tensor(value, dtype=self.dtype, device=self.device)
             for name, value in self._evaluation.mean().items()
@@ -182,7 +188,7 @@ class RankingMetric(Metric):
     def interval(
         self, confidence: float = 0.95, *, method: str = "bca", resamples: int = 10_000, seed: int = 0
     ) -> dict[str, tuple[float, float]]:
-        """Return the confidence interval of each mean, see `rankbound.Evaluation.interval`."""
+        """Return the confidence interval of each mean, see `rankbound.evaluation.Evaluation.interval`."""
         return self.evaluation().interval(confidence, method=method, resamples=resamples, seed=seed)
 
     def _lists(self) -> Lists:
@@ -199,7 +205,7 @@ class RankingMetric(Metric):
         else:
             offsets = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
             qids = np.arange(len(sizes))
-        if self.ties == "average":
+        if self.protocol.ties == "average":
             order = _canonical_order(scores, labels, offsets)
             scores, labels = scores[order], labels[order]
         lists = Lists(labels, offsets, scores, qids=qids)

@@ -10,7 +10,7 @@ from rankbound.arrays import floats, offsets_of_matrix
 from rankbound.errors import ArgumentError
 from rankbound.integrations.history import QueryHistory
 from rankbound.integrations.measured_lists import MeanMeasure
-from rankbound.packages import required_package
+from rankbound.packages import import_package
 
 if TYPE_CHECKING:
     from rankbound.measures.measure import Measure
@@ -76,7 +76,7 @@ def xgboost_recorder(measure: str | Measure, matrix: Any, name: str = "valid") -
 @cache
 def _recorder_class() -> Any:
     """Return the class of the callbacks, which XGBoost demands to be derived from its own."""
-    training_callback = required_package("xgboost.callback", "xgboost").TrainingCallback
+    training_callback = import_package("xgboost.callback").TrainingCallback
 
     class XGBoostRecorder(QueryHistory, training_callback):  # type: ignore[misc, valid-type]
         """See `xgboost_recorder`."""

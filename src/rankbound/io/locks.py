@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import platform
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -132,14 +133,20 @@ def locked_file(path: str | os.PathLike[str], what: str) -> Iterator[None]:
     Parameters
     ----------
     path:
-        The lock file, created if it does not exist. An OSError is raised if that fails.
+        The lock file, created if it does not exist. An OSError is raised if that fails. Anything else than a regular
+        file of its own, such as a link to another file, raises DataError: the file is written.
     what:
         What the error says another process is doing, for instance "is writing to this store".
     """
     from filelock import lock_descriptor
 
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    if Path(path).is_symlink():
+        raise DataError(f"{path}: must be a file of its own, got a symbolic link")
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
     try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+            raise DataError(f"{path}: must be a file of its own, got one with other names or no regular one")
         if not lock_descriptor(descriptor, blocking=False):
             raise DataError(f"another process ({_holder(descriptor)}) {what}")
         os.ftruncate(descriptor, 0)

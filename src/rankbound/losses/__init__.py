@@ -13,19 +13,17 @@ settings                               set_threads set_pair_memory vectorized
 
 from __future__ import annotations
 
-try:
-    import numba  # noqa: F401
-except ImportError as error:
-    raise ImportError(
-        f"rankbound.losses needs numba, and {error.name} is missing: pip install 'rankbound[train]'"
-    ) from error
-
 from rankbound.losses.base import LOSS_BOUNDINGS, MeasureLoss, RankingLoss
 from rankbound.losses.catalog import LOSS_NAMES, get_loss, loss_names, warm_up
-from rankbound.losses.compiling import set_threads, threads
 from rankbound.losses.device_settings import pair_memory, set_pair_memory, vectorized
-from rankbound.losses.distillation import DistillationLoss
-from rankbound.losses.listwise import ListMLELoss, ListNetLoss, PointwiseLoss
+from rankbound.losses.listwise import (
+    DistillationLoss,
+    ListMLELoss,
+    ListNetLoss,
+    PointwiseLoss,
+    SoftmaxLoss,
+    XENDCGLoss,
+)
 from rankbound.losses.objectives import gradient_and_hessian, lightgbm_objective, xgboost_objective
 from rankbound.losses.pairwise import DirectRankerLoss, LambdaLoss, LambdaRankLoss, RankNetLoss
 from rankbound.losses.smooth import (
@@ -40,7 +38,7 @@ from rankbound.losses.smooth import (
     SmoothMeasureLoss,
     SoftRankLoss,
 )
-from rankbound.losses.softmax import SoftmaxLoss, XENDCGLoss
+from rankbound.parallel import set_threads, threads
 
 __all__ = [
     "LOSS_BOUNDINGS",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -22,18 +22,19 @@ from rankbound.difficulty.bounding import get_bounding
 from rankbound.difficulty.queries import difficulty_of
 from rankbound.errors import ArgumentError, DataError
 from rankbound.losses.lazy_torch import torch
-from rankbound.measures.label_counts import LabelCounts
+from rankbound.losses.plans import BoundedPlan, Plan
+from rankbound.packages import needed_by
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from torch import Tensor
 
-    from rankbound.losses.buckets import Layout, Result
     from rankbound.losses.modules import LossModule
-    from rankbound.losses.plans import Plan
+    from rankbound.losses.padded import Bucket, Layout
     from rankbound.losses.tensor_inputs import Batch
     from rankbound.measures.measure import Measure
 
-__all__ = ["LOSS_BOUNDINGS", "KernelResult", "MeasureLoss", "RankingLoss", "positive"]
+__all__ = ["LOSS_BOUNDINGS", "Evaluated", "KernelResult", "MeasureLoss", "RankingLoss", "positive"]
 
 LOSS_BOUNDINGS = ("none", "min-max", "expectation", "expectation-max", "distribution", "log-distribution")
 _REDUCTIONS = ("mean", "sum", "none")
@@ -50,12 +51,31 @@ class KernelResult:
     measured: NDArray[np.float64] | None = None  # lambda losses: the measure of the present ranking, per query
 
 
+class Evaluated(NamedTuple):
+    """Bounded losses per query, their gradient per item and, if requested, a positive hessian per item."""
+
+    losses: NDArray[np.float64]
+    gradient: NDArray[Any]
+    hessian: NDArray[Any]
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """The losses."""
+        return self.losses
+
+
 @dataclass(slots=True, eq=False)
 class PlanCache:
     """The plan of the last labels: by contents, with labels and offsets; and the batch of tensors it belongs to."""
 
     host: tuple[NDArray[Any], NDArray[Any], Plan] | None = None
     batch: Batch | None = None
+
+    def replace(self, plan: Plan) -> Plan:
+        """Keep this plan of the same labels."""
+        assert self.host is not None
+        self.host = (*self.host[:2], plan)
+        return plan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +154,7 @@ class RankingLoss(ABC):
         """
         return ~self.plan(labels, offsets).active
 
-    # ---- plan, kernel, reference -------------------------------------------------------------------------------------
+    # ---- plan, kernel, formula ---------------------------------------------------------------------------------------
 
     def plan(self, labels: Any, offsets: Any, shape: tuple[int, ...] | None = None) -> Plan:
         """Prepare labels for the kernel; the plan of the last labels is cached."""
@@ -154,58 +174,57 @@ class RankingLoss(ABC):
             raise DataError(f"scores must be 1-D with one entry per label, {plan.labels.shape}, got {shape}")
         return plan
 
-    def value_and_gradient(self, scores: NDArray[Any], plan: Plan, with_hessian: bool = False) -> KernelResult:
-        """Compute the loss per query and its gradient per item with the kernel, bounded but not reduced."""
-        result, losses, slopes = self._run_bounded(scores, plan, with_hessian)
-        gradient = result.gradient * plan.per_item(slopes)
-        hessian = result.hessian * plan.per_item(np.abs(slopes)) if with_hessian else result.hessian
-        return KernelResult(losses, gradient, hessian)
+    def evaluate(self, scores: NDArray[Any], plan: Plan, with_hessian: bool = False, factor: float = 1.0) -> Evaluated:
+        """Compute the bounded losses of queries on the CPU; their gradient and hessian per item are times a factor."""
+        check_finite("scores", scores)
+        result = self._run_bounded(for_kernel(scores), plan, with_hessian, factor)
+        most = _LARGEST_FLOAT32 if scores.dtype.itemsize == 4 else _LARGEST_FLOAT64
+        if not np.abs(result.losses).max(initial=0) < most:  # or NaN
+            raise DataError(f"scores must not be so large that their loss overflows, got {np.abs(scores).max()}")
+        return result
+
+    def value_and_gradient(self, scores: NDArray[Any], plan: Plan, with_hessian: bool = False) -> Evaluated:
+        """The same, unscaled."""
+        return self.evaluate(scores, plan, with_hessian)
 
     def gradient_and_hessian(self, scores: NDArray[Any], plan: Plan) -> tuple[NDArray[Any], NDArray[Any]]:
         """Compute gradient and hessian per item, bounded but not reduced, for boosting."""
-        result = self.value_and_gradient(scores, plan, with_hessian=True)
+        result = self.evaluate(scores, plan, with_hessian=True)
         return result.gradient, result.hessian
 
-    def _run_bounded(
-        self, scores: NDArray[Any], plan: Plan, with_hessian: bool = False
-    ) -> tuple[KernelResult, NDArray[np.float64], NDArray[Any]]:
-        """Run the kernel; returns its result, the losses, and their derivatives in the kernel's values."""
-        check_finite("scores", scores)
-        result = self._run_kernel(for_kernel(scores), plan, with_hessian)
+    def _run_bounded(self, scores: NDArray[Any], plan: Plan, with_hessian: bool, factor: float) -> Evaluated:
+        """Run the kernel, or the formula where there are no kernels."""
+        result = self._run_kernel(scores, plan, with_hessian)
+        if result is None:
+            return self._run_formula(scores, plan, with_hessian, factor)
         losses, slopes = self._apply_bounding(result.values, result.measured, plan)
-        if not np.abs(losses).max(initial=0) < (
-            _LARGEST_FLOAT32 if scores.dtype.itemsize == 4 else _LARGEST_FLOAT64
-        ):  # or NaN
-            raise DataError(f"scores must not be so large that their loss overflows, got {np.abs(scores).max()}")
-        return result, losses, slopes.astype(scores.dtype)
+        slopes = (slopes * factor).astype(scores.dtype)
+        hessian = result.hessian * plan.per_item(np.abs(slopes)) if with_hessian else result.hessian
+        return Evaluated(losses, result.gradient * plan.per_item(slopes), hessian)
 
-    def reference(self, scores: Any, plan: Plan) -> Any:
-        """Compute the loss per query in torch operations, one query at a time, as the papers have it.
+    def _run_formula(self, scores: NDArray[Any], plan: Plan, with_hessian: bool, factor: float) -> Evaluated:
+        with needed_by("a loss without compiled kernels"):
+            from rankbound.losses.padded import layout_of
 
-        The kernels and the vectorized form are tested against this form, which is slow.
-        """
-        values_of_queries, measured = self._reference_values(scores, plan)
-        values = torch.stack(values_of_queries) if values_of_queries else scores[:0]
-        losses, slopes = self._apply_bounding(values.detach().cpu().double().numpy(), measured, plan)
-        # The bounding is computed in NumPy, which torch cannot differentiate: pass its slope on explicitly.
-        losses, slopes = (torch.as_tensor(x, dtype=scores.dtype, device=scores.device) for x in (losses, slopes))
-        return losses + slopes * (values - values.detach())
+        tensor = torch.from_numpy(scores)
+        layout = layout_of(plan, tensor.device, tensor.dtype, self._tables, self._by_pairs)
+        losses, gradient, hessian = self._by_formula(tensor, layout, True, with_hessian)
+        factor = scores.dtype.type(factor)
+        assert gradient is not None
+        curved = scores[:0] if hessian is None else factor * hessian.numpy()
+        return Evaluated(losses.numpy().astype(np.float64), factor * gradient.numpy(), curved)
 
-    def _reference_values(self, scores: Any, plan: Plan) -> tuple[list[Any], NDArray[np.float64]]:
-        """The values of all queries and, for lambda losses, the measures of their present rankings."""
-        return self._reference_by_query(scores, plan)
+    def _by_formula(
+        self, scores: Tensor, layout: Layout, with_gradient: bool, with_hessian: bool = False
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """The bounded losses of the queries by the formula in torch; their gradient and hessian per item, if needed."""
+        from rankbound.losses.padded import evaluate_formula  # needs torch
 
-    def _reference_by_query(self, scores: Any, plan: Plan, *others: Any) -> tuple[list[Any], NDArray[np.float64]]:
-        """The same by `_reference`, which is passed its query's part of the scores, labels and other tensors."""
-        values, measured = [], np.zeros(len(plan.rows))
-        for q in range(len(plan.rows)):
-            items = slice(int(plan.offsets[q]), int(plan.offsets[q + 1]))
-            if plan.rows[q] > 0:
-                value, measured[q] = self._reference(scores[items], plan.labels[items], *(x[items] for x in others))
-            else:
-                value = scores[items].sum() * 0
-            values.append(value)
-        return values, measured
+        return evaluate_formula(self, scores, layout, with_gradient, with_hessian)
+
+    def _draw(self, scores: Tensor, layout: Layout) -> Tensor | None:  # noqa: ARG002
+        """A random number per item that the formula needs, or None."""
+        return None
 
     def _checked_labels(self, labels: NDArray[Any]) -> NDArray[Any]:
         """Validate labels; those below 0 count as 0."""
@@ -216,29 +235,13 @@ class RankingLoss(ABC):
     def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
         """Make the plan for labels as `_checked_labels` returns them."""
 
-    @abstractmethod
-    def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:
-        """Run the kernel: value per query, gradient and, if requested, hessian per item."""
+    def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult | None:  # noqa: ARG002
+        """Run the kernel: value per query, gradient and, if requested, hessian per item; None without kernels."""
+        return None
 
     @abstractmethod
-    def _vectorized(self, scores: Any, layout: Layout, with_gradient: bool) -> Result:
-        """Compute values, their gradient and, for lambda losses, the measures of all queries in torch operations."""
-
-    def _vectorized_losses(self, scores: Any, layout: Layout, with_gradient: bool) -> tuple[Any, Any]:
-        """The bounded losses of the queries in torch operations, and their gradient if it is needed."""
-        values, gradient, measured = self._vectorized(scores, layout, with_gradient)
-        losses, slopes = self._bound_tensors(values, measured, layout)
-        if gradient is not None:
-            gradient = gradient * slopes.to(gradient.dtype)[layout.per_item]
-        return losses, gradient
-
-    def _bound_tensors(self, values: Any, measured: Any, layout: Layout) -> tuple[Any, Any]:  # noqa: ARG002
-        """The same as `_apply_bounding` on the device of the values."""
-        return values, layout.active.to(values.dtype)
-
-    @abstractmethod
-    def _reference(self, scores: Any, labels: NDArray[Any]) -> tuple[Any, float]:
-        """Compute the value of one query in torch and, for lambda losses, the measure of its present ranking."""
+    def _formula(self, bucket: Bucket, x: Tensor) -> Tensor:
+        """The bounded loss of each list of a bucket, see `rankbound.losses.padded`."""
 
     def _apply_bounding(
         self, values: NDArray[np.float64], measured: NDArray[np.float64] | None, plan: Plan  # noqa: ARG002
@@ -288,37 +291,37 @@ class MeasureLoss(RankingLoss):
     def plan(self, labels: Any, offsets: Any, shape: tuple[int, ...] | None = None) -> Plan:
         """Prepare labels for the kernel, with the difficulty of their queries if the bounding needs it."""
         plan = super().plan(labels, offsets, shape)
-        if self.bounding != "none" and plan.difficulty is None:
-            counts = LabelCounts.from_labels(plan.labels, plan.offsets)
-            plan.difficulty = difficulty_of(self.target, counts, self.ranker_strength)
-            plan.defined = get_bounding(self.bounding).defined(plan.difficulty)
+        if self.bounding == "none":
+            return plan
+        if plan.bounding is None:
+            plan = self._cache.replace(replace(plan, bounding=self._bounded_plan(plan)))
         return plan
+
+    def _bounded_plan(self, plan: Plan) -> BoundedPlan:
+        difficulty = difficulty_of(self.target, plan.counts, self.ranker_strength)
+        bounding = get_bounding(self.bounding)
+        line = bounding.apply(np.zeros(len(plan.rows)), difficulty) if bounding.affine else (None, None)
+        return BoundedPlan(difficulty, bounding.defined(difficulty), *line)
+
+    @property
+    def _sign(self) -> float:
+        """-1 where the loss is minus the bounded measure: unless lower values are better already."""
+        return 1.0 if self._lower_is_better and self.bounding in ("none", "expectation") else -1.0
 
     def _apply_bounding(
         self, values: NDArray[np.float64], measured: NDArray[np.float64] | None, plan: Plan  # noqa: ARG002
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
-        """Negate the bounded measure, unless lower values are better already."""
-        active = plan.active
-        lower_is_better = self._lower_is_better
-        if plan.difficulty is None:
-            sign = 1.0 if lower_is_better else -1.0
+        active, sign = plan.active, self._sign
+        if plan.bounding is None:
             return np.where(active, sign * values, 0.0), np.where(active, sign, 0.0)
-        bounded, slope = get_bounding(self.bounding).apply(values, plan.difficulty, smooth=True)
-        sign = 1.0 if lower_is_better and self.bounding == "expectation" else -1.0
+        bounded, slope = get_bounding(self.bounding).apply(values, plan.bounding.difficulty, smooth=True)
         return np.where(active, sign * bounded, 0.0), np.where(active, sign * slope, 0.0)
 
-    def _bound_tensors(self, values: Any, measured: Any, layout: Layout) -> tuple[Any, Any]:  # noqa: ARG002
-        sign = 1.0 if self._lower_is_better and self.bounding in ("none", "expectation") else -1.0
-        value, slope = self._bounded(values, layout)
-        return torch.where(layout.active, sign * value, 0.0), torch.where(layout.active, sign * slope, 0.0)
+    def _bound_formula(self, values: Tensor, bucket: Bucket) -> Tensor:
+        """The losses that belong to the measures of the lists of a bucket."""
+        from rankbound.losses.formulas import bound_values  # needs torch
 
-    def _bounded(self, values: Any, layout: Layout) -> tuple[Any, Any]:
-        """Bounded measures on a device, and the slopes of the bounding."""
-        if self.bounding == "none":
-            return values, torch.ones_like(values)
-        from rankbound.losses.vector_bounding import bounded  # needs torch
-
-        return bounded(self.bounding, values, layout)
+        return self._sign * bound_values(self.bounding, values, bucket)
 
 
 # ---- checks ----------------------------------------------------------------------------------------------------------

@@ -9,11 +9,16 @@ import numpy as np
 
 from rankbound.errors import ArgumentError, MeasureError
 from rankbound.losses.base import RankingLoss
-from rankbound.losses.distillation import DistillationLoss
-from rankbound.losses.listwise import ListMLELoss, ListNetLoss, PointwiseLoss
+from rankbound.losses.listwise import (
+    DistillationLoss,
+    ListMLELoss,
+    ListNetLoss,
+    PointwiseLoss,
+    SoftmaxLoss,
+    XENDCGLoss,
+)
 from rankbound.losses.pairwise import DirectRankerLoss, LambdaLoss, LambdaRankLoss, RankNetLoss
 from rankbound.losses.smooth import NAMED_LOSSES, SmoothMeasureLoss, SoftRankLoss
-from rankbound.losses.softmax import SoftmaxLoss, XENDCGLoss
 from rankbound.losses.structures import has_loss, measures_with_loss
 from rankbound.measures.measure import Measure, parse_measure
 
@@ -117,9 +122,9 @@ def _make(loss: type[RankingLoss], name: str, options: dict[str, Any]) -> Rankin
 
 
 def warm_up(*losses: str | RankingLoss) -> float:
-    """Compile the float32 kernels of losses (by default the smooth and the pairwise kernel); returns the seconds taken.
+    """Compute losses once (by default nDCG and RankNet), so that what they need is loaded; returns the seconds taken.
 
-    The first call on a machine compiles the kernels, later processes load them from disk.
+    Kernels are compiled when the package is installed, so this takes a moment.
     """
     began = time.perf_counter()
     scores = np.zeros(3, dtype=np.float32)

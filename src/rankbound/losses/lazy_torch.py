@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
+
+from rankbound.packages import import_package
 
 __all__ = ["torch"]
 
@@ -14,13 +15,7 @@ class _LazyTorch:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # tools that look at every object must not import torch
             raise AttributeError(name)
-        try:
-            module = importlib.import_module("torch")
-        except ImportError as error:
-            raise ImportError(
-                f"a loss of tensors needs torch, and {error.name} is missing: pip install 'rankbound[train]'"
-            ) from error
-        value = getattr(module, name)
+        value = getattr(import_package("torch", "a loss of tensors"), name)
         setattr(self, name, value)  # the next use finds the name without this method
         return value
 

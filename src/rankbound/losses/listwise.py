@@ -1,4 +1,8 @@
-"""Losses of whole lists and of single items: ListNet, ListMLE, pointwise regression and classification."""
+"""Losses of whole lists and of single items: softmax cross entropy, ListMLE, distillation, regression, classification.
+
+Cross entropies of a softmax differ in their targets: labels, gains, the softmax of the labels (ListNet) or of a
+teacher's scores (distillation), or random numbers that belong to the gains (XE-NDCG).
+"""
 
 from __future__ import annotations
 
@@ -7,42 +11,131 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from rankbound.errors import ArgumentError
-from rankbound.losses import reference
-from rankbound.losses.base import KernelResult, RankingLoss, positive
-from rankbound.losses.compiling import threads_for
+from rankbound.arrays import floats
+from rankbound.errors import ArgumentError, DataError
+from rankbound.kernels import ARRAY, FLOAT, Arguments, kernel, run
+from rankbound.losses.base import Evaluated, RankingLoss, positive
 from rankbound.losses.lazy_torch import torch
-from rankbound.losses.list_kernel import LISTMLE, LISTNET, list_pass
-from rankbound.losses.plans import Plan, plan_rows
-from rankbound.losses.workers import run_blocks
+from rankbound.losses.noise import check_seed, generator_for, noise_for
+from rankbound.losses.plans import Plan, differs, sort_by_level
+from rankbound.losses.stochastic import StochasticLoss
+from rankbound.measures.gains import exponential_gain, linear_gain
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from torch import Tensor
 
-    from rankbound.losses.buckets import Layout, Result
+    from rankbound.losses.padded import Bucket, Layout
 
-__all__ = ["ListMLELoss", "ListNetLoss", "PointwiseLoss"]
+__all__ = ["DistillationLoss", "ListMLELoss", "ListNetLoss", "PointwiseLoss", "SoftmaxLoss", "XENDCGLoss"]
+
+_GAINS = {"exp": exponential_gain, "linear": linear_gain}
+_MOST_TARGET = 1e30  # a loss in float32 must not overflow
+_MOST_SCORE = 1e30  # of a teacher: differences and quotients of scores stay far from overflow
+
+
+# ---- kernels ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ListPlan(Plan):
+    """The plan of a loss of lists, and what it makes of the labels: one number per entry of ``order``."""
+
+    target: NDArray[np.float64]
+
+
+class _ListArguments(Arguments):
+    """The struct of the kernels softmax and soft_pairs."""
+
+    _fields_ = (
+        ("scores", ARRAY), ("queries", ARRAY), ("offsets", ARRAY), ("target", ARRAY), ("scale", FLOAT),
+        ("outer", FLOAT), ("values", ARRAY), ("gradient", ARRAY), ("hessian", ARRAY),
+    )  # fmt: skip
+
+
+class _OrderArguments(Arguments):
+    """The struct of the kernel of ListMLE."""
+
+    _fields_ = (
+        ("scores", ARRAY), ("queries", ARRAY), ("offsets", ARRAY), ("order", ARRAY), ("outer", FLOAT),
+        ("values", ARRAY), ("gradient", ARRAY), ("hessian", ARRAY),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class _ListLoss(RankingLoss):
-    """A loss computed by `list_pass`."""
+    """A loss of lists: a kernel, or the formula where there is none."""
 
-    _code: ClassVar[int]
     _by_pairs: ClassVar[bool] = False
     _tables: ClassVar[float] = 20.0
+    _name: ClassVar[str] = "softmax"  # of the kernel
+    _arguments: ClassVar[type[Arguments]] = _ListArguments
 
-    def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
-        return plan_rows(labels, offsets, labels, only_gain=False)
+    @property
+    def _scale(self) -> float:
+        """What the scores are multiplied by."""
+        return 1.0
 
-    def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:  # noqa: ARG002
-        exact = scores.astype(np.float64)
-        values, gradient, hessian = np.zeros(len(plan.rows)), np.zeros_like(exact), np.zeros_like(exact)
-        run_blocks(
-            list_pass, plan.blocks(threads_for(10 * len(scores))),
-            exact, plan.offsets, plan.order, plan.weights, plan.rows > 0, self._code, values, gradient, hessian,
+    def _run_bounded(self, scores: NDArray[Any], plan: Any, with_hessian: bool, factor: float) -> Evaluated:
+        function = kernel(f"{self._name}_f{8 * scores.itemsize}", self._arguments)
+        if function is None:
+            return self._run_formula(scores, plan, with_hessian, factor)
+        return self._run_list_kernel(function, scores, plan, with_hessian, factor, target=plan.target)
+
+    def _run_list_kernel(
+        self, function: Any, scores: NDArray[Any], plan: Plan, with_hessian: bool, factor: float, **values: Any
+    ) -> Evaluated:
+        losses, gradient = np.zeros(len(plan.rows)), np.zeros_like(scores)
+        hessian = np.zeros_like(scores) if with_hessian else None
+        if self._arguments is _ListArguments:
+            values["scale"] = self._scale
+        arguments = self._arguments(
+            scores=scores, queries=plan.by_cost, offsets=plan.offsets, outer=factor, values=losses, gradient=gradient,
+            hessian=hessian, **values,
         )  # fmt: skip
-        return KernelResult(values, gradient.astype(scores.dtype), hessian.astype(scores.dtype))
+        work = plan.pairs if self._by_pairs else 5 * len(scores)  # an item takes about as long as five pairs
+        run(function, arguments, len(plan.by_cost), work)
+        return Evaluated(losses, gradient, scores[:0] if hessian is None else hessian)
+
+    def _formula(self, bucket: Bucket, x: Tensor) -> Tensor:
+        from rankbound.losses.pair_formulas import softmax_cross_entropy  # needs torch
+
+        return softmax_cross_entropy(bucket, x, _target_of(bucket), self._scale)
+
+
+def _target_of(bucket: Bucket) -> Tensor:
+    return bucket.of_items("target", bucket.layout.plan.target, exact=True)
+
+
+def _plan_lists(
+    labels: NDArray[Any], offsets: NDArray[np.int64], informative: NDArray[np.bool_], target: NDArray[np.float64]
+) -> ListPlan:
+    """Make a plan that keeps the items in their order and has a row for each item of the informative queries."""
+    sizes = np.diff(offsets)
+    order = np.arange(len(labels)) - np.repeat(offsets[:-1], sizes)
+    return ListPlan(
+        labels=labels, offsets=offsets, order=order, rows=np.where(informative, sizes, 0),
+        target=np.ascontiguousarray(target, np.float64),
+    )  # fmt: skip
+
+
+def _reduce(function: np.ufunc, values: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[Any]:
+    """Reduce one value per item to one per query by np.add, np.maximum or np.minimum; 0 for empty queries."""
+    result = np.zeros(len(offsets) - 1, values.dtype)
+    full = np.flatnonzero(offsets[1:] > offsets[:-1])
+    if len(full):
+        result[full] = function.reduceat(values, offsets[:-1][full])
+    return result
+
+
+def _softmax(values: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The softmax of the values of each query."""
+    sizes = np.diff(offsets)
+    exponentials = np.exp(values - np.repeat(_reduce(np.maximum, values, offsets), sizes))
+    return np.asarray(exponentials / np.repeat(_reduce(np.add, exponentials, offsets), sizes))
+
+
+# ---- softmax cross entropy -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -56,28 +149,134 @@ class ListNetLoss(_ListLoss):
     0.693147...
     """
 
-    _code: ClassVar[int] = LISTNET
+    def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> ListPlan:
+        target = _softmax(np.asarray(labels, np.float64), offsets)
+        return _plan_lists(labels, offsets, differs(labels, offsets), target)
 
-    def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
-        plan = super()._plan(labels, offsets)
-        full = np.flatnonzero(plan.sizes > 0)
-        highest, mass = np.zeros(len(plan.rows)), np.ones(len(plan.rows))
-        if len(full):
-            starts = offsets[:-1][full]
-            highest[full] = np.maximum.reduceat(labels, starts)
-            probabilities = np.exp(labels - plan.per_item(highest))
-            mass[full] = np.add.reduceat(probabilities, starts)
-            plan.weights = plan.sorted(probabilities / plan.per_item(mass))
-        return plan
 
-    def _vectorized(self, scores: Any, layout: Layout, with_gradient: bool) -> Result:  # noqa: ARG002
-        from rankbound.losses.vector_lists import run_softmax  # needs torch
+@dataclass(frozen=True)
+class SoftmaxLoss(StochasticLoss, _ListLoss):
+    """Softmax cross entropy, -sum_i t_i log softmax(f / temperature)_i, with t the labels or the gains of the items.
 
-        table = layout.with_padding(scores)
-        return layout.run(lambda bucket, _: run_softmax(bucket, table[bucket.items], bucket.exact_weights, 1.0))
+    Parameters
+    ----------
+    target:
+        "labels" or "gains".
+    gain:
+        The gain of a label if the target is the gains: "exp" (2^label - 1) or "linear" (the label).
+    normalize:
+        Divide t by its sum, so that every query counts alike. By default, as in Rax, t is taken as it is, and queries
+        with many relevant items or high labels count more.
+    temperature:
+        Divides the scores. It matters where other parts of a model use the scores too.
 
-    def _reference(self, scores: Any, labels: NDArray[Any]) -> tuple[Any, float]:
-        return reference.list_net(scores, torch.as_tensor(labels, device=scores.device)), 0.0
+    Source: Bruch et al., An analysis of the softmax cross entropy loss for learning-to-rank with binary relevance,
+    where it is shown to bound mean reciprocal rank and nDCG. It differs from `ListNetLoss`, whose target is the softmax
+    of the labels and so never 0. Queries without a positive target and queries with equal labels are not informative.
+    The hessian is sum_j t_j * p_i (1 - p_i) / temperature², with p the softmax. For ``noise``, ``draws`` and ``seed``
+    (Bruch et al., A stochastic treatment of learning to rank scoring functions) see `StochasticLoss`.
+
+    >>> import torch
+    >>> SoftmaxLoss()(torch.tensor([0.0, 0.0]), [2, 0], [0, 2]).item()  # 2 log(2)
+    1.386294...
+    >>> SoftmaxLoss("gains")(torch.tensor([0.0, 0.0]), [2, 0], [0, 2]).item()  # 3 log(2)
+    2.079441...
+    """
+
+    target: str = "labels"
+    gain: str = field(default="exp", kw_only=True)
+    normalize: bool = field(default=False, kw_only=True)
+    temperature: float = field(default=1.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.target not in ("labels", "gains"):
+            raise ArgumentError(f"target must be 'labels' or 'gains', got {self.target!r}")
+        _check_gain(self.gain)
+        _check_bool("normalize", self.normalize)
+        _check_temperature("temperature", self.temperature)
+        super().__post_init__()
+
+    def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> ListPlan:
+        target = linear_gain(labels) if self.target == "labels" else _GAINS[self.gain](labels)
+        total = _reduce(np.add, target, offsets)
+        if self.normalize:
+            target = target / np.repeat(np.where(total > 0, total, 1.0), np.diff(offsets))
+        elif total.max(initial=0.0) > _MOST_TARGET:
+            raise DataError(
+                f"labels must have {self.target} that sum to at most {_MOST_TARGET:g} per query, or normalize must be "
+                f"True, got {total.max():g}"
+            )
+        return _plan_lists(labels, offsets, differs(labels, offsets), target)
+
+    @property
+    def _scale(self) -> float:
+        return 1 / self.temperature
+
+
+@dataclass(frozen=True)
+class XENDCGLoss(_ListLoss):
+    """XE-NDCG, the cross entropy of softmax(f) and targets phi_i = (2^l_i - gamma_i) / sum_j (2^l_j - gamma_j).
+
+    Parameters
+    ----------
+    gain:
+        "exp" as above, or "linear" for targets in proportion to l_i + 1 - gamma_i.
+    deterministic:
+        Take the mean 1/2 for every gamma_i. By default gamma_i is uniform on (0, 1) and drawn anew for other scores.
+    seed:
+        Seed of the draws. They are a function of the seed, the scores and the offsets (see `rankbound.losses.noise`).
+
+    Source: Bruch, An alternative cross entropy loss for learning-to-rank, where it is shown to bound nDCG; it is the
+    objective ``rank_xendcg`` of LightGBM. There gradient and hessian are an approximation of third order; here they are
+    those of the cross entropy itself, p_i - phi_i and p_i (1 - p_i). Queries with equal labels are not informative.
+
+    >>> import torch
+    >>> XENDCGLoss(deterministic=True)(torch.tensor([0.0, 0.0]), [1, 0], [0, 2]).item()  # log(2), whatever phi
+    0.693147...
+    """
+
+    gain: str = field(default="exp", kw_only=True)
+    deterministic: bool = field(default=False, kw_only=True)
+    seed: int = field(default=0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        _check_gain(self.gain)
+        _check_bool("deterministic", self.deterministic)
+        check_seed(self.seed)
+        super().__post_init__()
+
+    def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> ListPlan:
+        return _plan_lists(labels, offsets, differs(labels, offsets), _GAINS[self.gain](labels))
+
+    def _targets(self, scores: NDArray[Any], plan: ListPlan) -> NDArray[np.float64]:
+        """The target of every item, which belongs to these scores."""
+        gamma: Any = 0.5
+        if not self.deterministic:
+            gamma = generator_for(self.seed, scores, plan.offsets).random(len(scores), dtype=np.float32)
+        phi = plan.target + (1.0 - gamma)  # positive, because gamma is below 1
+        return np.asarray(phi / plan.per_item(_reduce(np.add, phi, plan.offsets)))
+
+    def _run_bounded(self, scores: NDArray[Any], plan: Any, with_hessian: bool, factor: float) -> Evaluated:
+        function = kernel(f"{self._name}_f{8 * scores.itemsize}", self._arguments)
+        if function is None:
+            return self._run_formula(scores, plan, with_hessian, factor)
+        target = self._targets(scores, plan)
+        return self._run_list_kernel(function, scores, plan, with_hessian, factor, target=target)
+
+    def _draw(self, scores: Tensor, layout: Layout) -> Tensor:
+        """1 - gamma."""
+        if self.deterministic:
+            return torch.full_like(scores, 0.5, dtype=layout.exact)
+        return 1 - noise_for(self.seed, scores, layout).uniform().to(layout.exact)
+
+    def _formula(self, bucket: Bucket, x: Tensor, drawn: Tensor) -> Tensor:  # type: ignore[override]
+        from rankbound.losses.pair_formulas import softmax_cross_entropy  # needs torch
+
+        phi = bucket.fill_padding(_target_of(bucket) + drawn, 0.0)
+        return softmax_cross_entropy(bucket, x, phi / phi.sum(1, keepdim=True), 1.0)
+
+
+# ---- likelihood of an order ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -91,16 +290,113 @@ class ListMLELoss(_ListLoss):
     1.791759...
     """
 
-    _code: ClassVar[int] = LISTMLE
+    _name: ClassVar[str] = "likelihood"
+    _arguments: ClassVar[type[Arguments]] = _OrderArguments
 
-    def _vectorized(self, scores: Any, layout: Layout, with_gradient: bool) -> Result:  # noqa: ARG002
-        from rankbound.losses.vector_lists import run_list_mle  # needs torch
+    def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
+        rows = np.where(differs(labels, offsets), np.diff(offsets), 0)
+        return Plan(labels=labels, offsets=offsets, order=sort_by_level(labels, offsets), rows=rows)
 
-        table = layout.with_padding(scores)
-        return layout.run(lambda bucket, _: run_list_mle(bucket, table[bucket.items]))
+    def _run_bounded(self, scores: NDArray[Any], plan: Plan, with_hessian: bool, factor: float) -> Evaluated:
+        function = kernel(f"{self._name}_f{8 * scores.itemsize}", self._arguments)
+        if function is None:
+            return self._run_formula(scores, plan, with_hessian, factor)
+        return self._run_list_kernel(function, scores, plan, with_hessian, factor, order=plan.order)
 
-    def _reference(self, scores: Any, labels: NDArray[Any]) -> tuple[Any, float]:
-        return reference.list_mle(scores, torch.as_tensor(labels, device=scores.device)), 0.0
+    def _formula(self, bucket: Bucket, x: Tensor) -> Tensor:
+        from rankbound.losses.pair_formulas import likelihood_of_order  # needs torch
+
+        return likelihood_of_order(bucket, x)
+
+
+# ---- a teacher's scores ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DistillationLoss(_ListLoss):
+    """Cross entropy between what a teacher's scores t, passed as ``labels``, and the student's scores f say of a list.
+
+    Parameters
+    ----------
+    kind:
+        "listwise": -sum_i softmax(t / teacher_temperature)_i log softmax(f / temperature)_i. "pairwise": the mean over
+        all pairs of the binary cross entropy of σ((f_i - f_j) / temperature) and the target
+        σ((t_i - t_j) / teacher_temperature).
+    temperature:
+        Divides the scores of the student. A higher temperature makes the student attend more to the items that the
+        teacher ranks low.
+    teacher_temperature:
+        Divides the scores of the teacher; None for the temperature of the student.
+
+    Source: Hinton, Vinyals & Dean, Distilling the knowledge in a neural network; Reddi et al., RankDistil: knowledge
+    distillation for ranking. The listwise kind is the Kullback-Leibler divergence from the teacher plus the teacher's
+    entropy, which is constant. Both kinds are smallest, with a gradient of 0, where f and t differ by a constant (with
+    equal temperatures). Gradients shrink with 1/temperature²; Hinton et al. multiply the loss by temperature² where it
+    is added to another.
+
+    The teacher's scores are any finite numbers, negative ones included, and no label is cut off at 0. Every query with
+    at least two items is informative, even if its teacher's scores are equal: these pull the student's scores together.
+    The hessians are p_i (1 - p_i) / temperature² with p the softmax of the student, and the mean over pairs of
+    σ (1 - σ) / temperature².
+
+    >>> import torch
+    >>> teacher, student = [2.5, -1.0, 0.3], torch.tensor([2.5, -1.0, 0.3], requires_grad=True)
+    >>> DistillationLoss("pairwise")(student, teacher, [0, 3]).backward()
+    >>> bool(student.grad.abs().max() < 1e-6)
+    True
+    """
+
+    kind: str = "listwise"
+    temperature: float = field(default=1.0, kw_only=True)
+    teacher_temperature: float | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("listwise", "pairwise"):
+            raise ArgumentError(f"kind must be 'listwise' or 'pairwise', got {self.kind!r}")
+        _check_temperature("temperature", self.temperature)
+        if self.teacher_temperature is not None:
+            _check_temperature("teacher_temperature", self.teacher_temperature)
+        super().__post_init__()
+
+    def _checked_labels(self, labels: NDArray[Any]) -> NDArray[Any]:
+        return floats("labels", labels, most=_MOST_SCORE)
+
+    def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> ListPlan:
+        softening = self.temperature if self.teacher_temperature is None else self.teacher_temperature
+        sizes = np.diff(offsets)
+        if self.kind == "listwise":
+            highest = np.repeat(_reduce(np.maximum, labels, offsets), sizes)
+            target = _softmax((labels - highest) / softening, offsets)
+        else:
+            lowest, highest = (_reduce(function, labels, offsets) for function in (np.minimum, np.maximum))
+            target = (labels - np.repeat((lowest + highest) / 2, sizes)) / softening
+        return _plan_lists(labels, offsets, sizes > 1, target)
+
+    @property
+    def _scale(self) -> float:
+        return 1 / self.temperature
+
+    @property
+    def _name(self) -> str:  # type: ignore[override]
+        return "softmax" if self.kind == "listwise" else "soft_pairs"
+
+    @property
+    def _by_pairs(self) -> bool:  # type: ignore[override]
+        return self.kind == "pairwise"
+
+    @property
+    def _tables(self) -> float:  # type: ignore[override]
+        return 6.0 if self.kind == "pairwise" else 20.0
+
+    def _formula(self, bucket: Bucket, x: Tensor) -> Tensor:
+        if self.kind == "listwise":
+            return super()._formula(bucket, x)
+        from rankbound.losses.pair_formulas import soft_pairs  # needs torch
+
+        return soft_pairs(bucket, x, bucket.of_items("teacher", bucket.layout.plan.target), self._scale)
+
+
+# ---- items -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -125,39 +421,45 @@ class PointwiseLoss(RankingLoss):
         positive("rel", self.rel)
         super().__post_init__()
 
-    def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
-        plan = plan_rows(labels, offsets, labels, only_gain=False)
-        plan.rows = plan.sizes.copy()
-        return plan
+    def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> ListPlan:
+        target: Any = labels if self.kind == "regression" else labels >= self.rel
+        return _plan_lists(labels, offsets, np.diff(offsets) > 0, target)
 
-    def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:  # noqa: ARG002
-        f, item_weight = scores.astype(np.float64), plan.per_item(1 / np.maximum(plan.sizes, 1))
+    def _run_bounded(self, scores: NDArray[Any], plan: Any, with_hessian: bool, factor: float) -> Evaluated:  # noqa: ARG002
+        """In NumPy: what a kernel could save is nothing next to what a trainer does with each item."""
+        f, weight = scores.astype(np.float64), plan.per_item(1 / np.maximum(plan.sizes, 1))
         if self.kind == "regression":
             with np.errstate(over="ignore"):  # an infinite loss raises DataError later
-                error = f - plan.labels
+                error = f - plan.target
                 loss, gradient, hessian = error**2, 2 * error, np.full_like(f, 2.0)
         else:
-            relevant = plan.labels >= self.rel
-            loss = np.logaddexp(0, np.where(relevant, -f, f))
+            loss = np.logaddexp(0, np.where(plan.target > 0, -f, f))
             probability = np.exp(-np.logaddexp(0, -f))
-            gradient, hessian = probability - relevant, probability * (1 - probability)
-        query = plan.per_item(np.arange(len(plan.rows)))
-        values = np.bincount(query, loss * item_weight, minlength=len(plan.rows)).astype(np.float64)
-        gradient, hessian = gradient * item_weight, hessian * item_weight
-        return KernelResult(values, gradient.astype(scores.dtype), hessian.astype(scores.dtype))
+            gradient, hessian = probability - plan.target, probability * (1 - probability)
+        losses = _reduce(np.add, loss * weight, plan.offsets)
+        gradient, hessian = factor * weight * gradient, abs(factor) * weight * hessian
+        return Evaluated(losses, gradient.astype(scores.dtype), hessian.astype(scores.dtype))
 
-    def _vectorized(self, scores: Any, layout: Layout, with_gradient: bool) -> Result:  # noqa: ARG002
-        from rankbound.losses.vector_lists import run_pointwise  # needs torch
+    def _formula(self, bucket: Bucket, x: Tensor) -> Tensor:
+        from rankbound.losses.pair_formulas import classification, regression  # needs torch
 
-        is_regression, table = self.kind == "regression", layout.with_padding(scores)
-        labels = layout.plan.labels if is_regression else layout.plan.labels >= self.rel
-        in_order = layout.plan.sorted(labels.astype(np.float64))
-        return layout.run(
-            lambda bucket, _: run_pointwise(
-                bucket, table[bucket.items], bucket.of_items(in_order, "targets", exact=True), is_regression
-            )
-        )
+        return (regression if self.kind == "regression" else classification)(bucket, x, _target_of(bucket))
 
-    def _reference(self, scores: Any, labels: NDArray[Any]) -> tuple[Any, float]:
-        labels = torch.as_tensor(labels, device=scores.device)
-        return reference.pointwise(scores, labels, self.kind, self.rel), 0.0
+
+# ---- checks ----------------------------------------------------------------------------------------------------------
+
+
+def _check_temperature(name: str, value: float) -> None:
+    """Raise ArgumentError unless a temperature is a positive number from 1e-6 to 1e6."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1e-6 <= value <= 1e6:
+        raise ArgumentError(f"{name} must be a number from 1e-6 to 1e6, got {value!r}")
+
+
+def _check_gain(gain: str) -> None:
+    if gain not in tuple(_GAINS):
+        raise ArgumentError(f"gain must be 'exp' or 'linear', got {gain!r}")
+
+
+def _check_bool(name: str, value: bool) -> None:
+    if not isinstance(value, bool):
+        raise ArgumentError(f"{name} must be True or False, got {value!r}")

@@ -22,9 +22,6 @@ __all__ = ["DEFAULT_OBJECTIVE", "gradient_and_hessian", "lightgbm_objective", "x
 
 DEFAULT_OBJECTIVE = "noisy-lambda-nDCG"  # chosen by the study in docs/results/training.md
 _LEAST_HESSIAN = 1e-9  # an item without pairs must not lead to a division by zero
-_TYPICAL_HESSIAN = (
-    0.25  # that of an undecided item in logistic regression, which the defaults of boosting libraries suit
-)
 
 
 def gradient_and_hessian(

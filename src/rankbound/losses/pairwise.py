@@ -11,93 +11,125 @@ import numpy as np
 from rankbound.arrays import check_finite, for_kernel
 from rankbound.difficulty.bounding import get_bounding
 from rankbound.errors import ArgumentError
-from rankbound.losses import reference, swaps
-from rankbound.losses.base import KernelResult, MeasureLoss, RankingLoss, positive
-from rankbound.losses.compiling import threads_for
-from rankbound.losses.lambda_kernel import faster_cases, lambda_pass
+from rankbound.kernels import ARRAY, FLOAT, INTEGER, Arguments, kernel, run
+from rankbound.losses.base import Evaluated, MeasureLoss, RankingLoss, positive
 from rankbound.losses.lazy_torch import torch
-from rankbound.losses.noise import check_seed, generator_for, logistic_noise
-from rankbound.losses.pair_kernel import COST_LOGISTIC, COST_SQUARE, COST_TANH, pair_pass_of
-from rankbound.losses.plans import Plan, plan_rows
+from rankbound.losses.noise import check_seed, generator_for, logistic_noise, noise_for
 from rankbound.losses.smooth import check_gain, with_gain
 from rankbound.losses.stochastic import not_negative
 from rankbound.losses.structures import AdditiveStructure, structure_of
-from rankbound.losses.workers import run_blocks
+from rankbound.losses.swaps import Normalization, PairPlan, Swap, plan_pairs, plan_swaps
 from rankbound.measures.measure import Measure, parse_measure
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from torch import Tensor
 
-    from rankbound.losses.buckets import Layout, Result
+    from rankbound.losses.padded import Bucket, Layout
 
 __all__ = ["DirectRankerLoss", "LambdaLoss", "LambdaRankLoss", "PairOptions", "RankNetLoss"]
+
+_LOGISTIC, _SQUARE, _TANH = range(3)  # costs of the kernel, and of `pair_formulas`
+
+
+class _PairArguments(Arguments):
+    _fields_ = (
+        ("scores", ARRAY), ("ranked_by", ARRAY), ("queries", ARRAY), ("offsets", ARRAY), ("order", ARRAY),
+        ("rows", ARRAY), ("ends", ARRAY), ("weights", ARRAY), ("scales", ARRAY), ("cuts", ARRAY), ("levels", ARRAY),
+        ("pair_weights", ARRAY), ("level_count", INTEGER), ("discounts", ARRAY), ("alpha", FLOAT), ("mu", FLOAT),
+        ("cost", INTEGER), ("swap", INTEGER), ("truncation", INTEGER), ("normalization", INTEGER),
+        ("measure_scores", INTEGER), ("needs_values", INTEGER), ("is_monotone", INTEGER), ("factors", ARRAY),
+        ("outer", FLOAT), ("values", ARRAY), ("measured", ARRAY), ("gradient", ARRAY), ("hessian", ARRAY),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class PairOptions:
-    """The options of a loss of pairs, in the terms of the kernels."""
+    """The options of a loss of pairs, in the terms of the kernel and of the formula."""
 
-    cost: int = COST_LOGISTIC
+    cost: int = _LOGISTIC
     alpha: float = 1.0
     mu: float = 1.0
     truncation: int = 0
-    normalization: int = 0
+    normalization: int = Normalization.none
 
-
-def _run_pairs(
-    scores: NDArray[Any], plan: Plan, with_hessian: bool, options: PairOptions, ranked_by: NDArray[Any] | None = None,
-    needs_measure: bool = True, needs_values: bool = True,
-) -> KernelResult:  # fmt: skip
-    """Run the kernel; ``ranked_by`` are the scores that swap deltas take their ranks from, if they are not the same.
-
-    Unless they are needed, the measure and the values of the queries are undefined.
-    """
-    values, measured = np.zeros(len(plan.rows)), np.zeros(len(plan.rows))
-    gradient = np.zeros_like(scores)
-    hessian = np.zeros_like(scores) if with_hessian else None
-    measure_scores = ranked_by is not None and needs_measure
-    ranked_by = scores if ranked_by is None else ranked_by
-    alpha, truncation, normalization = float(options.alpha), options.truncation, options.normalization
-    blocks = plan.blocks(threads_for(plan.pairs))
-    if (scores.itemsize, with_hessian) in plan.by_rank:
-        run_blocks(
-            lambda_pass, blocks, scores, ranked_by, plan.offsets, plan.rows, plan.gains, plan.cuts, plan.discounts,
-            alpha, truncation, normalization, measure_scores, needs_values or None,
-            values, measured, gradient, hessian,
+    def arguments(self, plan: PairPlan) -> _PairArguments:
+        """What the kernel needs of a plan; ``factors`` are those of a bounding that does not depend on the scores."""
+        slope = None if plan.bounding is None else plan.bounding.slope
+        return _PairArguments(
+            queries=plan.by_cost, offsets=plan.offsets, order=plan.order, rows=plan.rows, ends=plan.ends,
+            weights=plan.weights, scales=plan.scales, cuts=plan.cuts, levels=plan.levels,
+            pair_weights=plan.pair_weights, level_count=0 if plan.pair_weights is None else len(plan.pair_weights),
+            discounts=plan.discounts, alpha=float(self.alpha), mu=float(self.mu), cost=self.cost, swap=plan.swap,
+            truncation=self.truncation, normalization=self.normalization, is_monotone=plan.is_monotone,
+            factors=None if slope is None else np.abs(slope), outer=1.0,
         )  # fmt: skip
-    else:
-        levels, pair_weights = plan.levels, plan.pair_weights
-        if plan.swap == swaps.SWAP_PAIRS and pair_weights is None:  # empty arrays: the same kernel as with weights
-            levels, pair_weights = plan.order[:0], np.zeros((0, 0))
-        is_adjusted = truncation > 0 or normalization == swaps.NORMALIZE_LIGHTGBM
-        adjusted = truncation if is_adjusted else None  # None compiles no code that adjusts weights
-        run_blocks(
-            pair_pass_of(options.cost, plan.swap), blocks,
-            scores, ranked_by, plan.offsets, plan.order, plan.rows, plan.columns_from, plan.weights,
-            plan.constants, plan.cuts, levels, pair_weights, plan.discounts,
-            alpha, float(options.mu), adjusted, normalization, measure_scores,
-            values, measured, gradient, hessian,
-        )  # fmt: skip
-    hessian = scores[:0].copy() if hessian is None else hessian
-    return KernelResult(values, gradient, hessian, plan.offset + plan.scale * measured)
-
-
-def _vectorized_pairs(
-    scores: Any, layout: Layout, with_gradient: bool, options: PairOptions, ranked_by: Any = None,
-    needs_measure: bool = False,
-) -> Result:  # fmt: skip
-    """The same as `_run_pairs` in torch operations, without a hessian."""
-    from rankbound.losses.vector_pairs import run_pairs  # needs torch
-
-    table = layout.with_padding(scores)
-    ranked = table if ranked_by is None else layout.with_padding(ranked_by)
-    return layout.run(
-        lambda bucket, memory: run_pairs(bucket, table, ranked, options, with_gradient, needs_measure, memory)
-    )
 
 
 @dataclass(frozen=True)
-class RankNetLoss(RankingLoss):
+class _PairLoss(RankingLoss):
+    """A loss of pairs: the kernel, or the formula where there is none."""
+
+    @property
+    def _options(self) -> PairOptions:
+        raise NotImplementedError
+
+    def _run_bounded(self, scores: NDArray[Any], plan: Any, with_hessian: bool, factor: float) -> Evaluated:
+        return self._run_pairs(scores, plan, with_hessian, factor)
+
+    def gradient_and_hessian(self, scores: NDArray[Any], plan: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Compute gradient and hessian without the values, which takes less time."""
+        check_finite("scores", scores)
+        result = self._run_pairs(for_kernel(scores), plan, True, 1.0, needs_values=False)
+        return result.gradient, result.hessian
+
+    def _run_pairs(
+        self, scores: NDArray[Any], plan: PairPlan, with_hessian: bool, factor: float, needs_values: bool = True
+    ) -> Evaluated:
+        """Unless they are needed, the values of the queries are undefined."""
+        function = kernel("pair_loss_f32" if scores.itemsize == 4 else "pair_loss_f64", _PairArguments)
+        if function is None:
+            return self._run_formula(scores, plan, with_hessian, factor)
+        options = self._options
+        known = plan.kept.get(options)
+        if known is None:
+            known = plan.kept[options] = options.arguments(plan)
+        ranked_by = self._ranked_by(scores, plan)
+        results, gradient = np.zeros((2, len(plan.rows))), np.zeros_like(scores)
+        hessian = np.zeros_like(scores) if with_hessian else None
+        arguments = known.copy()  # other threads may use the same plan
+        arguments.scores = scores.ctypes.data
+        arguments.ranked_by = arguments.scores if ranked_by is None else ranked_by.ctypes.data
+        arguments.values = results.ctypes.data
+        arguments.measured = arguments.values + results.strides[0]
+        arguments.measure_scores, arguments.needs_values = ranked_by is not None and self._needs_measure, needs_values
+        arguments.gradient, arguments.outer = gradient.ctypes.data, factor
+        if hessian is not None:
+            arguments.hessian = hessian.ctypes.data
+        run(function, arguments, len(plan.by_cost), plan.pairs)
+        result = Evaluated(results[0], gradient, scores[:0] if hessian is None else hessian)
+        return self._bound_by_measure(result, results[1], plan) if self._needs_measure else result
+
+    @property
+    def _needs_measure(self) -> bool:
+        """Whether the bounding depends on the present ranking."""
+        return False
+
+    def _bound_by_measure(self, result: Evaluated, measured: NDArray[np.float64], plan: PairPlan) -> Evaluated:  # noqa: ARG002
+        return result
+
+    def _ranked_by(self, scores: NDArray[Any], plan: PairPlan) -> NDArray[Any] | None:  # noqa: ARG002
+        """The scores that ranks are taken from, if they are others."""
+        return None
+
+    def _formula(self, bucket: Bucket, x: Tensor, ranked_by: Tensor | None = None) -> Tensor:
+        from rankbound.losses.pair_formulas import pair_loss  # needs torch
+
+        return pair_loss(bucket, x, self._options, ranked_by)[0]
+
+
+@dataclass(frozen=True)
+class RankNetLoss(_PairLoss):
     """Mean over the pairs l_i > l_j of a query of log(1 + exp(-alpha (f_i - f_j))).
 
     Source: Burges et al., Learning to rank using gradient descent.
@@ -108,34 +140,17 @@ class RankNetLoss(RankingLoss):
     """
 
     alpha: float = field(default=1.0, kw_only=True)
-    _reference_cost: ClassVar[str] = "logistic"
 
     def __post_init__(self) -> None:
         positive("alpha", self.alpha)
         super().__post_init__()
 
-    def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
-        plan = plan_rows(labels, offsets, labels, only_gain=False, lower_only=True)
-        lower = plan.per_item(plan.sizes) - plan.columns_from
-        before = np.concatenate(([0], np.cumsum(lower)))
-        pairs = before[plan.offsets[1:]] - before[plan.offsets[:-1]]
-        plan.constants = 1 / np.maximum(pairs, 1)
-        return plan
+    def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> PairPlan:
+        return plan_pairs(labels, offsets)
 
     @property
     def _options(self) -> PairOptions:
-        return PairOptions(COST_LOGISTIC, self.alpha)
-
-    def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:
-        return _run_pairs(scores, plan, with_hessian, self._options)
-
-    def _vectorized(self, scores: Any, layout: Layout, with_gradient: bool) -> Result:
-        return _vectorized_pairs(scores, layout, with_gradient, self._options)
-
-    def _reference(self, scores: Any, labels: NDArray[Any]) -> tuple[Any, float]:
-        pairs = torch.as_tensor(labels[:, None] > labels[None, :], device=scores.device)
-        differences = (scores[:, None] - scores[None, :])[pairs]
-        return reference.pair_costs(self.alpha * differences, self._reference_cost).mean(), 0.0
+        return PairOptions(_LOGISTIC, self.alpha)
 
 
 @dataclass(frozen=True)
@@ -159,21 +174,17 @@ class DirectRankerLoss(RankNetLoss):
         super().__post_init__()
 
     @property
-    def _reference_cost(self) -> str:  # type: ignore[override]
-        return self.cost
-
-    @property
     def _options(self) -> PairOptions:
-        cost = COST_SQUARE if self.cost == "square" else COST_TANH
-        return PairOptions(cost, 2 * self.alpha)  # tanh(d) = 2 σ(2 d) - 1
+        return PairOptions(_SQUARE if self.cost == "square" else _TANH, 2 * self.alpha)  # tanh(d) = 2 σ(2 d) - 1
 
 
 @dataclass(frozen=True)
-class _SwapLoss(MeasureLoss):
+class _SwapLoss(_PairLoss, MeasureLoss):
     """A loss of pairs l_i > l_j whose weights come from ranks: sum of weight_ij log(1 + exp(-alpha (f_i - f_j)))."""
 
     alpha: float = field(default=1.0, kw_only=True)
     gain: str = field(default="exp", kw_only=True)
+    _tables: ClassVar[float] = 7.0
 
     def __post_init__(self) -> None:
         positive("alpha", self.alpha)
@@ -184,32 +195,37 @@ class _SwapLoss(MeasureLoss):
     def _structure(self) -> Any:
         return structure_of(self.target)
 
-    def _apply_bounding(
-        self, values: NDArray[np.float64], measured: NDArray[np.float64] | None, plan: Plan
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        active = plan.active.astype(np.float64)
-        if plan.difficulty is not None:
-            active *= np.abs(get_bounding(self.bounding).apply(measured, plan.difficulty, smooth=True)[1])  # type: ignore[arg-type]
+    def _bound_by_measure(self, result: Evaluated, measured: NDArray[np.float64], plan: PairPlan) -> Evaluated:
+        """The weight of a distribution bounding is its slope at the measure of the present ranking."""
+        assert plan.bounding is not None
+        if plan.scale is not None and plan.offset is not None:
+            measured = plan.offset + plan.scale * measured
+        slopes = np.abs(get_bounding(self.bounding).apply(measured, plan.bounding.difficulty, smooth=True)[1])
+        per_item = plan.per_item(np.where(plan.active, slopes, 0.0).astype(result.gradient.dtype))
         with np.errstate(over="ignore"):  # an infinite loss raises DataError later
-            return active * values, active
-
-    def _bound_tensors(self, values: Any, measured: Any, layout: Layout) -> tuple[Any, Any]:
-        active = layout.active.to(values.dtype)
-        if self.bounding != "none":
-            at = torch.zeros_like(values) if measured is None else measured  # of an affine bounding any will do
-            active = torch.where(layout.active, self._bounded(at, layout)[1].abs(), 0.0)
-        return active * values, active
+            losses = np.where(plan.active, slopes * result.losses, 0.0)
+        hessian = result.hessian * per_item if len(result.hessian) else result.hessian
+        return Evaluated(losses, result.gradient * per_item, hessian)
 
     @property
     def _needs_measure(self) -> bool:
-        """Whether the bounding depends on the present ranking."""
         return self.bounding.endswith("distribution")
 
-    def _cost_of_pairs(self, scores: Any, labels: NDArray[Any], weights: Any, **options: Any) -> tuple[Any, float]:
-        """The reference form for known weights, and the measure of the present ranking."""
-        levels = torch.as_tensor(self._structure.levels(labels), device=scores.device)
-        value = self._structure.value_of(scores, labels) if self._needs_measure else 0.0
-        return reference.lambda_cost(scores, levels, weights, self.alpha, **options), value
+    def _formula(self, bucket: Bucket, x: Tensor, ranked_by: Tensor | None = None) -> Tensor:
+        from rankbound.losses.formulas import bound_values  # needs torch
+        from rankbound.losses.pair_formulas import pair_loss
+
+        value, measured = pair_loss(bucket, x, self._options, ranked_by, self._needs_measure)
+        bounding = bucket.layout.plan.bounding
+        if bounding is None:
+            return value
+        if bounding.slope is not None:
+            return value * bucket.of_queries("slope", bounding.slope)[:, 0].abs()
+        assert measured is not None
+        with torch.enable_grad():
+            at = measured.requires_grad_()
+            (slope,) = torch.autograd.grad(bound_values(self.bounding, at, bucket).sum(), at)
+        return value * slope.abs()
 
 
 @dataclass(frozen=True)
@@ -272,9 +288,9 @@ class LambdaRankLoss(_SwapLoss):
         if self.published and not (isinstance(structure, AdditiveStructure) and structure.is_geometric):
             raise ArgumentError(f"published is for rank-biased precision only, got {str(self.measure)!r}")
         positive("truncation", self.truncation, whole=True)
-        if self.normalization not in swaps.NORMALIZATIONS:
+        if self.normalization not in Normalization.__members__:
             raise ArgumentError(
-                f"normalization must be one of {', '.join(swaps.NORMALIZATIONS)}, got {self.normalization!r}"
+                f"normalization must be one of {', '.join(Normalization.__members__)}, got {self.normalization!r}"
             )
         not_negative("noise", self.noise)
         check_seed(self.seed)
@@ -285,62 +301,26 @@ class LambdaRankLoss(_SwapLoss):
         """The measure whose swaps weight the pairs."""
         return with_gain(parse_measure(self.measure), self.gain)
 
-    def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
-        plan: Plan = self._structure.swap_plan(labels, offsets)
-        plan.swap = swaps.SWAP_PUBLISHED if self.published else self._structure.swap_form(plan)
-        plan.discounts = self._structure.discount_table(int(plan.sizes.max(initial=1)))
-        if plan.swap == swaps.SWAP_ADDITIVE:
-            plan.gains = np.empty_like(plan.weights)
-            plan.gains[plan.order + plan.per_item(offsets[:-1])] = plan.weights
-            plan.by_rank = faster_cases(plan, self.truncation or 0)
-        return plan
-
-    def _run_kernel(
-        self, scores: NDArray[Any], plan: Plan, with_hessian: bool, needs_values: bool = True
-    ) -> KernelResult:
-        ranked_by = self._noisy(scores, plan) if self.noise > 0 else None
-        return _run_pairs(scores, plan, with_hessian, self._options, ranked_by, self._needs_measure, needs_values)
+    def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> PairPlan:
+        return plan_swaps(self._structure, labels, offsets, Swap.PUBLISHED if self.published else None)
 
     @property
     def _options(self) -> PairOptions:
         return PairOptions(
-            alpha=self.alpha, truncation=self.truncation or 0,
-            normalization=swaps.NORMALIZATIONS.index(self.normalization),
-        )  # fmt: skip
+            alpha=self.alpha, truncation=self.truncation or 0, normalization=Normalization[self.normalization]
+        )
 
-    def _vectorized(self, scores: Any, layout: Layout, with_gradient: bool) -> Result:
-        ranked_by = None
-        if self.noise > 0:
-            from rankbound.losses.device_noise import noise_for  # needs torch
-
-            ranked_by = scores + self.noise * noise_for(self.seed, scores, layout).logistic()
-        return _vectorized_pairs(scores, layout, with_gradient, self._options, ranked_by, self._needs_measure)
-
-    def gradient_and_hessian(self, scores: NDArray[Any], plan: Plan) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Compute gradient and hessian without the values, which takes less time."""
-        check_finite("scores", scores)
-        result = self._run_kernel(for_kernel(scores), plan, with_hessian=True, needs_values=False)
-        _, slopes = self._apply_bounding(np.zeros(len(plan.rows)), result.measured, plan)
-        per_item = plan.per_item(slopes.astype(scores.dtype))
-        return result.gradient * per_item, result.hessian * np.abs(per_item)
-
-    def _noisy(self, scores: NDArray[Any], plan: Plan) -> NDArray[Any]:
-        """The scores that ranks are taken from."""
+    def _ranked_by(self, scores: NDArray[Any], plan: PairPlan) -> NDArray[Any] | None:
+        if self.noise == 0:
+            return None
         noise = logistic_noise(generator_for(self.seed, scores, plan.offsets), scores)
         noisy: NDArray[Any] = scores + scores.dtype.type(self.noise) * noise
         return noisy
 
-    def _reference_values(self, scores: Any, plan: Plan) -> tuple[list[Any], NDArray[np.float64]]:
-        ranked_by = scores.detach()
-        if self.noise > 0:
-            ranked_by = torch.from_numpy(self._noisy(scores.numpy(force=True), plan)).to(scores.device)
-        return self._reference_by_query(scores, plan, ranked_by)
-
-    def _reference(self, scores: Any, labels: NDArray[Any], ranked_by: Any = None) -> tuple[Any, float]:
-        structure, ranked_by = self._structure, scores if ranked_by is None else ranked_by
-        deltas = (structure.published_deltas if self.published else structure.swap_deltas)(ranked_by, labels)
-        deltas = reference.truncated(deltas, ranked_by, self.truncation)
-        return self._cost_of_pairs(scores, labels, deltas, normalization=self.normalization)
+    def _draw(self, scores: Tensor, layout: Layout) -> Tensor | None:
+        if self.noise == 0:
+            return None
+        return scores + self.noise * noise_for(self.seed, scores, layout).logistic()
 
 
 @dataclass(frozen=True)
@@ -378,7 +358,7 @@ class LambdaLoss(_SwapLoss):
     form: str = "2++"
     mu: float = field(default=10.0, kw_only=True)
     k: int | None = field(default=None, kw_only=True)
-    forms: ClassVar[dict[str, int]] = {"1": swaps.SWAP_LOSS1, "2": swaps.SWAP_LOSS2, "2++": swaps.SWAP_LOSS2PP}
+    forms: ClassVar[dict[str, Swap]] = {"1": Swap.LOSS1, "2": Swap.LOSS2, "2++": Swap.LOSS2PP}
 
     def __post_init__(self) -> None:
         if not isinstance(self.form, str) or self.form not in self.forms:
@@ -392,22 +372,9 @@ class LambdaLoss(_SwapLoss):
         """nDCG with the gain and cutoff of the loss."""
         return with_gain(parse_measure("nDCG" if self.k is None else f"nDCG@{self.k}"), self.gain)
 
-    def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
-        plan: Plan = self._structure.swap_plan(labels, offsets)
-        plan.swap = self.forms[self.form]
-        plan.discounts = self._structure.discount_table(int(plan.sizes.max(initial=1)))
-        return plan
-
-    def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:
-        return _run_pairs(scores, plan, with_hessian, self._options)
+    def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> PairPlan:
+        return plan_swaps(self._structure, labels, offsets, self.forms[self.form])
 
     @property
     def _options(self) -> PairOptions:
         return PairOptions(alpha=self.alpha, mu=self.mu if self.form == "2++" else 1.0, truncation=self.k or 0)
-
-    def _vectorized(self, scores: Any, layout: Layout, with_gradient: bool) -> Result:
-        return _vectorized_pairs(scores, layout, with_gradient, self._options, needs_measure=self._needs_measure)
-
-    def _reference(self, scores: Any, labels: NDArray[Any]) -> tuple[Any, float]:
-        weights = self._structure.lambda_loss_weights(scores, labels, self.form, self.mu)
-        return self._cost_of_pairs(scores, labels, reference.truncated(weights, scores, self.k))

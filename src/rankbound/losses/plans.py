@@ -7,14 +7,13 @@ boosting and full-batch training pass the same lists in every iteration.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankbound.losses.compiling import block_kernel, ranges, threads_for
-from rankbound.losses.memory import indices
-from rankbound.losses.workers import run_blocks
+from rankbound.kernels import ARRAY, INTEGER, Arguments, kernel, run
 from rankbound.measures.label_counts import LabelCounts
 
 if TYPE_CHECKING:
@@ -22,10 +21,46 @@ if TYPE_CHECKING:
 
     from rankbound.difficulty.bounding import Difficulty
 
-__all__ = ["Plan", "plan_rows"]
+__all__ = [
+    "BoundedPlan",
+    "Form",
+    "Plan",
+    "Sigmoid",
+    "SmoothPlan",
+    "count_true",
+    "differs",
+    "plan_levels",
+    "plan_relevant",
+    "sort_by_level",
+]
 
 
-@dataclass(eq=False)
+class Form(IntEnum):
+    """The forms of smooth measures, see `rankbound.losses.formulas`; the kernel has the same numbers."""
+
+    ADDITIVE, PRECISION_SUM, COUPLED, CASCADE, PAIRS, FIRST_HIT = range(6)
+
+
+class Sigmoid(IntEnum):
+    """The smooth forms of the step "j is ranked above i"; the kernel has the same numbers."""
+
+    LOGISTIC, ARCTAN, ERF, RELU = range(4)
+
+
+@dataclass(frozen=True, eq=False)
+class BoundedPlan:
+    """What a bounding says of the queries: their difficulty and, for an affine bounding, the line of each query.
+
+    An affine bounding turns the value x of a query into ``at_zero + slope x``; both are None for other boundings.
+    """
+
+    difficulty: Difficulty
+    defined: NDArray[np.bool_]
+    at_zero: NDArray[np.float64] | None = None
+    slope: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Plan:
     """Labels of a batch, sorted within each query, and which of its queries are informative.
 
@@ -37,63 +72,40 @@ class Plan:
         Items of each query sorted by level, highest first, as indices within the query; equal levels keep their input
         order.
     rows:
-        Items per query that get a row in the kernels; 0 for queries that are not informative.
-    relevant:
-        Items per query whose level is above 0.
-    columns_from:
-        For each entry of ``order``, the first entry that it is compared with.
-    weights:
-        For each entry of ``order``, the weight of its term.
-    constants:
-        Constant per query that the smooth kernel adds to its value and the pair kernel multiplies it by.
-    cuts:
-        Cutoff of each query, 0 for none.
-    levels, pair_weights:
-        For pairs with weights: the level of each entry of ``order``, and the weights by the levels of both items. None
-        otherwise.
-    discounts, swap:
-        For lambda losses: the discounts of the ranks 1, 2, ..., and the form of the swap deltas (-1 for other losses).
-    gains, by_rank:
-        For lambda losses of additive measures: the weights in input order, and the cases in which `lambda_kernel` is
-        faster than the pair kernel, as (bytes of a score, whether a hessian is computed). Empty otherwise.
-    scale, offset:
-        For pairs: the numbers per query that turn the weight of the wrong pairs into the measure; else 1 and 0.
+        Items per query that get a row in tables of pairs; 0 for queries that are not informative.
+    bounding:
+        What a bounded loss knows of the queries, None for a loss without bounding.
     layouts:
-        The plan on other devices, by device and type of the scores (see `rankbound.losses.buckets`).
+        The plan on devices, see `rankbound.losses.padded`.
+    kept:
+        What losses derive from the plan once, such as the arguments of a kernel.
     """
 
     labels: NDArray[Any]
     offsets: NDArray[np.int64]
     order: NDArray[np.int64]
     rows: NDArray[np.int64]
-    relevant: NDArray[np.int64]
-    columns_from: NDArray[np.int64]
-    weights: NDArray[np.float64]
-    constants: NDArray[np.float64]
-    cuts: NDArray[np.float64]
-    levels: Any = None
-    pair_weights: Any = None
-    discounts: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    swap: int = -1
-    gains: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    by_rank: frozenset[tuple[int, bool]] = frozenset()
-    scale: Any = 1.0
-    offset: Any = 0.0
-    difficulty: Difficulty | None = None
-    defined: NDArray[np.bool_] | None = None
+    bounding: BoundedPlan | None = None
     layouts: dict[Any, Any] = field(default_factory=dict)
-    _blocks: dict[int, list[NDArray[np.int64]]] = field(default_factory=dict)
+    kept: dict[Any, Any] = field(default_factory=dict)
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
         """Items per query."""
         return np.diff(self.offsets)
 
+    @property
+    def counts(self) -> LabelCounts:
+        """How often each label occurs in each query."""
+        if "counts" not in self.kept:
+            self.kept["counts"] = LabelCounts.from_labels(self.labels, self.offsets)
+        return self.kept["counts"]  # type: ignore[no-any-return]
+
     @cached_property
     def active(self) -> NDArray[np.bool_]:
         """Whether each query is informative: these are the queries that a mean counts."""
         active = self.rows > 0
-        return active if self.defined is None else active & self.defined
+        return active if self.bounding is None else active & self.bounding.defined
 
     @cached_property
     def informative_queries(self) -> int:
@@ -105,6 +117,12 @@ class Plan:
         """Pairs of a row and a column in the whole batch: the work of one kernel call."""
         return int((self.rows * self.sizes).sum())
 
+    @cached_property
+    def by_cost(self) -> NDArray[np.int64]:
+        """The queries with rows, those with most pairs first: the order in which threads take them."""
+        queries = np.flatnonzero(self.active)
+        return queries[np.argsort(-(self.rows * self.sizes)[queries], kind="stable")]
+
     def sorted(self, values: NDArray[Any]) -> NDArray[Any]:
         """Put one value per item into the order of ``order``."""
         return np.asarray(values[self.order + np.repeat(self.offsets[:-1], self.sizes)])
@@ -113,87 +131,99 @@ class Plan:
         """Repeat one value per query for each of its items."""
         return np.repeat(values, self.sizes)
 
-    def blocks(self, threads: int) -> list[NDArray[np.int64]]:
-        """Deal the queries to threads by descending cost, back and forth, so that all blocks have about equal work."""
-        if threads not in self._blocks:
-            by_cost = np.argsort(-(self.rows + 1) * self.sizes, kind="stable")
-            turn = np.arange(len(by_cost)) % (2 * threads)
-            block = np.minimum(turn, 2 * threads - 1 - turn)
-            self._blocks[threads] = [by_cost[block == thread] for thread in range(threads)]
-        return self._blocks[threads]
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SmoothPlan(Plan):
+    """The plan of a smooth measure.
 
-def plan_rows(
-    labels: NDArray[Any], offsets: NDArray[np.int64], levels: NDArray[Any], only_gain: bool, lower_only: bool = False
-) -> Plan:
-    """Make a plan with a row for each item that has a term in the measure; terms have weight 1.
-
-    Parameters
+    Attributes
     ----------
-    labels, offsets:
-        Labels that are not negative, and the offsets of the queries.
-    levels:
-        What items are sorted by, highest first: the labels, or 1 and 0 for relevant and not.
-    only_gain:
-        Rows are the items of level > 0 instead of all items above the lowest level of their query.
-    lower_only:
-        Rows are compared with the columns of lower level instead of with all columns.
-
-    A query whose levels are all equal is not informative and has no rows.
+    weights:
+        For each entry of ``order``, the weight of its term, or its stop probability.
+    cuts:
+        Cutoff of each query, 0 for none.
+    constants:
+        Added to the value of each query.
+    columns_from:
+        For measures of pairs: for each entry of ``order``, the first entry of a lower level.
+    levels, pair_weights:
+        For pairs with weights: the level of each entry of ``order``, and the weights by the levels of both items.
     """
-    sizes = np.diff(offsets)
-    counts = LabelCounts.from_labels(levels, offsets)
-    with_gain = counts.sum(counts.counts * (counts.values > 0)).astype(np.int64)
-    lowest = np.zeros(len(sizes), np.int64)
-    lowest[sizes > 0] = counts.counts[counts.starts[1:][sizes > 0] - 1]
-    rows = np.where(lowest < sizes, with_gain if only_gain else sizes - lowest, 0)
-    if lower_only:
-        columns_from = np.repeat(counts.best_ends, counts.counts)  # runs of equal level come as in `order`
-    else:
-        columns_from = np.zeros(len(labels), np.int64)
-    order = _order(levels, offsets)
-    return Plan(
-        labels, offsets, order, rows, with_gain, columns_from,
-        np.ones(len(labels)), np.zeros(len(sizes)), np.zeros(len(sizes)),
+
+    weights: NDArray[np.float64]
+    cuts: NDArray[np.float64]
+    constants: NDArray[np.float64] | None = None
+    columns_from: NDArray[np.int64] | None = None
+    levels: NDArray[np.int64] | None = None
+    pair_weights: NDArray[np.float64] | None = None
+
+    @property
+    def relevant(self) -> NDArray[np.int64]:
+        """Items per query that have a row, whether the query is informative or not."""
+        return self.kept["relevant"]  # type: ignore[no-any-return]
+
+
+def plan_relevant(
+    labels: NDArray[Any], offsets: NDArray[np.int64], relevant: NDArray[np.bool_], weights: NDArray[np.float64],
+    cuts: NDArray[np.float64], matters: NDArray[np.bool_], counts: LabelCounts,
+) -> SmoothPlan:  # fmt: skip
+    """Make a smooth plan whose rows are the relevant items of the queries whose order matters."""
+    order = sort_by_level(relevant.astype(np.uint8), offsets)
+    total = count_true(relevant, offsets)
+    return SmoothPlan(
+        labels=labels, offsets=offsets, order=order, rows=np.where(matters, total, 0), cuts=cuts,
+        weights=weights[order + np.repeat(offsets[:-1], counts.sizes)], kept={"counts": counts, "relevant": total},
     )  # fmt: skip
+
+
+def plan_levels(
+    levels: NDArray[Any], offsets: NDArray[np.int64], counts: LabelCounts
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """The order of the items by level, the rows of each query (items above its lowest level), and for each entry of the
+    order the first entry of a lower level."""
+    has_items = counts.sizes > 0
+    lowest = np.zeros(len(counts), np.int64)
+    lowest[has_items] = counts.counts[counts.starts[1:][has_items] - 1]
+    return sort_by_level(levels, offsets), counts.sizes - lowest, np.repeat(counts.best_ends, counts.counts)
+
+
+def count_true(values: NDArray[np.bool_], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many of the values of each query are true."""
+    total = np.concatenate(([0], np.cumsum(values)))
+    return np.asarray(total[offsets[1:]] - total[offsets[:-1]])
+
+
+def differs(values: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether the values of the items of each query differ."""
+    result = np.zeros(len(offsets) - 1, dtype=bool)
+    full = np.flatnonzero(offsets[1:] > offsets[:-1])
+    if len(full):
+        starts = offsets[:-1][full]
+        result[full] = np.maximum.reduceat(values, starts) > np.minimum.reduceat(values, starts)
+    return result
 
 
 # ---- sorting ---------------------------------------------------------------------------------------------------------
 
 _MOST_LEVELS = 256
-_FEW_ITEMS = 3000  # that numpy sorts in some microseconds more than the kernel, which takes half a second to compile
 
 
-def _order(levels: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+class _CountingSort(Arguments):
+    _fields_ = (("levels_below", INTEGER), ("offsets", ARRAY), ("levels", ARRAY), ("order", ARRAY))
+
+
+def sort_by_level(levels: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
     """Sort the items of each query by level, highest first; equal levels keep their input order."""
     queries = len(offsets) - 1
     most = int(levels.max(initial=0)) + 1 if levels.dtype.kind in "biu" else _MOST_LEVELS + 1
-    if most * queries < 1 << 16 and len(levels) <= _FEW_ITEMS and most <= _MOST_LEVELS:
-        sizes = np.diff(offsets)
-        keys = np.repeat(np.arange(most - 1, most * queries, most, dtype=np.uint16), sizes) - levels.astype(np.uint16)
-        return np.argsort(keys, kind="stable") - np.repeat(offsets[:-1], sizes)
-    order = np.empty(len(levels), np.int64)
-    if most <= _MOST_LEVELS:
-        blocks = ranges(queries, threads_for(len(levels)), 1)
-        run_blocks(_counting_sort, blocks, levels.astype(np.uint8), offsets, most, order)
+    counting_sort = kernel("counting_sort", _CountingSort)
+    if most <= _MOST_LEVELS and counting_sort is not None:
+        order = np.empty(len(levels), np.int64)
+        arguments = _CountingSort(
+            levels_below=most, offsets=offsets, levels=np.ascontiguousarray(levels, np.uint8), order=order
+        )
+        run(counting_sort, arguments, queries, len(levels))
         return order
     query = np.repeat(np.arange(queries), np.diff(offsets))
-    order[:] = np.lexsort((-levels, query)) - offsets[query]
-    return order
-
-
-@block_kernel
-def _counting_sort(block: Any, levels: Any, offsets: Any, most: int, order: Any) -> None:
-    for q in range(block[0], block[1]):
-        lo, hi = offsets[q], offsets[q + 1]
-        position = indices(most + 1)  # position[c]: where the next item of level most - 1 - c goes
-        for c in range(most + 1):
-            position[c] = 0
-        for j in range(lo, hi):
-            position[most - levels[j]] += 1
-        for c in range(1, most + 1):
-            position[c] += position[c - 1]
-        for j in range(lo, hi):
-            c = most - 1 - levels[j]
-            order[lo + position[c]] = j - lo
-            position[c] += 1
+    descending = -levels.astype(np.float64 if levels.dtype.kind == "f" else np.int64)
+    return np.asarray(np.lexsort((descending, query)) - offsets[query])

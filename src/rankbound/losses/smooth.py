@@ -6,31 +6,27 @@ are the same loss with the options that their papers vary.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from rankbound.arrays import is_between
 from rankbound.errors import ArgumentError
-from rankbound.losses import long_lists, reference, smooth_kernel
-from rankbound.losses.base import KernelResult, MeasureLoss, positive
-from rankbound.losses.compiling import threads_for
-from rankbound.losses.lazy_torch import torch
-from rankbound.losses.list_kernel import soft_rank_pass
-from rankbound.losses.sigmoids import LOGISTIC, Sigmoid, get_sigmoid
+from rankbound.kernels import ARRAY, FLOAT, INTEGER, Arguments, kernel, run
+from rankbound.losses.base import Evaluated, KernelResult, MeasureLoss, RankingLoss, positive
+from rankbound.losses.plans import Form, Sigmoid, SmoothPlan, sort_by_level
 from rankbound.losses.stochastic import StochasticLoss
-from rankbound.losses.structures import structure_of
-from rankbound.losses.workers import run_blocks
+from rankbound.losses.structures import GIVEN, structure_of
+from rankbound.measures.label_counts import LabelCounts
 from rankbound.measures.measure import Measure, parse_measure
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from torch import Tensor
 
-    from rankbound.losses.buckets import Layout, Result
-    from rankbound.losses.plans import Plan
+    from rankbound.losses.padded import Bucket
 
 __all__ = [
     "NAMED_LOSSES",
@@ -49,6 +45,50 @@ __all__ = [
 ]
 
 _DCG_OF_GAIN = {"exp": "exp-log2", "linear": "log2"}
+# name: the sigmoid, and the factor of its argument; tanh is (1 + tanh x) / 2 = logistic(2 x). Sources: logistic, Qin,
+# Liu & Li, ApproxNDCG, eq. 19, and Westerborg 2022, eq. 2.9; tanh, arctan and erf, ibid., footnote 3; relu, Liang et
+# al., Top-N-Rank, which is not bounded by 1, and 0 rather than 1/2 at ties.
+SIGMOIDS = {
+    "logistic": (Sigmoid.LOGISTIC, 1.0),
+    "tanh": (Sigmoid.LOGISTIC, 2.0),
+    "arctan": (Sigmoid.ARCTAN, 1.0),
+    "erf": (Sigmoid.ERF, 1.0),
+    "relu": (Sigmoid.RELU, 1.0),
+}
+LONG = 2_000_000  # rows x items of a query from which sums of logistics are computed by series
+_DISCOUNTED = (Form.ADDITIVE, Form.CASCADE, Form.FIRST_HIT)
+
+
+class _SmoothArguments(Arguments):
+    """The struct of the kernels of smooth measures, see ``smooth.hpp``."""
+
+    _fields_ = (
+        *((name, INTEGER) for name in ("form", "sigmoid", "discount")),
+        *((name, FLOAT) for name in ("alpha", "beta", "parameter")),
+        *((name, ARRAY) for name in ("queries", "offsets", "order", "rows", "weights", "cuts", "columns_from")),
+        ("levels", ARRAY), ("pair_weights", ARRAY), ("level_count", INTEGER),
+        ("at_zero", ARRAY), ("slope", ARRAY), ("scale", FLOAT), ("long_pairs", FLOAT), ("tables", ARRAY),
+        ("scores", ARRAY), ("given", ARRAY), ("items", INTEGER), ("losses", ARRAY), ("gradient", ARRAY),
+        ("hessian", ARRAY), ("ranks", ARRAY),
+    )  # fmt: skip
+
+
+@cache
+def series_tables() -> NDArray[np.float64]:
+    """Coefficients of the logistic of source - target as a double Chebyshev series, by interpolation at its nodes.
+
+    The axes are: value or derivative, distance of the boxes + 20, term of the source, term of the target.
+    """
+    terms, width, far = 12, 2.0, 20
+    angles = (np.arange(terms) + 0.5) * np.pi / terms
+    nodes = np.cos(angles)
+    transform = 2 / terms * np.cos(np.outer(np.arange(terms), angles))
+    transform[0] /= 2
+    distance = width * np.arange(-far, far + 1)
+    d = distance[:, None, None] + nodes[None, None, :] - nodes[None, :, None]
+    value = 1 / (1 + np.exp(-d))
+    both = np.stack((value, value * (1 / (1 + np.exp(d)))))
+    return np.ascontiguousarray(np.einsum("ka,vdab,lb->vdlk", transform, both, transform, optimize=True))
 
 
 @dataclass(frozen=True)
@@ -73,7 +113,8 @@ class SmoothLoss(StochasticLoss, MeasureLoss):
     def __post_init__(self) -> None:
         positive("alpha", self.alpha)
         positive("beta", self.beta)
-        get_sigmoid(self.sigmoid)
+        if not isinstance(self.sigmoid, str) or self.sigmoid not in SIGMOIDS:
+            raise ArgumentError(f"sigmoid must be one of {', '.join(SIGMOIDS)}, got {self.sigmoid!r}")
         super().__post_init__()
 
     @cached_property
@@ -81,113 +122,85 @@ class SmoothLoss(StochasticLoss, MeasureLoss):
         return structure_of(self.target)
 
     @property
-    def _sigmoid(self) -> Sigmoid:
-        return get_sigmoid(self.sigmoid)
+    def _form(self) -> Form:
+        """The form of the measure."""
+        return self._structure.form  # type: ignore[no-any-return]
 
-    @property
-    def _code(self) -> int:
-        """The structure as the kernel knows it."""
-        return int(self._structure.code)
-
-    def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
-        plan: Plan = self._structure.smooth_plan(labels, offsets)
-        return plan
-
-    def _reference(self, scores: Any, labels: NDArray[Any]) -> tuple[Any, float]:
-        return self._structure.smooth_value(scores, labels, self._sigmoid, self.alpha, self.beta), 0.0
+    def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> SmoothPlan:
+        return self._structure.smooth_plan(labels, offsets)  # type: ignore[no-any-return]
 
     @property
     def _tables(self) -> float:  # type: ignore[override]
-        return 2.0 if self._code == smooth_kernel.ADDITIVE and self._sigmoid.code == LOGISTIC else 5.0
-
-    def _vectorized(self, scores: Any, layout: Layout, with_gradient: bool) -> Result:
-        from rankbound.losses.vector_discounts import discount_function  # needs torch
-        from rankbound.losses.vector_smooth import SmoothForm, run_smooth
-
-        discount = discount_function(self._structure, self._sigmoid.code, layout)
-        form = SmoothForm(self._code, self._sigmoid.code, self._slope, float(self.beta), discount)
-        table = layout.with_padding(scores)
-        return layout.run(lambda bucket, memory: run_smooth(bucket, table[bucket.items], form, with_gradient, memory))
-
-    def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:
-        values = np.zeros(len(plan.rows))
-        gradient = np.zeros_like(scores)
-        hessian = np.zeros_like(scores) if with_hessian else None
-        long = np.zeros(0, np.int64) if with_hessian else self._long_queries(plan)
-        rows = plan.rows
-        if len(long):
-            rows = plan.rows.copy()
-            rows[long] = 0
-        structure, code, weights = self._structure, self._code, plan.weights
-        given, totals = np.zeros((0, 0)), None
-        threads = threads_for(plan.pairs)
-        blocks = plan.blocks(threads)
-        if structure.discount == smooth_kernel.GIVEN:
-            given = self._discounts_of_rows(scores, plan, rows, blocks)
-            if code == smooth_kernel.ADDITIVE:  # the derivatives are known: a sum of ranks has the same gradient
-                query = plan.per_item(np.arange(len(rows)))
-                totals = plan.constants + np.bincount(query, plan.weights * given[0], minlength=len(rows))
-                code, weights, given = smooth_kernel.PAIRS, plan.weights * given[1], given[:0]
-        run_blocks(
-            smooth_kernel.smooth_pass_of(code, structure.discount), blocks,
-            scores, plan.offsets, plan.order, rows, plan.relevant, plan.columns_from, weights, plan.constants,
-            plan.cuts, plan.levels, plan.pair_weights, given, self._sigmoid.kernel_code,
-            self._slope, float(self.beta), structure.parameter, values, gradient, hessian,
-        )  # fmt: skip
-        if totals is not None:
-            values = np.where(rows > 0, totals, 0.0)
-        for q in long:
-            items = slice(plan.offsets[q], plan.offsets[q + 1])
-            value, gradient[items] = self._long_query(scores[items], plan, q, items, threads)
-            values[q] = plan.constants[q] + value
-        return KernelResult(values, gradient, scores[:0].copy() if hessian is None else hessian)
+        return 8.0 if self._form is Form.ADDITIVE else 12.0
 
     @property
-    def _slope(self) -> float:
-        """Slope of the sigmoid as the kernels have it."""
-        return float(self.alpha * self._sigmoid.scale)
+    def _step(self) -> tuple[Sigmoid, float]:
+        """The sigmoid, and its slope with alpha in it."""
+        sigmoid, factor = SIGMOIDS[self.sigmoid]
+        return sigmoid, float(self.alpha * factor)
 
-    def _discounts_of_rows(
-        self, scores: NDArray[Any], plan: Plan, rows: NDArray[np.int64], blocks: Sequence[NDArray[np.int64]]
-    ) -> NDArray[np.float64]:
-        """Truncated discounts, and their derivatives, at the smooth ranks of the rows, in sorted order."""
+    def _formula(self, bucket: Bucket, x: Tensor) -> Tensor:
+        from rankbound.losses.formulas import SmoothOptions, smooth_measure  # needs torch
+
+        structure = self._structure
+        is_given = structure.discount == GIVEN and self._form in _DISCOUNTED
+        discount = structure.discounts_and_slopes if is_given else structure.discount
+        options = SmoothOptions(self._form, *self._step, float(self.beta), discount, structure.parameter)
+        return self._bound_formula(smooth_measure(bucket, x, options), bucket)
+
+    # ---- kernel ------------------------------------------------------------------------------------------------------
+
+    def _run_bounded(self, scores: NDArray[Any], plan: Any, with_hessian: bool, factor: float) -> Evaluated:
+        if self.noise != 0:
+            return super()._run_bounded(scores, plan, with_hessian, factor)
+        name = "f32" if scores.dtype == np.float32 else "f64"
+        function = kernel(f"smooth_{name}", _SmoothArguments)
+        if function is None:
+            return self._run_formula(scores, plan, with_hessian, factor)
+        is_affine = plan.bounding is None or plan.bounding.slope is not None
+        template = plan.kept.get("smooth")
+        if template is None:
+            template = plan.kept["smooth"] = self._arguments(plan, is_affine)
+        losses, gradient = np.zeros(len(plan.rows)), np.zeros(len(scores), scores.dtype)
+        hessian = np.zeros(len(scores), scores.dtype) if with_hessian else None
+        arguments = template.copy(scores=scores, losses=losses, gradient=gradient, hessian=hessian, scale=factor)
+        if arguments.discount == GIVEN and self._form in _DISCOUNTED:
+            self._give_discounts(arguments, scores, plan, kernel(f"smooth_ranks_{name}", _SmoothArguments))
+        run(function, arguments, len(plan.by_cost), plan.pairs)
+        curved = scores[:0] if hessian is None else hessian
+        if is_affine:
+            return Evaluated(losses, gradient, curved)
+        losses, slopes = self._apply_bounding(losses, None, plan)
+        per_item = plan.per_item(slopes.astype(scores.dtype))
+        return Evaluated(losses, gradient * per_item, curved * np.abs(per_item) if with_hessian else curved)
+
+    def _arguments(self, plan: SmoothPlan, is_affine: bool) -> _SmoothArguments:
+        """What the kernel needs of the plan; its results are losses where the bounding is affine, else measures."""
+        structure, queries = self._structure, len(plan.rows)
+        sigmoid, alpha = self._step
+        at_zero, slope = np.zeros(queries), np.ones(queries)
+        if plan.bounding is not None and plan.bounding.slope is not None and plan.bounding.at_zero is not None:
+            at_zero, slope = plan.bounding.at_zero, plan.bounding.slope
+        if plan.constants is not None:
+            at_zero = at_zero + slope * plan.constants
+        sign = self._sign if is_affine else 1.0
+        return _SmoothArguments(
+            form=self._form, sigmoid=sigmoid, discount=structure.discount, alpha=alpha, beta=float(self.beta),
+            parameter=structure.parameter, queries=plan.by_cost, offsets=plan.offsets, order=plan.order, rows=plan.rows,
+            weights=plan.weights, cuts=plan.cuts, columns_from=plan.columns_from, levels=plan.levels,
+            pair_weights=plan.pair_weights, level_count=0 if plan.pair_weights is None else len(plan.pair_weights),
+            at_zero=sign * at_zero, slope=sign * slope, long_pairs=LONG, tables=series_tables(), items=len(plan.labels),
+        )  # fmt: skip
+
+    def _give_discounts(
+        self, arguments: _SmoothArguments, scores: NDArray[Any], plan: SmoothPlan, ranks_of: Any
+    ) -> None:
+        """Compute the discounts of a user's own measure, and their slopes, at the smooth ranks of the rows."""
         ranks = np.ones(len(scores))
-        sigmoid = self._sigmoid.kernel_code
-        run_blocks(smooth_kernel.rank_pass, blocks, scores, plan.offsets, plan.order, rows, sigmoid, self._slope, ranks)
-        return np.stack(self._structure.truncated_discounts(ranks, plan.per_item(plan.cuts), self.beta))
-
-    def _long_queries(self, plan: Plan) -> NDArray[np.int64]:
-        """Queries with so many pairs that sums of logistics are computed faster by series than one by one."""
-        if plan.pairs < long_lists.LONG:
-            return np.zeros(0, np.int64)
-        by_rows_alone = (smooth_kernel.CASCADE, smooth_kernel.COUPLED, smooth_kernel.FIRST_HIT)
-        no_series = self._code in by_rows_alone or plan.pair_weights is not None
-        if self._sigmoid.code != LOGISTIC or no_series:
-            return np.zeros(0, np.int64)
-        long = np.flatnonzero(plan.rows * plan.sizes >= long_lists.LONG)
-        if self._code == smooth_kernel.PAIRS:  # with two levels only: every further level has columns of its own
-            long = long[plan.columns_from[plan.offsets[long]] == plan.rows[long]]
-        return long
-
-    def _long_query(
-        self, scores: NDArray[Any], plan: Plan, q: int, items: slice, threads: int
-    ) -> tuple[float, NDArray[np.float64]]:
-        """Value and gradient of one long query."""
-        structure, weights, cut, beta = self._structure, plan.weights[items], float(plan.cuts[q]), float(self.beta)
-        query = (scores, plan.order[items], int(plan.rows[q]), self._slope, threads)
-        if self._code == smooth_kernel.PAIRS:
-            return long_lists.long_pairs(*query, weights)
-        if self._code == smooth_kernel.PRECISION_SUM:
-            return long_lists.long_precision_sum(*query, weights, beta, cut)
-        if structure.discount != smooth_kernel.GIVEN:
-            terms = long_lists.built_in_terms(structure.discount, weights, beta, cut, structure.parameter)
-            return long_lists.long_additive(*query, terms)
-
-        def terms_by_definition(ranks: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-            value, slope = structure.truncated_discounts(ranks, np.array(cut), beta)
-            return weights[: len(ranks)] * value, weights[: len(ranks)] * slope
-
-        return long_lists.long_additive(*query, terms_by_definition)
+        arguments.set(ranks=ranks)
+        run(ranks_of, arguments, len(plan.by_cost), plan.pairs)
+        given = self._structure.truncated_discounts(ranks, plan.per_item(plan.cuts), self.beta)
+        arguments.set(given=np.concatenate(given))
 
 
 @dataclass(frozen=True)
@@ -312,7 +325,7 @@ class _TwoFormsLoss(_BinaryLoss):
     """A smooth measure that compares relevant items by their scores, or by their smooth ranks."""
 
     form: str = field(default="scores", kw_only=True)
-    _code_of_ranks: ClassVar[int]
+    _form_of_ranks: ClassVar[Form]
 
     def __post_init__(self) -> None:
         if self.form not in ("scores", "ranks"):
@@ -320,13 +333,8 @@ class _TwoFormsLoss(_BinaryLoss):
         super().__post_init__()
 
     @property
-    def _code(self) -> int:
-        return self._code_of_ranks if self.form == "ranks" else super()._code
-
-    def _reference(self, scores: Any, labels: NDArray[Any]) -> tuple[Any, float]:
-        if self.form == "scores":
-            return super()._reference(scores, labels)
-        return self._structure.coupled_value(scores, labels, self._sigmoid, self.alpha, self.beta), 0.0
+    def _form(self) -> Form:
+        return self._form_of_ranks if self.form == "ranks" else super()._form
 
 
 @dataclass(frozen=True)
@@ -344,7 +352,7 @@ class APLoss(_TwoFormsLoss):
     """
 
     measures: ClassVar[tuple[str, ...]] = ("AP",)
-    _code_of_ranks: ClassVar[int] = smooth_kernel.COUPLED
+    _form_of_ranks: ClassVar[Form] = Form.COUPLED
 
     @property
     def target(self) -> Measure:
@@ -366,7 +374,7 @@ class RRLoss(_TwoFormsLoss):
     """
 
     measures: ClassVar[tuple[str, ...]] = ("RR",)
-    _code_of_ranks: ClassVar[int] = smooth_kernel.FIRST_HIT
+    _form_of_ranks: ClassVar[Form] = Form.FIRST_HIT
 
     @property
     def target(self) -> Measure:
@@ -493,6 +501,48 @@ NAMED_LOSSES: dict[str, type[_NamedLoss]] = {
 }
 
 
+# ---- lists of two levels, without labels -----------------------------------------------------------------------------
+
+
+def has_positions(loss: RankingLoss) -> bool:
+    """Whether `run_at_positions` computes this loss: nDCG, AP (form "scores") or nRBP of a built-in discount."""
+    if not isinstance(loss, (NDCGLoss, APLoss, NRBPLoss)) or loss.noise != 0 or loss._step[0] is not Sigmoid.LOGISTIC:
+        return False
+    form = loss._form
+    return form in (Form.PRECISION_SUM, Form.PAIRS) or (form is Form.ADDITIVE and loss._structure.discount != GIVEN)
+
+
+def run_at_positions(
+    loss: SmoothLoss,
+    scores: NDArray[Any],
+    offsets: NDArray[np.int64],
+    positions: NDArray[Any],
+    counts: NDArray[np.int64],
+) -> Evaluated:
+    """Compute the loss of lists whose relevant items, ``counts`` each, are at positions from the start of the list."""
+    sizes = np.diff(offsets)
+    # what a plan has for relevant items does not depend on the number of others: lists with one other are enough
+    short = np.concatenate(([0], np.cumsum(counts + 1)))
+    labels = np.ones(short[-1], np.int32)
+    labels[short[1:] - 1] = 0
+    plan = loss._plan(labels, short)
+    relevant = np.zeros(len(scores), np.uint8)
+    relevant[np.repeat(offsets[:-1], counts) + positions] = 1
+    weights = np.zeros(len(scores))  # those of the relevant items come first in each list
+    shift = np.repeat(offsets[:-1] - (np.cumsum(counts) - counts), counts)
+    weights[np.arange(len(shift)) + shift] = np.repeat(plan.weights[plan.offsets[:-1]], counts)
+    plan = SmoothPlan(
+        labels=relevant, offsets=offsets, order=sort_by_level(relevant, offsets),
+        rows=np.where((plan.rows > 0) & (counts < sizes), counts, 0), cuts=plan.cuts, constants=plan.constants,
+        weights=weights,
+        columns_from=None if plan.columns_from is None else np.repeat(counts, sizes),
+        kept={"counts": LabelCounts.binary(sizes, counts)},
+    )  # fmt: skip
+    if loss.bounding != "none":
+        plan = replace(plan, bounding=loss._bounded_plan(plan))
+    return loss._run_bounded(scores, plan, False, 1.0)
+
+
 # ---- SoftRank --------------------------------------------------------------------------------------------------------
 
 
@@ -513,7 +563,7 @@ class SoftRankLoss(MeasureLoss):
     k: int | None = None
     noise: float = field(default=1.0, kw_only=True)
     gain: str = field(default="exp", kw_only=True)
-    _tables: ClassVar[float] = 32.0  # in float64, whatever the type of the scores
+    _tables: ClassVar[float] = 192.0  # transforms of polynomials in float64, whatever the type of the scores
 
     def __post_init__(self) -> None:
         positive("k", self.k, whole=True)
@@ -530,43 +580,41 @@ class SoftRankLoss(MeasureLoss):
     def _structure(self) -> Any:
         return structure_of(self.target)
 
-    def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
-        plan: Plan = self._structure.smooth_plan(labels, offsets)
-        return plan
+    def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> SmoothPlan:
+        return self._structure.smooth_plan(labels, offsets)  # type: ignore[no-any-return]
 
-    def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult:  # noqa: ARG002
-        exact = scores.astype(np.float64)
-        values, gradient, hessian = np.zeros(len(plan.rows)), np.zeros_like(exact), np.zeros_like(exact)
-        discounts = self._structure.discount_table(int(plan.sizes.max(initial=1)))
-        run_blocks(
-            soft_rank_pass, plan.blocks(threads_for(plan.pairs * len(discounts))),
-            exact, plan.offsets, plan.order, plan.rows, plan.weights, 1 / (2 * self.noise), float(self.k or 0),
-            discounts, values, gradient, hessian,
+    def _discounts(self, plan: SmoothPlan) -> NDArray[np.float64]:
+        """The discounts of the ranks up to the cutoff."""
+        return np.asarray(self._structure.discount_table(int(plan.sizes.max(initial=1)))[: self.k])
+
+    def _formula(self, bucket: Bucket, x: Tensor) -> Tensor:
+        from rankbound.losses.formulas import soft_rank  # needs torch
+
+        layout = bucket.layout
+        discounts = layout.keep("discounts", lambda: layout.on_device(self._discounts(layout.plan), exact=True))
+        return self._bound_formula(soft_rank(bucket, x, discounts, self.noise), bucket)
+
+    def _run_kernel(self, scores: NDArray[Any], plan: Any, with_hessian: bool) -> KernelResult | None:  # noqa: ARG002
+        function = kernel("soft_rank", _SoftRankArguments)
+        if function is None:
+            return None
+        exact, discounts = scores.astype(np.float64), self._discounts(plan)
+        values, gradient, hessian = np.zeros(len(plan.rows)), np.zeros(len(exact)), np.zeros(len(exact))
+        arguments = _SoftRankArguments(
+            queries=plan.by_cost, offsets=plan.offsets, order=plan.order, rows=plan.rows, weights=plan.weights,
+            discounts=discounts, ranks=len(discounts), factor=1 / (2 * self.noise), scores=exact, values=values,
+            gradient=gradient, hessian=hessian,
         )  # fmt: skip
+        run(function, arguments, len(plan.by_cost), plan.pairs * len(discounts))
         return KernelResult(values, gradient.astype(scores.dtype), hessian.astype(scores.dtype))
 
-    def _vectorized(self, scores: Any, layout: Layout, with_gradient: bool) -> Result:
-        from rankbound.losses.vector_lists import run_soft_rank  # needs torch
 
-        longest = int(layout.plan.sizes.max(initial=1))
-        discounts = layout.kept(
-            "discounts", lambda: layout.on_device(self._structure.discount_table(longest), exact=True)
-        )
-        table, scale, cutoff = layout.with_padding(scores), 1 / (2 * self.noise), self.k or 0
-        return layout.run(
-            lambda bucket, _: run_soft_rank(bucket, table[bucket.items], scale, cutoff, discounts, with_gradient)
-        )
-
-    def _reference(self, scores: Any, labels: NDArray[Any]) -> tuple[Any, float]:
-        plan = self._plan(labels, np.array([0, len(labels)]))
-        weights = np.empty(len(labels))
-        weights[plan.order] = plan.weights
-        discounts = self._structure.discount_table(len(labels))
-        discounts[self.k or len(labels) :] = 0
-        like = {"dtype": scores.dtype, "device": scores.device}
-        return reference.soft_rank(
-            scores, torch.as_tensor(weights, **like), torch.as_tensor(discounts, **like), self.noise
-        ), 0.0  # fmt: skip
+class _SoftRankArguments(Arguments):
+    _fields_ = (
+        *((name, ARRAY) for name in ("queries", "offsets", "order", "rows", "weights", "discounts")),
+        ("ranks", INTEGER), ("factor", FLOAT),
+        *((name, ARRAY) for name in ("scores", "values", "gradient", "hessian")),
+    )  # fmt: skip
 
 
 # ---- gains -----------------------------------------------------------------------------------------------------------

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from rankbound.arrays import check_finite
 from rankbound.errors import ArgumentError
-from rankbound.losses.base import KernelResult, RankingLoss
-from rankbound.losses.lazy_torch import torch
-from rankbound.losses.noise import check_seed, generator_for, gumbel_noise
+from rankbound.losses.base import Evaluated, RankingLoss
+from rankbound.losses.noise import check_seed, generator_for, gumbel_noise, noise_for
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from torch import Tensor
 
-    from rankbound.losses.buckets import Layout
+    from rankbound.losses.padded import Layout
     from rankbound.losses.plans import Plan
 
 __all__ = ["StochasticLoss", "not_negative", "whole_and_positive"]
@@ -50,54 +51,37 @@ class StochasticLoss(RankingLoss):
         check_seed(self.seed)
         super().__post_init__()
 
-    def _run_bounded(
-        self, scores: NDArray[Any], plan: Plan, with_hessian: bool = False
-    ) -> tuple[KernelResult, NDArray[np.float64], NDArray[Any]]:
+    @cached_property
+    def _without_noise(self) -> Self:
+        """The loss of the scores themselves."""
+        return replace(self, noise=0.0)
+
+    def _run_bounded(self, scores: NDArray[Any], plan: Plan, with_hessian: bool, scale: float) -> Evaluated:
         if self.noise == 0:
-            return super()._run_bounded(scores, plan, with_hessian)
-        check_finite("scores", scores)
-        generator = generator_for(self.seed, scores, plan.offsets)
-        values, losses = np.zeros(len(plan.rows)), np.zeros(len(plan.rows))
-        gradient = np.zeros_like(scores)
-        hessian = np.zeros_like(scores) if with_hessian else scores[:0].copy()
+            return super()._run_bounded(scores, plan, with_hessian, scale)
+        generator, parts = generator_for(self.seed, scores, plan.offsets), []
         for _ in range(self.draws):
-            result, drawn, slopes = super()._run_bounded(self._noisy(scores, generator), plan, with_hessian)
-            values += result.values / self.draws
-            losses += drawn / self.draws
-            slopes = slopes / self.draws
-            gradient += result.gradient * plan.per_item(slopes)
-            if with_hessian:
-                hessian += result.hessian * plan.per_item(np.abs(slopes))
-        return KernelResult(values, gradient, hessian), losses, np.ones(len(plan.rows), scores.dtype)
+            with np.errstate(over="ignore"):
+                noisy = scores + scores.dtype.type(self.noise) * gumbel_noise(generator, scores)
+            check_finite("scores", noisy)
+            parts.append(self._without_noise._run_bounded(noisy, plan, with_hessian, scale / self.draws))
+        losses, gradient, hessian = (sum(part[1:], part[0]) for part in zip(*parts, strict=True))
+        return Evaluated(losses / self.draws, gradient, hessian)
 
-    def _vectorized_losses(self, scores: Any, layout: Layout, with_gradient: bool) -> tuple[Any, Any]:
+    def _by_formula(
+        self, scores: Tensor, layout: Layout, with_gradient: bool, with_hessian: bool = False
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         if self.noise == 0:
-            return super()._vectorized_losses(scores, layout, with_gradient)
-        from rankbound.losses.device_noise import noise_for  # needs torch
-
-        noise, losses, gradient = noise_for(self.seed, scores, layout), 0.0, None
+            return super()._by_formula(scores, layout, with_gradient, with_hessian)
+        noise, parts = noise_for(self.seed, scores, layout), []
         for _ in range(self.draws):
-            drawn, slopes = super()._vectorized_losses(scores + self.noise * noise.gumbel(), layout, with_gradient)
-            losses = losses + drawn / self.draws
-            if slopes is not None:
-                gradient = slopes / self.draws if gradient is None else gradient + slopes / self.draws
-        return losses, gradient
-
-    def reference(self, scores: Any, plan: Plan) -> Any:
-        """Compute the loss per query in torch operations, with the same noise as the kernel."""
-        if self.noise == 0:
-            return super().reference(scores, plan)
-        plain = scores.detach().cpu().numpy()
-        generator, total = generator_for(self.seed, plain, plan.offsets), 0.0
-        for _ in range(self.draws):
-            noise = torch.from_numpy(self._noisy(np.zeros_like(plain), generator)).to(scores.device)
-            total = total + super().reference(scores + noise, plan)
-        return total / self.draws
-
-    def _noisy(self, scores: NDArray[Any], generator: np.random.Generator) -> NDArray[Any]:
-        with np.errstate(over="ignore"):  # an infinite score raises DataError later
-            noisy: NDArray[Any] = scores + scores.dtype.type(self.noise) * gumbel_noise(generator, scores)
-        return noisy
+            noisy = scores + self.noise * noise.gumbel()
+            parts.append(self._without_noise._by_formula(noisy, layout, with_gradient, with_hessian))
+        losses, gradient, hessian = (
+            None if part[0] is None else sum(part[1:], part[0]) / self.draws for part in zip(*parts, strict=True)
+        )
+        assert losses is not None
+        return losses, gradient, hessian
 
 
 def not_negative(name: str, value: float) -> None:

@@ -24,11 +24,14 @@ import numpy as np
 from scipy.special import expit
 
 from rankbound.errors import ArgumentError
-from rankbound.lists import Lists
-from rankbound.losses import reference, smooth_kernel, swaps
-from rankbound.losses.lazy_torch import torch
-from rankbound.losses.plans import Plan, plan_rows
-from rankbound.losses.smooth_kernel import GIVEN
+from rankbound.losses.plans import (
+    Form,
+    SmoothPlan,
+    count_true,
+    differs,
+    plan_levels,
+    plan_relevant,
+)
 from rankbound.measures.additive import Additive
 from rankbound.measures.cascade import Cascade
 from rankbound.measures.discounts import BUILT_IN, GEOMETRIC, RECIPROCAL
@@ -36,13 +39,14 @@ from rankbound.measures.label_counts import LabelCounts
 from rankbound.measures.measure import Measure, parse_measure
 from rankbound.measures.pairwise import Pairwise
 from rankbound.measures.precision_sum import PrecisionSum
-from rankbound.measures.ranked import Ranked
 from rankbound.measures.registry import definitions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rankbound.losses.sigmoids import Sigmoid
+
+GIVEN = -1  # in place of the index of a built-in discount: the kernel gets values and derivatives
+Terms = tuple[Any, Any, Any]  # weights per item, cutoffs per query, and whether the order of a query matters
 
 __all__ = ["Structure", "has_loss", "measures_with_loss", "structure_of"]
 
@@ -52,8 +56,7 @@ class Structure(ABC):
     """A measure as the losses see it."""
 
     measure: Measure
-    code: ClassVar[int]  # of the smooth kernel
-    swap: ClassVar[int]  # form of the swap deltas
+    form: ClassVar[Form]  # of the smooth measure
     discount: int = 0  # index of the built-in discount, or GIVEN; only some structures have a discount
     parameter: float = 0.0  # of the discount
 
@@ -63,39 +66,18 @@ class Structure(ABC):
         return self.measure.definition
 
     @abstractmethod
-    def smooth_plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
+    def smooth_plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> SmoothPlan:
         """Make the plan of the smooth loss."""
-
-    @abstractmethod
-    def swap_plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
-        """Make the plan of the lambda loss; its constants scale the queries."""
-
-    def swap_form(self, plan: Plan) -> int:  # noqa: ARG002 - some structures look at the plan
-        """Which form of swap deltas the kernel computes."""
-        return self.swap
 
     def discount_table(self, n: int) -> NDArray[np.float64]:
         """The discounts of the ranks 1..n, without cutoff."""
         return np.ones(n)
-
-    @abstractmethod
-    def smooth_value(self, scores: Any, labels: NDArray[Any], sigmoid: Sigmoid, alpha: float, beta: float) -> Any:
-        """Compute the smooth measure of one query in torch operations."""
-
-    @abstractmethod
-    def swap_deltas(self, scores: Any, labels: NDArray[Any]) -> Any:
-        """Compute |change of the measure when i and j swap| for all pairs of one query, as a float64 tensor."""
 
     def levels(self, labels: NDArray[Any]) -> NDArray[Any]:
         """Labels as the measure distinguishes them, in a type that sorts fast."""
         if self.definition.is_binary(self.measure):
             return (labels >= self.measure.rel).astype(np.int8)
         return labels
-
-    def value_of(self, scores: Any, labels: NDArray[Any]) -> float:
-        """The measure of the present ranking of one query, ties in input order."""
-        lists = Lists(labels, np.array([0, len(labels)]), scores.detach().cpu().double().numpy())
-        return float(self.definition.values(self.measure, Ranked(lists, "input"))[0])
 
     @property
     def cutoff(self) -> float:
@@ -113,22 +95,19 @@ class _Discounted(Structure):
     def discount_table(self, n: int) -> NDArray[np.float64]:
         return np.array(self.definition.discounts(self.measure, np.arange(1.0, n + 1)))  # a copy that may be changed
 
+    def discounts_and_slopes(self, ranks: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Discounts at smooth ranks, and their derivatives."""
+        definition = self.definition
+        return definition.discounts(self.measure, ranks), definition.discount_slopes(self.measure, ranks)
+
     def truncated_discounts(
         self, ranks: NDArray[np.float64], cuts: NDArray[np.float64], beta: float
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Discounts at smooth ranks under a smooth cutoff (0 for none), and their derivatives."""
-        value = self.definition.discounts(self.measure, ranks)
-        slope = self.definition.discount_slopes(self.measure, ranks)
+        value, slope = self.discounts_and_slopes(ranks)
         inside = np.where(cuts > 0, expit(beta * (cuts + 0.5 - ranks)), 1.0)
         d_inside = np.where(cuts > 0, -beta * inside * (1 - inside), 0.0)
         return value * inside, slope * inside + value * d_inside
-
-    def _discount_of(self, ranks: Any) -> Any:
-        """Discounts of a tensor of smooth ranks, with their derivatives for autograd."""
-        exact = ranks.detach().cpu().double().numpy()
-        value = _tensor(self.definition.discounts(self.measure, exact), ranks)
-        slope = _tensor(self.definition.discount_slopes(self.measure, exact), ranks)
-        return value + slope * (ranks - ranks.detach())
 
     def _equal_ranks(self, sizes: NDArray[np.int64]) -> int:
         """How many ranks at the top have the same discount."""
@@ -136,87 +115,36 @@ class _Discounted(Structure):
         changes = np.flatnonzero(table != table[0])
         return int(changes[0]) if len(changes) else len(table)
 
-    def smooth_plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
-        values = self.definition.levels(self.measure, labels)
-        plan = plan_rows(labels, offsets, (values > 0).astype(np.int8), only_gain=True)
-        plan.rows = np.where(self._complete(plan, values), plan.relevant, 0)
-        return plan
-
-    def swap_plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
-        plan = plan_rows(labels, offsets, self.levels(labels), only_gain=False, lower_only=True)
-        plan.rows = np.where(self._complete(plan, self.definition.levels(self.measure, labels)), plan.rows, 0)
-        plan.constants = np.ones(len(plan.rows))
-        return plan
+    def smooth_plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> SmoothPlan:
+        counts = LabelCounts.from_labels(labels, offsets)
+        values = np.asarray(self.definition.levels(self.measure, labels))
+        weights, cuts, matters = self._terms(values, offsets, counts)
+        return plan_relevant(labels, offsets, values > 0, weights, cuts, matters, counts)
 
     @abstractmethod
-    def _complete(self, plan: Plan, values: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Set weights and cutoffs from gains or stop probabilities; returns the queries whose order matters."""
-
-    def _discounts_of_order(self, scores: Any, cut: float) -> Any:
-        """The discount of the rank of each item, 0 beyond the cutoff, as a float64 tensor."""
-        table = self.discount_table(len(scores))
-        if cut > 0:
-            table[int(cut) :] = 0.0
-        return _tensor(table, scores, exact=True)[reference.ranks_of(scores) - 1]
+    def _terms(self, values: NDArray[np.float64], offsets: NDArray[np.int64], counts: LabelCounts) -> Terms:
+        """Weights and cutoffs from gains or stop probabilities, and the queries whose order matters."""
 
 
 @dataclass(frozen=True)
 class AdditiveStructure(_Discounted):
     """Sum of gain * discount over the ranks, divided by a normalizer."""
 
-    code: ClassVar[int] = smooth_kernel.ADDITIVE
-    swap: ClassVar[int] = swaps.SWAP_ADDITIVE
+    form: ClassVar[Form] = Form.ADDITIVE
 
-    def _complete(self, plan: Plan, gains: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Set weights and cutoffs; returns the queries in which the order of the items makes a difference."""
-        counts = LabelCounts.from_labels(plan.labels, plan.offsets)
-        normalizer = self.definition.normalizer(self.measure, counts)
-        plan.weights = plan.sorted(gains / plan.per_item(np.where(normalizer > 0, normalizer, 1.0)))
-        plan.cuts = self._cuts(counts)
-        reach = np.where(plan.cuts > 0, np.minimum(plan.cuts, plan.sizes), plan.sizes)
-        return uneven(gains, plan) & ((reach < plan.sizes) | (plan.sizes > self._equal_ranks(plan.sizes)))
+    def _terms(self, values: NDArray[np.float64], offsets: NDArray[np.int64], counts: LabelCounts) -> Terms:
+        """Gains over the normalizer; the order matters where gains differ and not all ranks have the same discount."""
+        normalizer, sizes = self.definition.normalizer(self.measure, counts), counts.sizes
+        cuts = self._cuts(counts)
+        reach = np.where(cuts > 0, np.minimum(cuts, sizes), sizes)
+        matters = differs(values, offsets) & ((reach < sizes) | (sizes > self._equal_ranks(sizes)))
+        return values / np.repeat(np.where(normalizer > 0, normalizer, 1.0), sizes), cuts, matters
 
     def _cuts(self, counts: LabelCounts) -> NDArray[np.float64]:
         if self.measure.cutoff is not None:
             return super()._cuts(counts)
         ranks = self.definition.cut(self.measure, counts)  # a number of the query can be its cutoff
         return np.where(ranks < counts.sizes, ranks, 0).astype(np.float64)
-
-    def _of_query(self, scores: Any, labels: NDArray[Any]) -> tuple[Any, float]:
-        """Gains over the normalizer as a tensor, and the cutoff."""
-        counts = LabelCounts.from_labels(labels, [0, len(labels)])
-        gains = self.definition.gains(self.measure, labels) / self.definition.normalizer(self.measure, counts)[0]
-        return _tensor(gains, scores, exact=True), float(self._cuts(counts)[0])
-
-    def smooth_value(self, scores: Any, labels: NDArray[Any], sigmoid: Sigmoid, alpha: float, beta: float) -> Any:
-        weights, cut = self._of_query(scores, labels)
-        rows = torch.nonzero(weights)[:, 0]
-        ranks = reference.smooth_ranks(scores, rows, sigmoid, alpha)
-        terms = weights[rows].to(scores.dtype) * self._discount_of(ranks)
-        return (terms * reference.inside(ranks, cut, beta)).sum()
-
-    def swap_deltas(self, scores: Any, labels: NDArray[Any]) -> Any:
-        gains, cut = self._of_query(scores, labels)
-        return reference.additive_deltas(gains, self._discounts_of_order(scores, cut))
-
-    def published_deltas(self, scores: Any, labels: NDArray[Any]) -> Any:
-        """Gain times discount of the row, as Li, Urbano & Hanjalic 2021 have it for nRBP."""
-        gains, cut = self._of_query(scores, labels)
-        return (gains * self._discounts_of_order(scores, cut))[:, None].expand(len(gains), len(gains))
-
-    def lambda_loss_weights(self, scores: Any, labels: NDArray[Any], form: str, mu: float) -> Any:
-        """Weights of the pairs of the LambdaLoss family: form "1", "2" or "2++"."""
-        gains, cut = self._of_query(scores, labels)
-        if form == "1":
-            return (gains * self._discounts_of_order(scores, 0.0))[:, None].expand(len(gains), len(gains))
-        ranks = reference.ranks_of(scores)
-        apart = (ranks[:, None] - ranks[None, :]).abs()
-        discounts = _tensor(self.discount_table(len(scores) + 1), scores, exact=True)  # that of rank r is at r - 1
-        steps = (discounts[apart - 1] - discounts[apart]).abs()  # the pair of an item with itself has no cost
-        weights = steps * (gains[:, None] - gains[None, :]).abs()
-        if form == "2":
-            return weights
-        return mu * weights + reference.additive_deltas(gains, self._discounts_of_order(scores, cut))
 
     @property
     def is_geometric(self) -> bool:
@@ -228,124 +156,61 @@ class AdditiveStructure(_Discounted):
 class CascadeStructure(_Discounted):
     """Expected discount of the rank at which a user stops."""
 
-    code: ClassVar[int] = smooth_kernel.CASCADE
-    swap: ClassVar[int] = swaps.SWAP_CASCADE
+    form: ClassVar[Form] = Form.CASCADE
 
-    def _complete(self, plan: Plan, stops: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Set weights and cutoffs; returns the queries in which the order of the items makes a difference.
+    def _terms(self, values: NDArray[np.float64], offsets: NDArray[np.int64], counts: LabelCounts) -> Terms:
+        """The stop probabilities.
 
-        It makes none if all items stop the user alike, or if in every order some item stops the user for certain
-        within the ranks that have the discount of the first.
+        The order makes no difference if all items stop the user alike, or if in every order some item stops the user
+        for certain within the ranks that have the discount of the first.
         """
-        plan.weights = plan.sorted(stops)
-        plan.cuts = np.full(len(plan.rows), self.cutoff)
-        reach = np.where(plan.cuts > 0, np.minimum(plan.cuts, plan.sizes), plan.sizes)
-        alike = np.minimum(reach, self._equal_ranks(plan.sizes))
-        query = plan.per_item(np.arange(len(plan.rows)))
-        certain = np.bincount(query, stops >= 1, minlength=len(plan.rows))
-        return uneven(stops, plan) & (alike < plan.sizes) & (certain <= plan.sizes - alike)
-
-    def swap_form(self, plan: Plan) -> int:
-        is_certain = bool(np.isin(plan.weights, (0.0, 1.0)).all())
-        return swaps.SWAP_FIRST_HIT if is_certain else swaps.SWAP_CASCADE
-
-    def _stops_of(self, scores: Any, labels: NDArray[Any]) -> Any:
-        return _tensor(self.definition.stops(self.measure, labels), scores, exact=True)
-
-    def smooth_value(self, scores: Any, labels: NDArray[Any], sigmoid: Sigmoid, alpha: float, beta: float) -> Any:
-        stops = self._stops_of(scores, labels).to(scores.dtype)
-        rows = torch.nonzero(stops)[:, 0]
-        table = reference.steps(scores, rows, sigmoid, alpha)
-        ranks = 1 + table.sum(1)
-        no_earlier_stop = torch.relu(1 - stops[rows] * table[:, rows]).prod(1)
-        terms = stops[rows] * self._discount_of(ranks) * no_earlier_stop
-        return (terms * reference.inside(ranks, self.cutoff, beta)).sum()
-
-    def coupled_value(self, scores: Any, labels: NDArray[Any], sigmoid: Sigmoid, alpha: float, beta: float) -> Any:
-        """The same with certain stops, and relevant items above counted by smooth ranks."""
-        rows = torch.nonzero(self._stops_of(scores, labels))[:, 0]
-        ranks = reference.smooth_ranks(scores, rows, sigmoid, alpha)
-        terms = self._discount_of(ranks) * reference.inside(ranks, self.cutoff, beta)
-        return reference.first_hit_of_ranks(ranks, terms, beta)
-
-    def swap_deltas(self, scores: Any, labels: NDArray[Any]) -> Any:
-        return reference.cascade_deltas(
-            scores, self._stops_of(scores, labels), self._discounts_of_order(scores, self.cutoff)
-        )
+        sizes, cuts = counts.sizes, np.full(len(counts), self.cutoff)
+        reach = np.where(cuts > 0, np.minimum(cuts, sizes), sizes)
+        alike = np.minimum(reach, self._equal_ranks(sizes))
+        certain = count_true(values >= 1, offsets)
+        return values, cuts, differs(values, offsets) & (alike < sizes) & (certain <= sizes - alike)
 
 
 @dataclass(frozen=True)
 class PrecisionSumStructure(Structure):
     """Sum of the precisions at the ranks of relevant items, divided by a divisor."""
 
-    code: ClassVar[int] = smooth_kernel.PRECISION_SUM
-    swap: ClassVar[int] = swaps.SWAP_PRECISION_SUM
+    form: ClassVar[Form] = Form.PRECISION_SUM
 
     def discount_table(self, n: int) -> NDArray[np.float64]:
         return RECIPROCAL.table(n)  # a precision is a count of items divided by the rank
 
-    def smooth_plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
-        plan = plan_rows(labels, offsets, self.levels(labels), only_gain=True)
-        divisor = self._divisor(labels, offsets)
-        plan.weights = plan.per_item(1 / np.where(divisor > 0, divisor, 1.0))
-        plan.cuts = np.full(len(plan.rows), self.cutoff)
-        return plan
-
-    def swap_plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
-        levels = self.levels(labels)
-        plan = plan_rows(labels, offsets, levels, only_gain=True, lower_only=True)
-        divisor = self._divisor(labels, offsets)
-        plan.weights = plan.sorted(levels) / plan.per_item(np.where(divisor > 0, divisor, 1.0))
-        plan.cuts = np.full(len(plan.rows), self.cutoff)
-        plan.constants = np.ones(len(plan.rows))
-        return plan
-
-    def _divisor(self, labels: NDArray[Any], offsets: Any) -> NDArray[np.float64]:
-        return np.asarray(self.definition.divisor(self.measure, LabelCounts.from_labels(labels, offsets)))
-
-    def smooth_value(self, scores: Any, labels: NDArray[Any], sigmoid: Sigmoid, alpha: float, beta: float) -> Any:
-        relevant = torch.as_tensor(self.levels(labels) > 0, device=scores.device)
-        total = reference.precision_sum(scores, relevant, sigmoid, alpha, self.cutoff, beta)
-        return total / float(self._divisor(labels, [0, len(labels)])[0])
-
-    def coupled_value(self, scores: Any, labels: NDArray[Any], sigmoid: Sigmoid, alpha: float, beta: float) -> Any:
-        """The same with hits counted by smooth ranks."""
-        relevant = torch.as_tensor(self.levels(labels) > 0, device=scores.device)
-        total = reference.precision_sum_of_ranks(scores, relevant, sigmoid, alpha, self.cutoff, beta)
-        return total / float(self._divisor(labels, [0, len(labels)])[0])
-
-    def swap_deltas(self, scores: Any, labels: NDArray[Any]) -> Any:
-        relevant = torch.as_tensor(self.levels(labels) > 0, device=scores.device)
-        divisor = float(self._divisor(labels, [0, len(labels)])[0])
-        return reference.precision_sum_deltas(scores, relevant, self.cutoff) / divisor
+    def smooth_plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> SmoothPlan:
+        counts = LabelCounts.from_labels(labels, offsets)
+        relevant = np.asarray(self.levels(labels) > 0)
+        divisor = np.asarray(self.definition.divisor(self.measure, counts))
+        weights = np.repeat(1 / np.where(divisor > 0, divisor, 1.0), counts.sizes)
+        cuts = np.full(len(counts), self.cutoff)
+        return plan_relevant(labels, offsets, relevant, weights, cuts, differs(relevant, offsets), counts)
 
 
 @dataclass(frozen=True)
 class PairwiseStructure(Structure):
     """Weighted pairs in the wrong order, scaled and shifted."""
 
-    code: ClassVar[int] = smooth_kernel.PAIRS
-    swap: ClassVar[int] = swaps.SWAP_PAIRS
+    form: ClassVar[Form] = Form.PAIRS
 
-    def smooth_plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
-        plan = self._plan(labels, offsets)
-        plan.constants, plan.weights = plan.offset, plan.per_item(plan.scale)
-        return plan
-
-    def swap_plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
-        plan = self._plan(labels, offsets)
-        plan.constants = np.abs(plan.scale)
-        return plan
-
-    def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
-        plan = plan_rows(labels, offsets, self.levels(labels), only_gain=False, lower_only=True)
-        scale, offset = self.definition.affine(self.measure, LabelCounts.from_labels(labels, offsets))
-        active = plan.rows > 0
-        plan.scale, plan.offset = np.where(active, scale, 0.0), np.where(active, offset, 0.0)
+    def smooth_plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> SmoothPlan:
+        levels = self.levels(labels)
+        counts, of_levels = LabelCounts.from_labels(labels, offsets), LabelCounts.from_labels(levels, offsets)
+        order, rows, columns_from = plan_levels(levels, offsets, of_levels)
+        scale, constants = self.definition.affine(self.measure, counts)
+        of_pairs, pair_weights = None, None
         if self.definition.is_weighted:
-            distinct, codes = np.unique(self.levels(labels), return_inverse=True)
-            plan.levels, plan.pair_weights = plan.sorted(codes), self._pair_weights(distinct)
-        return plan
+            distinct, codes = np.unique(levels, return_inverse=True)
+            of_pairs = codes[order + np.repeat(offsets[:-1], counts.sizes)]
+            pair_weights = self._pair_weights(distinct)
+        return SmoothPlan(
+            labels=labels, offsets=offsets, order=order, rows=rows, columns_from=columns_from,
+            weights=np.repeat(np.where(rows > 0, scale, 0.0), counts.sizes), cuts=np.zeros(len(rows)),
+            constants=np.where(rows > 0, constants, 0.0), levels=of_pairs, pair_weights=pair_weights,
+            kept={"counts": counts, "relevant": count_true(levels > 0, offsets)},
+        )  # fmt: skip
 
     def _pair_weights(self, distinct: NDArray[Any]) -> NDArray[np.float64]:
         """Weights of a higher and a lower of some levels, which ascend; 0 for other pairs."""
@@ -353,37 +218,6 @@ class PairwiseStructure(Structure):
         matrix = np.zeros((len(distinct), len(distinct)))
         matrix[high, low] = self.definition.weights(self.measure, distinct[high], distinct[low])
         return matrix
-
-    def _of_query(self, scores: Any, labels: NDArray[Any]) -> tuple[Any, float, float]:
-        """Weight of each pair (higher, lower) of items, 0 for other pairs; scale and offset."""
-        distinct, codes = np.unique(self.levels(labels), return_inverse=True)
-        weights = self._pair_weights(distinct)[codes[:, None], codes[None, :]]
-        scale, offset = self.definition.affine(self.measure, LabelCounts.from_labels(labels, [0, len(labels)]))
-        return _tensor(weights, scores, exact=True), float(scale[0]), float(offset[0])
-
-    def smooth_value(self, scores: Any, labels: NDArray[Any], sigmoid: Sigmoid, alpha: float, beta: float) -> Any:  # noqa: ARG002
-        weights, scale, offset = self._of_query(scores, labels)
-        table = reference.steps(scores, torch.arange(len(scores), device=scores.device), sigmoid, alpha)
-        return offset + scale * (table * weights.to(scores.dtype)).sum()
-
-    def swap_deltas(self, scores: Any, labels: NDArray[Any]) -> Any:
-        weights, scale, _ = self._of_query(scores, labels)
-        return abs(scale) * reference.pair_deltas(scores, weights)
-
-
-def _tensor(array: NDArray[Any], like: Any, exact: bool = False) -> Any:
-    """A copy of an array on the device of a tensor, in its precision or in float64."""
-    return torch.from_numpy(np.array(array, np.float64)).to(like.device, torch.float64 if exact else like.dtype)
-
-
-def uneven(values: NDArray[Any], plan: Plan) -> NDArray[np.bool_]:
-    """Whether the values of the items of each query differ."""
-    result = np.zeros(len(plan.sizes), dtype=bool)
-    full = np.flatnonzero(plan.sizes > 0)
-    if len(full):
-        starts = plan.offsets[:-1][full]
-        result[full] = np.maximum.reduceat(values, starts) > np.minimum.reduceat(values, starts)
-    return result
 
 
 # ---- which measures have a loss --------------------------------------------------------------------------------------

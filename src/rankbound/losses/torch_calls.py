@@ -6,26 +6,26 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-try:
+from rankbound.packages import needed_by
+
+with needed_by("a loss of tensors"):
     import torch
-except ImportError as error:
-    raise ImportError(
-        f"a loss of tensors needs torch, and {error.name} is missing: pip install 'rankbound[train]'"
-    ) from error
+
+import numpy as np
 
 from rankbound.arrays import for_kernel, weights_of
 from rankbound.errors import ArgumentError, DataError
 from rankbound.losses.device_settings import is_vectorized
 from rankbound.losses.noise import noise_over
+from rankbound.losses.padded import layout_of
 from rankbound.losses.tensor_inputs import check_devices, flat_batch, flattened, is_nested, known_batch
-from rankbound.losses.vector_path import NO_SECOND_DERIVATIVE, VectorizedFunction
 from rankbound.parallel import Workers
 
 if TYPE_CHECKING:
     from rankbound.losses.base import RankingLoss
     from rankbound.losses.plans import Plan
 
-__all__ = ["KernelFunction", "ReducedKernelFunction", "call", "checked_scores", "torch", "weight_tensor"]
+__all__ = ["LossFunction", "ReducedKernelFunction", "call", "checked_scores", "torch", "weight_tensor"]
 
 _uncompiled: list[Callable[..., Any]] = []
 
@@ -61,7 +61,7 @@ def _call(
     divisor = plan.informative_queries if loss.reduction == "mean" else 1
     if by_kernel and weights is None and loss.reduction != "none":
         return ReducedKernelFunction.apply(scores, loss, plan, divisor)
-    losses = (KernelFunction if by_kernel else VectorizedFunction).apply(scores, loss, plan)
+    losses = LossFunction.apply(scores, loss, plan, by_kernel)
     if weights is not None:
         losses = losses * weight_tensor(weights, losses)
     return losses if loss.reduction == "none" else losses.sum() / divisor
@@ -71,7 +71,7 @@ def _over_processes(scores: Any, loss: RankingLoss, plan: Plan, weights: Any, by
     """Compute the loss of the lists of all processes of a group, whose gradients a trainer will average."""
     processes = Workers(torch.distributed.get_rank(group), torch.distributed.get_world_size(group), group)
     with noise_over(processes):
-        losses = (KernelFunction if by_kernel else VectorizedFunction).apply(scores, loss, plan)
+        losses = LossFunction.apply(scores, loss, plan, by_kernel)
     if weights is not None:
         losses = losses * weight_tensor(weights, losses)
     informative = int(plan.active.sum()) if loss.reduction == "mean" else 0
@@ -96,23 +96,27 @@ class SumOverProcesses(torch.autograd.Function):  # type: ignore[misc]
         return upstream * ctx.factor, None, None
 
 
-class KernelFunction(torch.autograd.Function):  # type: ignore[misc]  # torch ships no types we follow
-    """The kernel as a torch operation: forward stores the gradient of the same pass, backward scales it."""
+class LossFunction(torch.autograd.Function):  # type: ignore[misc]  # torch ships no types we follow
+    """The losses of the queries as a torch operation: forward keeps their gradient, backward scales it."""
 
     @staticmethod
-    def forward(ctx: Any, scores: Any, loss: RankingLoss, plan: Plan) -> Any:
-        """Compute the losses of the queries, and keep their gradient."""
-        result, losses, slopes = loss._run_bounded(scores.numpy(force=True), plan)
-        ctx.gradient, ctx.slopes, ctx.plan = result.gradient, slopes, plan
-        return torch.from_numpy(losses).to(scores.dtype)
+    def forward(ctx: Any, scores: Any, loss: RankingLoss, plan: Plan, by_kernel: bool) -> Any:
+        """Compute the losses of the queries."""
+        if by_kernel:
+            result = loss.evaluate(scores.numpy(force=True), plan)
+            ctx.gradient = torch.from_numpy(result.gradient)
+            ctx.per_item = torch.from_numpy(np.repeat(np.arange(len(plan.rows)), plan.sizes))
+            return torch.from_numpy(result.losses).to(scores.dtype)
+        layout = layout_of(plan, scores.device, scores.dtype, loss._tables, loss._by_pairs)
+        losses, ctx.gradient, _ = loss._by_formula(scores.detach(), layout, ctx.needs_input_grad[0])
+        ctx.per_item = layout.per_item
+        return losses.to(scores.dtype)
 
     @staticmethod
     def backward(ctx: Any, upstream: Any) -> Any:
         """Scale the gradient of each query by the derivative that comes from above."""
-        if torch.is_grad_enabled():  # create_graph=True: the result would look differentiable without being so
-            raise RuntimeError(NO_SECOND_DERIVATIVE)
-        gradient = ctx.gradient * ctx.plan.per_item(ctx.slopes * upstream.numpy())
-        return torch.from_numpy(gradient), None, None
+        _refuse_second_derivative()
+        return ctx.gradient * upstream[ctx.per_item], None, None, None
 
 
 class ReducedKernelFunction(torch.autograd.Function):  # type: ignore[misc]
@@ -121,16 +125,20 @@ class ReducedKernelFunction(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, scores: Any, loss: RankingLoss, plan: Plan, divisor: int) -> Any:
         """Compute the sum of the losses over a divisor, and keep its gradient."""
-        result, losses, slopes = loss._run_bounded(scores.numpy(force=True), plan)
-        ctx.gradient = result.gradient * plan.per_item(slopes / slopes.dtype.type(divisor))
-        return torch.tensor(losses.sum() / divisor, dtype=scores.dtype)
+        result = loss.evaluate(scores.numpy(force=True), plan, factor=1 / divisor)
+        ctx.gradient = result.gradient
+        return torch.tensor(result.losses.sum() / divisor, dtype=scores.dtype)
 
     @staticmethod
     def backward(ctx: Any, upstream: Any) -> Any:
         """Scale the gradient by the derivative that comes from above."""
-        if torch.is_grad_enabled():
-            raise RuntimeError(NO_SECOND_DERIVATIVE)
+        _refuse_second_derivative()
         return torch.from_numpy(ctx.gradient) * upstream, None, None, None
+
+
+def _refuse_second_derivative() -> None:
+    if torch.is_grad_enabled():  # create_graph=True: the result would look differentiable without being so
+        raise RuntimeError("the losses have no second derivative: call backward without create_graph=True")
 
 
 # ---- checks ----------------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Measures of rankings. Each is defined in a file of its own: `ndcg`, `average_precision`, ...
 
 `definition` is the interface of a measure; `additive`, `cascade`, `pairwise` and `precision_sum` derive values,
-bounds, distributions and losses from a few formulas. `measure` parses names, `registry` lists the measures,
-`own` defines new ones, and `ranked` sorts lists and finds their ties.
+bounds, distributions and losses from a few formulas; `judgments` is the structure of Bpref and infAP. `measure` parses
+names, `registry` lists the measures, `own` defines new ones, and `ranked` sorts lists and finds their ties.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rankbound.measures.definition import Definition, Parameter
 from rankbound.measures.label_counts import LabelCounts
 from rankbound.measures.measure import BOUNDINGS, STANDARDIZATIONS, Measure, parse_measure, parse_measures
 from rankbound.measures.own import additive, cascade, pairwise
-from rankbound.measures.ranked import TIES, Ranked
+from rankbound.measures.ranked import Ranked
 from rankbound.measures.registry import definitions, get_definition, register, unregister
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = [
     "BOUNDINGS",
     "STANDARDIZATIONS",
-    "TIES",
     "Definition",
     "LabelCounts",
     "Measure",

@@ -18,6 +18,8 @@ swap       |g_i - g_j| |d(r_i) - d(r_j)| / Z when the documents at ranks r_i and
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -64,24 +66,9 @@ class Additive(Discounted):
     ) -> NDArray[np.float64]:
         """The sum of the best order of all documents at hand, whatever the depth of a run."""
         cut = counts.sizes if measure.cutoff is None else np.minimum(counts.sizes, measure.cutoff)
-        return self._sum_in_order(measure, counts, self._gains(measure, counts, gains), counts.best_ends, cut)
-
-    def _gains(self, measure: Measure, counts: LabelCounts, gains: NDArray[np.float64] | None) -> NDArray[np.float64]:
-        return self.levels(measure, counts.values) if gains is None else gains
-
-    def _sum_in_order(
-        self,
-        measure: Measure,
-        counts: LabelCounts,
-        gains: NDArray[np.float64],
-        ends: NDArray[np.int64],
-        cut: NDArray[np.int64],
-    ) -> NDArray[np.float64]:
-        """Sum per query when runs of equal gain fill the ranks up to ``ends``."""
-        sums, limit = self.discount.sums(cut, self.discount_parameter(measure)), cut[counts.query_of_run]
-        end = np.minimum(ends, limit)
-        start = np.minimum(ends - counts.counts, limit)
-        return counts.sum(gains * (sums(end) - sums(start)))
+        gains = self.levels(measure, counts.values) if gains is None else gains
+        sums = self.discount.sums(cut, self.discount_parameter(measure))
+        return _sum_in_order(counts, gains, counts.best_ends, cut, sums)
 
     # ---- what the structure gives ------------------------------------------------------------------------------------
 
@@ -101,7 +88,7 @@ class Additive(Discounted):
                 terms = terms * self.discount.table(int(hits.rank.max(initial=0)), parameter)[hits.rank - 1]
             total = ranked.sum_of_hits(hits, terms, cut)
         else:
-            query, rank, gain = ranked.weights(lambda labels: self.gains(measure, labels), measure.cutoff)
+            query, rank, gain = ranked.weights(partial(self.gains, measure), measure.cutoff)
             total = ranked.sum(query, gain * self.discount.table(int(rank.max(initial=0)), parameter)[rank - 1])
         counts = ranked.returned_counts if self.depends_on_returned else ranked.counts
         return ratio(total, self.normalizer(measure, counts))
@@ -109,11 +96,30 @@ class Additive(Discounted):
     def bounds_of_levels(self, measure: Measure, counts: LabelCounts, levels: NDArray[np.float64]) -> BoundsTuple:
         """Ascending gains, mean gain times the sum of discounts, descending gains; each over the normalizer."""
         cut, normalizer = self.cut(measure, counts, levels), self.normalizer(measure, counts, levels)
-        worst = self._sum_in_order(measure, counts, levels, counts.worst_ends, cut)
-        best = self._sum_in_order(measure, counts, levels, counts.best_ends, cut)
+        sums = self.discount.sums(cut, self.discount_parameter(measure))
+        worst = _sum_in_order(counts, levels, counts.worst_ends, cut, sums)
+        best = _sum_in_order(counts, levels, counts.best_ends, cut, sums)
         mean_gain = ratio(counts.sum(levels * counts.counts), counts.sizes)
-        expected = mean_gain * self.discount.sums(cut, self.discount_parameter(measure))(cut)
+        expected = mean_gain * sums(cut)
         return ratio(worst, normalizer), ratio(expected, normalizer), ratio(best, normalizer)
+
+    def variance(self, measure: Measure, counts: LabelCounts) -> NDArray[np.float64]:
+        """Variance over all orders: s^2 (sum of d^2 - (sum of d)^2 / N) / normalizer^2.
+
+        s^2 is the sample variance of the gains of the N documents, and d are the discounts of the ranks that count.
+        """
+        gains, cut, sizes = self.levels(measure, counts.values), self.cut(measure, counts), counts.sizes
+        parameter = self.discount_parameter(measure)
+        mean = ratio(counts.sum(gains * counts.counts), sizes)
+        squares = counts.sum(counts.counts * (gains - mean[counts.query_of_run]) ** 2)
+        table = self.discount.table(int(cut.max(initial=0)), parameter)
+        of_squares = np.concatenate(([0.0], np.cumsum(table**2)))[cut]
+        spread = np.maximum(of_squares - ratio(self.discount.sums(cut, parameter)(cut) ** 2, sizes), 0.0)
+        return ratio(ratio(squares, sizes - 1) * spread, self.normalizer(measure, counts) ** 2)
+
+    def range_form(self, measure: Measure) -> str:
+        """Higher gains never lower a sum; a normalizer needs a form of its own."""
+        return "rises" if type(self).normalizer is Additive.normalizer else ""
 
     def rank_weights(self, measure: Measure, ranks: int) -> NDArray[np.float64]:
         """The discounts."""
@@ -152,6 +158,24 @@ class Binary(Additive):
             return counts.relevant(measure.rel)
         return counts.sum(counts.counts * (gains > 0)).astype(np.int64)
 
+    def range_form(self, measure: Measure) -> str:
+        """Normalizers of binary measures depend on the number of relevant documents alone."""
+        return "hits"
+
     def closed_form(self, measure: Measure) -> str:
         """With a constant discount the value counts the relevant documents among the first ranks."""
         return "hit count" if self.discount is CONSTANT else ""
+
+
+def _sum_in_order(
+    counts: LabelCounts,
+    gains: NDArray[np.float64],
+    ends: NDArray[np.int64],
+    cut: NDArray[np.int64],
+    sums: Callable[[NDArray[np.int64]], Any],
+) -> NDArray[np.float64]:
+    """Sum per query when runs of equal gain fill the ranks up to ``ends``; ``sums`` are those of the discounts."""
+    limit = cut[counts.query_of_run]
+    end = np.minimum(ends, limit)
+    start = np.minimum(ends - counts.counts, limit)
+    return counts.sum(gains * (sums(end) - sums(start)))

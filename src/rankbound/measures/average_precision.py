@@ -68,6 +68,10 @@ class AveragePrecision(PrecisionSum):
         relevant = self.relevant(measure, counts, levels)
         return (np.minimum(relevant, measure.cutoff or 0) if measure["div"] == "min" else relevant).astype(float)
 
+    def range_form(self, measure: Measure) -> str:
+        """None for div='retrieved', whose divisor depends on the ranks of hits."""
+        return {"k": "rises", "retrieved": ""}.get(str(measure["div"]), "hits")
+
     def keeps_cutoff(self, measure: Measure, n: int) -> bool:
         """Where the divisor has it."""
         return measure["div"] in ("min", "k")

@@ -161,6 +161,10 @@ class Cascade(Discounted):
             result += float(counts[level] / counts.sum() * stop[level] * (average @ table[: len(average)]))
         return result
 
+    def range_form(self, measure: Measure) -> str:
+        """A user who is more likely to stop at a rank gains its discount, which no later rank exceeds."""
+        return "rises"
+
     def growth(self, case: Any, rank: Any, level: int, so_far: Any) -> Any:
         """Discount times the probability to come this far and stop."""
         if case.labels[level] <= 0:

@@ -39,6 +39,10 @@ class NumRet(Binary):
         """Always."""
         return np.ones(len(counts), dtype=bool)
 
+    def range_form(self, measure: Measure) -> str:
+        """More relevant documents are counted."""
+        return "rises"
+
     def has_loss(self, measure: Measure) -> bool:
         """It is recall times a number of the query; recall has a loss."""
         return False
@@ -88,6 +92,10 @@ class NumRel(_Constant):
         """Always."""
         return True
 
+    def range_form(self, measure: Measure) -> str:
+        """More relevant documents are counted."""
+        return "rises"
+
     def _numbers(self, measure: Measure, counts: LabelCounts) -> NDArray[Any]:
         return counts.relevant(measure.rel).astype(float)
 
@@ -102,3 +110,7 @@ class NumQ(_Constant):
 
     def _numbers(self, measure: Measure, counts: LabelCounts) -> NDArray[np.float64]:
         return np.ones(len(counts))
+
+    def range_form(self, measure: Measure) -> str:
+        """Always 1."""
+        return "constant"

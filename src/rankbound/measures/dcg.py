@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rankbound.measures.additive import Additive
 from rankbound.measures.definition import Parameter
 from rankbound.measures.discounts import LOG2
-from rankbound.measures.gains import exponential_gain, linear_gain
+from rankbound.measures.gains import exponential_gain
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from rankbound.measures.measure import Measure
 
 __all__ = ["DCG"]
+
+_EXPONENTIAL = ("dcg", "exp-log2")  # among the settings, which are those that differ from the default
 
 
 class DCG(Additive):
@@ -31,6 +34,10 @@ class DCG(Additive):
     aliases = {"dcg_burges": {"dcg": "exp-log2"}}
     discount = LOG2
 
+    def describe_gain(self, measure: Measure) -> str:
+        """The label is the gain, unless ``dcg="exp-log2"``."""
+        return "exponential" if _EXPONENTIAL in measure.settings else "linear"
+
     def gains(self, measure: Measure, labels: NDArray[Any]) -> NDArray[np.float64]:
         """The label, or 2^label - 1."""
-        return exponential_gain(labels) if measure["dcg"] == "exp-log2" else linear_gain(labels)
+        return exponential_gain(labels) if _EXPONENTIAL in measure.settings else labels.astype(np.float64)

@@ -99,7 +99,7 @@ class Definition(ABC):
     lower_is_better: bool = False
     floor: float = 0.0
     built_in: bool = True
-    reads_negative_labels: bool = False  # whether -1 is not the same as 0; bounds and distributions take it as 0
+    reads_negative_labels: bool = False  # whether a label below 0 is not the same as 0; all of them are as -1
     # Parameters whose whole effect is on the levels of the documents: distributions do not depend on them otherwise.
     level_parameters: ClassVar[frozenset[str]] = frozenset({"rel", "variant", "dcg", "max_rel", "mean"})
 
@@ -121,6 +121,10 @@ class Definition(ABC):
         """How the values of queries become one number: "mean", "sum" or "geometric"."""
         return "mean"
 
+    def describe_gain(self, measure: Measure) -> str:
+        """How labels become gains, for signatures: "linear" or "exponential"; "" where a measure has no such choice."""
+        return ""
+
     # ---- values ------------------------------------------------------------------------------------------------------
 
     def is_binary(self, measure: Measure) -> bool:
@@ -136,6 +140,15 @@ class Definition(ABC):
         if self.is_binary(measure):
             return (labels >= measure.rel).astype(np.float64)
         return np.asarray(labels, dtype=np.float64)
+
+    @property
+    def lowest_label(self) -> int:
+        """The label that lower ones count as: -1 or 0."""
+        return -1 if self.reads_negative_labels else 0
+
+    def distinguished_counts(self, counts: LabelCounts) -> LabelCounts:
+        """The counts of all labels that the measure distinguishes."""
+        return counts.with_labels_below_zero() if self.reads_negative_labels else counts
 
     def is_defined(self, measure: Measure, counts: LabelCounts) -> NDArray[np.bool_]:
         """Queries for which the measure has a value: by default those with a document of positive level."""
@@ -167,11 +180,31 @@ class Definition(ABC):
         """Whether the best order of every query has the value 1."""
         return False
 
+    # ---- unknown labels ----------------------------------------------------------------------------------------------
+
+    def range_form(self, measure: Measure) -> str:
+        """What `rankbound.difficulty.unknown` needs to know to bound the value over the labels of some documents.
+
+        "rises": the value never falls when a label rises. "exchange": for fixed numbers of documents with each label,
+        it never falls when a higher label moves to an earlier rank. In addition to this, "hits": a sum over relevant
+        documents, divided by a function of their number; "ideal": divided by that of the best order; "largest":
+        divided by the largest label. "constant": it does not depend on labels of returned documents. "": no form.
+        """
+        return ""
+
     # ---- bounds ------------------------------------------------------------------------------------------------------
 
     def bounds(self, measure: Measure, counts: LabelCounts) -> BoundsTuple:
         """Worst, expected (mean over all orders) and best value of each query."""
-        return self.bounds_of_levels(measure, counts, np.asarray(counts.values, dtype=np.float64))
+        counts = self.distinguished_counts(counts)
+        return self.bounds_of_levels(measure, counts, self._one_label_per_level(measure, counts.values))
+
+    def _one_label_per_level(self, measure: Measure, labels: NDArray[Any]) -> NDArray[np.float64]:
+        """The labels, with one for all those that the measure does not distinguish, so that fewer orders differ."""
+        if not self.reads_negative_labels:
+            _, first, level = np.unique(self.levels(measure, labels), return_index=True, return_inverse=True)
+            labels = labels[first][level.ravel()]
+        return np.asarray(labels, dtype=np.float64)
 
     def bounds_of_levels(self, measure: Measure, counts: LabelCounts, levels: NDArray[np.float64]) -> BoundsTuple:
         """The same from ``levels``, one number per run of ``counts``, which never increase within a query.
@@ -188,7 +221,8 @@ class Definition(ABC):
             key = (*levels[runs].tolist(), *counts.counts[runs].tolist(), counts.depths[query])
             if key not in known:
                 items = np.repeat(levels[runs], counts.counts[runs])
-                orders = np.concatenate((items[::-1][None], orders_of(items, counts.counts[runs]), items[None]))
+                frequencies = np.unique(items, return_counts=True)[1][::-1]
+                orders = np.concatenate((items[::-1][None], orders_of(items, frequencies), items[None]))
                 value = self.values_in_order(measure, Ranked.of_orders(orders, int(counts.depths[query])))
                 known[key] = value[0], value[1:-1].mean(), value[-1]
             result[:, query] = known[key]
@@ -202,6 +236,10 @@ class Definition(ABC):
     def canonical_levels(self, measure: Measure, levels: list[float]) -> list[float]:
         """Equivalent levels (highest first) in a standard form, so that more queries share a distribution."""
         return levels
+
+    def without_passed_over(self, counts: dict[float, int], depth: int) -> tuple[dict[float, int], int]:
+        """The count of each level, without documents that change no value, and the depth among the others."""
+        return counts, depth
 
     def ranks_seen(self, measure: Measure, n: int, relevant: int, depth: int) -> int:
         """Ranks that can change the value, of ``n`` documents of which ``depth`` are ranked."""
@@ -273,6 +311,7 @@ class Walked(Definition):
 
     def bounds(self, measure: Measure, counts: LabelCounts) -> BoundsTuple:
         """Worst, expected (mean over all orders) and best value of each query."""
+        counts = self.distinguished_counts(counts)
         return self.bounds_of_levels(measure, counts, self.levels(measure, counts.values))
 
     def has_loss(self, measure: Measure) -> bool:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BUILT_IN", "CONSTANT", "GEOMETRIC", "LETOR", "LOG2", "RECIPROCAL", "Discount"]
 
+_LONGEST_KEPT = 1000  # ranks up to which tables of discounts are kept
 _STEP = 1e-4  # of the central differences, if a discount has no slope
 
 
@@ -60,15 +62,29 @@ class Discount:
 
     def table(self, ranks: int, parameter: float = 0.0) -> NDArray[np.float64]:
         """The discounts of the ranks 1..ranks."""
-        return self.at(np.arange(1, ranks + 1), parameter)
+        compute = _table if ranks <= _LONGEST_KEPT else _table.__wrapped__
+        return compute(self, ranks, parameter)
 
     def sums(self, ranks: NDArray[np.int64], parameter: float = 0.0) -> Callable[[NDArray[np.int64]], Any]:
         """A function of m, up to the largest of ``ranks``: the sum of the discounts of the ranks 1..m."""
         if self.total is not None:
             total = self.total
             return lambda m: total(m, parameter)
-        running = np.concatenate(([0.0], np.cumsum(self.table(int(ranks.max(initial=0)), parameter))))
-        return lambda m: running[m]
+        most = int(ranks.max(initial=0))
+        running = _running_sums if most <= _LONGEST_KEPT else _running_sums.__wrapped__
+        return running(self, most, parameter).__getitem__
+
+
+@lru_cache(maxsize=256)
+def _table(discount: Discount, ranks: int, parameter: float) -> NDArray[np.float64]:
+    table = discount.at(np.arange(1, ranks + 1), parameter)
+    table.flags.writeable = False
+    return table
+
+
+@lru_cache(maxsize=256)
+def _running_sums(discount: Discount, ranks: int, parameter: float) -> NDArray[np.float64]:
+    return np.concatenate(([0.0], np.cumsum(_table.__wrapped__(discount, ranks, parameter))))
 
 
 # ---- the functions; the loss kernels compile them --------------------------------------------------------------------

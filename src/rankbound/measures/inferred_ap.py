@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankbound.measures.combinatorics import distinct_columns, ratio
-from rankbound.measures.definition import REL, BoundsTuple, Walked
+from rankbound.measures.combinatorics import log_choose, log_factorials, ratio
+from rankbound.measures.definition import REL, BoundsTuple
+from rankbound.measures.judgments import JudgmentMeasure, TiedGroups, count_of_level, counts_of_levels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rankbound.measures.label_counts import LabelCounts
     from rankbound.measures.measure import Measure
-    from rankbound.measures.ranked import Ranked
 
 __all__ = ["InferredAP"]
 
 _EPSILON = 0.00001  # of trec_eval: keeps the inferred precision defined above the first judged documents
+_TOGETHER = 1 << 17  # terms that are in memory at a time
+_UNLIKELY = 46.0  # -log of a probability that changes no digit, even where it is divided by _EPSILON
+_STEP = 0.7  # standard deviations from one term of a bell curve to the next, which leaves an error of exp(-40)
 
 
-class InferredAP(Walked):
+class InferredAP(JudgmentMeasure):
     """infAP = (1/P) sum over relevant documents of the precision at their rank, inferred from the judged sample above.
 
-    At rank r with R relevant, N judged non-relevant and S pooled but unjudged documents (label -1) above, the precision
-    is 1/r + (r-1)/r * (R + N + S)/(r - 1) * (R + e)/(R + N + 2 e). With complete judgments this is average precision up
-    to e = 0.00001: bounds and distribution are those of complete judgments.
+    At rank r with R relevant, N judged non-relevant and S pooled but unjudged documents (labels below 0) above, the
+    precision is 1/r + (r-1)/r * (R + N + S)/(r - 1) * (R + e)/(R + N + 2 e), with e = 0.00001. With complete judgments
+    this is average precision up to e. Documents that have no judgment at all only take up ranks; the rankings that
+    bounds and distribution describe have none of them.
     """
 
     name = "infAP"
@@ -34,75 +39,116 @@ class InferredAP(Walked):
     formula = "(1/P) sum over relevant documents of 1/r + (R + N + S)/r * (R + e)/(R + N + 2 e)"
     citation = "Yilmaz & Aslam, Estimating average precision with incomplete and imperfect judgments, CIKM 2006"
     parameters = {"rel": REL}
-    cutoff = "none"
-    reads_negative_labels = True
 
-    def is_binary(self, measure: Measure) -> bool:
-        """Always."""
-        return True
+    def mean_sums(self, groups: TiedGroups) -> NDArray[np.float64]:
+        """The precision is linear in the documents above, given how many of them are judged: a sum over that number.
 
-    def values(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
-        """The mean over the orders of ties, in closed form where every document is judged: precision is linear."""
-        hits = ranked.hits(measure.rel)
-        precision = hits.probability * _precision(hits.rank, hits.nth - 1)
-        total = ranked.sum_of_hits(hits, precision, ranked.cut(None))
-        closed = ratio(total, ranked.counts.relevant(measure.rel))
-        gaps = ranked.query_has_gaps
-        return np.where(gaps, super().values(measure, ranked), closed) if gaps.any() else closed
-
-    def values_in_order(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
-        """The sum over the relevant documents that were returned."""
-        relevant = ranked.labels >= measure.rel
-        pooled = ranked.judged
-        other = pooled & (ranked.raw_labels >= 0) & ~relevant
-        query, rank = ranked.locate(np.arange(len(relevant)))
-
-        def above(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-            running = np.concatenate(([0], np.cumsum(mask)))
-            return np.asarray(running[:-1] - running[ranked.offsets[query]])
-
-        hits, sampled = above(relevant), above(relevant | other)
-        inferred = above(pooled) / rank * (hits + _EPSILON) / (sampled + 2 * _EPSILON)
-        precision = np.where(rank > 1, 1 / rank + inferred, 1.0)
-        seen = relevant & (rank <= ranked.depths[query])
-        return ratio(ranked.sum(query[seen], precision[seen]), ranked.counts.relevant(measure.rel))
+        Above a relevant document of a group stand t documents of the group, of which j are judged with hypergeometric
+        probability. Of these j, the relevant ones, and of the other t - j, the pooled ones have their mean number.
+        """
+        ranks = _JudgedAbove.of_groups(groups)
+        table = log_factorials(int(groups.size.max(initial=0)))
+        chunk = np.cumsum(ranks.number) // _TOGETHER
+        edges = np.concatenate(([0], np.flatnonzero(np.diff(chunk)) + 1, [len(chunk)]))
+        result = np.zeros(len(groups.size))
+        for start, stop in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+            result += _sums_of_ranks(groups, ranks.take(slice(start, stop)), table)
+        return result
 
     def bounds_of_levels(self, measure: Measure, counts: LabelCounts, levels: NDArray[np.float64]) -> BoundsTuple:
         """Relevant documents last, anywhere, and first."""
-        relevant = counts.sum(counts.counts * (levels > 0)).astype(np.int64)
-        cases, which = distinct_columns(relevant, counts.sizes - relevant, counts.depths)
-        bounds = np.array([_bounds(*case) for case in cases.T.tolist()]).reshape(-1, 3)[which]
-        return bounds[:, 0], bounds[:, 1], bounds[:, 2]
+        kinds = counts_of_levels(counts, levels)
+        others = counts.sizes - kinds.relevant
+        none = np.zeros(len(counts), dtype=np.int64)
+        worst = _sums_of_run(others, kinds.other, np.clip(counts.depths - others, 0, kinds.relevant))
+        best = _sums_of_run(none, none, np.minimum(counts.depths, kinds.relevant))
+        return ratio(worst, kinds.relevant), self.expected_values(counts, kinds), ratio(best, kinds.relevant)
 
     def growth(self, case: Any, rank: Any, level: int, so_far: Any) -> Any:
         """The precision at this rank, for a relevant document."""
-        return _precision(rank, so_far[level]) if case.labels[level] > 0 else 0.0
+        if case.labels[level] <= 0:
+            return 0.0
+        return _precision(rank, so_far[level], so_far[level] + count_of_level(case, so_far, 0), rank - 1)
 
     def scale_and_shift(self, case: Any, so_far: Any) -> tuple[Any, Any]:
         """One over the number of relevant documents."""
         return (1 / case.relevant if case.relevant else 0.0), 0.0
 
-    def has_loss(self, measure: Measure) -> bool:
-        """The loss of AP serves the purpose."""
-        return False
+
+def _precision(rank: Any, relevant: Any, judged: Any, pooled: Any) -> Any:
+    """The inferred precision of a relevant document at this rank, below so many relevant, judged and pooled ones."""
+    return (1 + pooled * (relevant + _EPSILON) / (judged + 2 * _EPSILON)) / rank
 
 
-def _precision(rank: Any, hits: Any) -> Any:
-    """The inferred precision below so many relevant documents, where every document is judged."""
-    return 1 / rank + (rank - 1) / rank * (hits + _EPSILON) / (rank - 1 + 2 * _EPSILON)
+def _sums_of_run(
+    above: NDArray[np.int64], others: NDArray[np.int64], relevant: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Sum for relevant documents that follow each other below ``above`` pooled ones, ``others`` of them judged."""
+    query, nth = np.repeat(np.arange(len(relevant)), relevant), _count_up(relevant)
+    pooled = above[query] + nth
+    precision = _precision(pooled + 1, nth, others[query] + nth, pooled)
+    return np.bincount(query, precision, minlength=len(relevant)).astype(np.float64, copy=False)
 
 
-def _bounds(relevant: int, others: int, depth: int) -> tuple[float, float, float]:
-    """Worst, expected and best value of rankings of which the first ``depth`` ranks count."""
-    if relevant == 0:
-        return 0.0, 0.0, 0.0
-    n = relevant + others
-    rank = np.arange(1, depth + 1)
-    nth = np.arange(relevant)
-    expected = _precision(rank, (rank - 1) * (relevant - 1) / max(n - 1, 1)).sum() / n
-    last, first = nth[: max(depth - others, 0)], nth[:depth]
-    return (
-        float(_precision(others + 1 + last, last).sum() / relevant),
-        float(expected),
-        float(_precision(1 + first, first).sum() / relevant),
+@dataclass(frozen=True, slots=True, eq=False)
+class _JudgedAbove:
+    """How many judged documents of its group can stand above a relevant one, for each visible rank of the groups.
+
+    ``above`` documents of the group stand above the rank. Of these ``least``, ``least + step``, ... are judged,
+    ``number`` numbers in all. Numbers with a probability that changes no digit are left out: by Hoeffding's inequality,
+    those further from the mean than sqrt(c m / 2), of m documents above or below, have at most 2 exp(-c). Where all
+    others are possible, the terms follow a bell curve, and the sum over every step-th of them, times the step, differs
+    by a factor of about exp(-2 (pi deviation / step)^2) from the sum over all: the trapezoidal rule.
+    """
+
+    group: NDArray[np.int64]
+    above: NDArray[np.int64]
+    least: NDArray[np.int64]
+    step: NDArray[np.int64]
+    number: NDArray[np.int64]
+
+    @classmethod
+    def of_groups(cls, groups: TiedGroups) -> _JudgedAbove:
+        """The visible ranks of all groups that have relevant documents."""
+        length = np.where(groups.inside.relevant > 0, groups.visible, 0)
+        group, above = np.repeat(np.arange(len(length)), length), _count_up(length)
+        rest = groups.size[group] - 1
+        judged = (groups.inside.relevant + groups.inside.other)[group] - 1
+        fraction = judged / np.maximum(rest, 1)
+        mean = above * fraction
+        spread = np.sqrt(_UNLIKELY * np.minimum(above, rest - above) / 2)
+        low, high = np.floor(mean - spread).astype(np.int64), np.ceil(mean + spread).astype(np.int64)
+        least, most = np.maximum(0, above - (rest - judged)), np.minimum(above, judged)
+        deviation = np.sqrt(mean * (1 - fraction) * (rest - above) / np.maximum(rest - 1, 1))
+        step = np.where((low > least) & (high < most), (_STEP * deviation).astype(np.int64), 1)
+        step = np.maximum(step, 1)
+        least, most = np.maximum(least, low), np.minimum(most, high)
+        return cls(group, above, least, step, (most - least) // step + 1)
+
+    def take(self, part: slice) -> _JudgedAbove:
+        """Those of some of the ranks."""
+        return _JudgedAbove(self.group[part], self.above[part], self.least[part], self.step[part], self.number[part])
+
+
+def _sums_of_ranks(groups: TiedGroups, ranks: _JudgedAbove, table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What relevant documents at these ranks add in the mean, summed for each group."""
+    row = np.repeat(np.arange(len(ranks.group)), ranks.number)
+    j = _count_up(ranks.number) * ranks.step[row] + ranks.least[row]
+    g, t = ranks.group[row], ranks.above[row]
+    inside, before = groups.inside, groups.above
+    rest, judged = groups.size[g] - 1, (inside.relevant + inside.other)[g] - 1
+    log_probability = (
+        log_choose(table, judged, j) + log_choose(table, rest - judged, t - j) - log_choose(table, rest, t)
     )
+    relevant = before.relevant[g] + j * (inside.relevant[g] - 1) / np.maximum(judged, 1)
+    pooled = (before.relevant + before.other + before.pooled)[g] + j
+    pooled = pooled + (t - j) * inside.pooled[g] / np.maximum(rest - judged, 1)
+    judged_above = (before.relevant + before.other)[g] + j
+    precision = _precision(groups.ranks_above[g] + t + 1, relevant, judged_above, pooled)
+    weight = np.exp(log_probability) * ranks.step[row] * inside.relevant[g] / groups.size[g]
+    return np.bincount(g, weight * precision, minlength=len(groups.size)).astype(np.float64, copy=False)
+
+
+def _count_up(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """0, 1, ..., length - 1 for each length, joined."""
+    return np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,7 +44,7 @@ class Judged(Definition):
         cut = ranked.cut(measure.cutoff)
         if ranked.judgments is None:
             return (cut > 0).astype(float)
-        query, _, judged = ranked.judgments.weights(lambda labels: labels.astype(np.float64), measure.cutoff)
+        query, _, judged = ranked.judgments.weights(partial(np.asarray, dtype=np.float64), measure.cutoff)
         return ratio(ranked.sum(query, judged), cut)
 
     def values_in_order(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
@@ -56,3 +57,7 @@ class Judged(Definition):
         """Worst, expected and best are the same."""
         fraction = (counts.cut(measure.cutoff) > 0).astype(float)
         return fraction, fraction, fraction
+
+    def range_form(self, measure: Measure) -> str:
+        """Whatever the labels are."""
+        return "constant"

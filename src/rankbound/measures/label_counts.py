@@ -24,7 +24,8 @@ class LabelCounts:
 
     Run ``r`` (``starts[q] <= r < starts[q + 1]`` for query ``q``) says that ``counts[r]`` items have label
     ``values[r]``. ``depths`` is the number of items that are ranked: any of the query's items can stand there, the
-    rest get no rank.
+    rest get no rank. ``below_zero`` says how many items of each query have a label below 0, for the few measures that
+    distinguish it from 0; None if there are none.
 
     >>> counts = LabelCounts.from_labels([0, 2, 1, 0, -1, 0], [0, 4, 6])
     >>> counts.values.tolist(), counts.counts.tolist(), counts.starts.tolist()
@@ -38,34 +39,37 @@ class LabelCounts:
     starts: NDArray[np.int64]
     sizes: NDArray[np.int64]
     depths: NDArray[np.int64]
+    below_zero: NDArray[np.int64] | None = None
 
     @classmethod
     def from_labels(cls, labels: ArrayLike, offsets: ArrayLike, depths: NDArray[np.int64] | None = None) -> LabelCounts:
         """Count flat labels that offsets cut into queries."""
-        labels, offsets = np.maximum(labels, 0), np.asarray(offsets, dtype=np.int64)
+        given, offsets = np.asarray(labels), np.asarray(offsets, dtype=np.int64)
+        clipped: NDArray[Any] = np.maximum(given, 0)
         sizes = np.diff(offsets)
         queries = len(sizes)
         query = np.repeat(np.arange(queries), sizes)
-        if labels.dtype.kind == "i" and (len(labels) == 0 or labels.max() < _DENSE_LEVELS):
-            levels = int(labels.max(initial=0)) + 1
+        below_zero = np.bincount(query[given < 0], minlength=queries) if given.min(initial=0) < 0 else None
+        if clipped.dtype.kind == "i" and (len(clipped) == 0 or clipped.max() < _DENSE_LEVELS):
+            levels = int(clipped.max(initial=0)) + 1
             code = query * levels
             code += levels - 1
-            code -= labels
+            code -= clipped
             table = np.bincount(code, minlength=queries * levels)
             runs = np.flatnonzero(table)
             counts = table[runs]
             values: NDArray[Any] = levels - 1 - runs % levels
             starts = np.searchsorted(runs, np.arange(queries + 1) * levels)
         else:
-            order = np.lexsort((-labels, query))
-            ordered = labels[order]
-            new = np.ones(len(labels), dtype=bool)
+            order = np.lexsort((-clipped, query))
+            ordered = clipped[order]
+            new = np.ones(len(clipped), dtype=bool)
             new[1:] = (ordered[1:] != ordered[:-1]) | (query[1:] != query[:-1])
             first = np.flatnonzero(new)
-            counts = np.diff(np.append(first, len(labels)))
+            counts = np.diff(np.append(first, len(clipped)))
             values = ordered[first]
             starts = np.searchsorted(first, offsets)
-        return cls(values, counts, starts, sizes, sizes if depths is None else depths)
+        return cls(values, counts, starts, sizes, sizes if depths is None else depths, below_zero)
 
     @classmethod
     def from_lists(cls, lists: Lists, depth: int | None = None) -> LabelCounts:
@@ -88,7 +92,32 @@ class LabelCounts:
         runs = np.diff(self.starts)[queries]
         starts = np.concatenate(([0], np.cumsum(runs)))
         at = np.repeat(self.starts[queries] - starts[:-1], runs) + np.arange(starts[-1])
-        return LabelCounts(self.values[at], self.counts[at], starts, self.sizes[queries], self.depths[queries])
+        below_zero = None if self.below_zero is None else self.below_zero[queries]
+        return LabelCounts(
+            self.values[at], self.counts[at], starts, self.sizes[queries], self.depths[queries], below_zero
+        )
+
+    def with_labels_below_zero(self) -> LabelCounts:
+        """The same with a run of the label -1 for the items whose labels are below 0, which else count as 0.
+
+        >>> counts = LabelCounts.from_labels([0, 2, -3, -1, 1], [0, 4, 5]).with_labels_below_zero()
+        >>> counts.values.tolist(), counts.counts.tolist(), counts.starts.tolist()
+        ([2, 0, -1, 1], [1, 1, 2, 1], [0, 3, 4])
+        """
+        if self.below_zero is None:
+            return self
+        has = np.flatnonzero(self.below_zero)
+        ends = self.starts[1:][has]  # the last run of such a query is that of 0
+        counts = self.counts.copy()
+        counts[ends - 1] -= self.below_zero[has]
+        added = np.concatenate(([0], np.cumsum(self.below_zero > 0)))
+        return LabelCounts(
+            np.insert(self.values, ends, -1),
+            np.insert(counts, ends, self.below_zero[has]),
+            self.starts + added,
+            self.sizes,
+            self.depths,
+        )
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -96,7 +125,7 @@ class LabelCounts:
     @cached_property
     def query_of_run(self) -> NDArray[np.int64]:
         """Index of the query that each run belongs to."""
-        return np.repeat(np.arange(len(self)), np.diff(self.starts))
+        return np.repeat(np.arange(len(self.sizes)), np.diff(self.starts))
 
     @cached_property
     def best_ends(self) -> NDArray[np.int64]:
@@ -112,7 +141,7 @@ class LabelCounts:
 
     def sum(self, weights: NDArray[Any]) -> NDArray[np.float64]:
         """Sum per query of one number per run."""
-        return np.bincount(self.query_of_run, weights, minlength=len(self)).astype(np.float64, copy=False)
+        return np.bincount(self.query_of_run, weights, minlength=len(self.sizes)).astype(np.float64, copy=False)
 
     def relevant(self, rel: float) -> NDArray[np.int64]:
         """Items per query with at least this label."""

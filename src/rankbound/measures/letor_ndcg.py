@@ -33,6 +33,10 @@ class LetorNDCG(NDCG):
     aliases = {"letor_ndcg": {}}
     discount = LETOR
 
+    def describe_gain(self, measure: Measure) -> str:
+        """Always 2^label - 1."""
+        return "exponential"
+
     def gains(self, measure: Measure, labels: NDArray[Any]) -> NDArray[np.float64]:
         """2^label - 1."""
         return exponential_gain(labels)

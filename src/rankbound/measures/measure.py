@@ -69,7 +69,7 @@ class Measure:
     @property
     def plain(self) -> Measure:
         """The measure without its bounding."""
-        return replace(self, bounding="none")
+        return self if self.bounding == "none" else replace(self, bounding="none")
 
     @property
     def is_standardized(self) -> bool:
@@ -95,6 +95,15 @@ class Measure:
         if bounding == "expectation" and self.definition.floor < 0:
             raise MeasureError(f"EB divides by the expected value, which is 0 for {self.plain}")
         return replace(self, bounding=bounding)
+
+    def describe_number(self) -> str:
+        """The name and, where the measure has a choice, the gain of labels: the measure's part of a signature.
+
+        >>> parse_measure("ndcg_burges@10").describe_number()
+        "nDCG(dcg='exp-log2')@10|gain:exponential"
+        """
+        gain = self.definition.describe_gain(self)
+        return f"{self}|gain:{gain}" if gain else str(self)
 
     def __str__(self) -> str:
         at, settings = self.definition.at, self.settings
@@ -155,7 +164,9 @@ def parse_measures(measures: Any) -> dict[str, Measure]:
     single = isinstance(measures, (str, Measure)) or type(measures).__module__.partition(".")[0] == "ir_measures"
     if not single and not isinstance(measures, Iterable):
         raise MeasureError(f"measures must be names such as 'nDCG@10', got {measures!r}")
-    requested = {str(measure): parse_measure(measure) for measure in ([measures] if single else measures)}
+    requested = {}
+    for measure in [measures] if single else measures:
+        requested[str(measure)] = parse_measure(measure)
     if not requested:
         raise ArgumentError("measures must name at least one measure, got none")
     return requested

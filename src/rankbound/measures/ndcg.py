@@ -47,3 +47,7 @@ class NDCG(DCG):
     def keeps_cutoff(self, measure: Measure, n: int) -> bool:
         """The ideal stops at the cutoff too."""
         return measure.cutoff is not None and measure.cutoff < n
+
+    def range_form(self, measure: Measure) -> str:
+        """The normalizer is the best order."""
+        return "ideal"

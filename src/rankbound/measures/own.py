@@ -163,6 +163,9 @@ class _OwnAdditive(Additive):
     def is_normalized(self, measure: Measure) -> bool:
         return self._normalize
 
+    def range_form(self, measure: Measure) -> str:
+        return "ideal" if self._normalize else "rises"
+
     def keeps_cutoff(self, measure: Measure, n: int) -> bool:
         return self._normalize and measure.cutoff is not None and measure.cutoff < n
 

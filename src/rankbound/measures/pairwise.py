@@ -149,6 +149,10 @@ class Pairwise(Walked):
         total += unseen * (ranked.depths + (ranked.sizes - ranked.depths - 1) / 2)  # they share the last ranks
         return np.asarray(total - relevant * (relevant - 1) / 2)
 
+    def range_form(self, measure: Measure) -> str:
+        """Every exchange of a lower label above a higher one sets pairs right."""
+        return "exchange"
+
     def bounds_of_levels(self, measure: Measure, counts: LabelCounts, levels: NDArray[np.float64]) -> BoundsTuple:
         """All pairs wrong, half of them, none; but for half of the pairs among documents without rank."""
         scale, offset = self.affine(measure, counts, levels)

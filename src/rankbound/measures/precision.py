@@ -40,3 +40,7 @@ class Precision(Binary):
     def keeps_cutoff(self, measure: Measure, n: int) -> bool:
         """The divisor is k."""
         return True
+
+    def range_form(self, measure: Measure) -> str:
+        """Divided by k."""
+        return "rises"

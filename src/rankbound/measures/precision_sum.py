@@ -85,6 +85,10 @@ class PrecisionSum(Walked):
         expected = ratio(p, n) * (h[c] + ratio(p - 1, n - 1) * (c - h[c]))
         return worst, expected, most
 
+    def range_form(self, measure: Measure) -> str:
+        """A relevant document adds its precision, and raises those below it."""
+        return "hits"
+
     def growth(self, case: Any, rank: Any, level: int, so_far: Any) -> Any:
         """The precision at this rank, for a relevant document."""
         return (so_far[level] + 1) / rank if case.labels[level] > 0 else 0.0

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankbound.errors import ArgumentError, DataError
+from rankbound.errors import DataError
 from rankbound.lists import sort_within_queries
 from rankbound.measures.combinatorics import arrangements, random_orders
 from rankbound.measures.label_counts import LabelCounts
+from rankbound.protocol import TIES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rankbound.lists import Lists
 
-__all__ = ["TIES", "Hits", "Ranked", "TiedBlocks"]
+__all__ = ["Hits", "Ranked", "TiedBlocks"]
 
-TIES = ("average", "input", "docid")
 LARGEST_DEPTH = 2**62  # beyond any list; a larger depth is the same
 _BATCH = 2_000_000  # items of orders of ties that are evaluated together
 
@@ -68,7 +68,8 @@ class Ranked:
     """Lists in ranked order. One sort serves all measures; what several measures need is computed once and kept.
 
     ``ties = "average"``: a measure is the mean over all orders of tied items. ``"input"``: tied items keep the order
-    of the input. ``"docid"``: trec_eval's order, scores compared as 32-bit numbers and ties by item id, descending.
+    of the input. ``"docid"``: trec_eval's order, scores compared as 32-bit numbers and ties by item id, descending; ids
+    that are numbers are compared as text, as trec_eval reads them.
 
     ``labels`` are those of 0 and more, in ranked order (negative ones count as 0). With ``detailed`` a tie also counts
     where labels agree but one document is judged and the other is not, and ``raw_labels`` and ``judged`` are there.
@@ -78,21 +79,17 @@ class Ranked:
     def __init__(
         self,
         lists: Lists,
-        ties: str = "average",
+        ties: str = TIES[0],
         depth: int | None = None,
         *,
         detailed: bool = False,
         keep_order: bool = False,
         is_complete: bool = False,
     ) -> None:
-        if ties not in TIES:
-            raise ArgumentError(f"ties must be one of {', '.join(TIES)}, got {ties!r}")
-        if depth is not None and (not isinstance(depth, (int, np.integer)) or depth < 1):
-            raise ArgumentError(f"depth must be a positive integer or None, got {depth!r}")
         if lists.scores is None:
             raise DataError("these lists carry no scores; give them with Lists(..., scores=) or lists.with_scores()")
         self.offsets = lists.offsets
-        self.sizes = lists.sizes
+        self.sizes = np.diff(lists.offsets)
         ranked = self.sizes if lists.depths is None or is_complete else lists.depths
         if depth is not None:
             depth = min(int(depth), LARGEST_DEPTH)
@@ -131,9 +128,9 @@ class Ranked:
 
         ``candidates`` says for every item of the lists whether it is a candidate; None means that all are. Other items
         are taken out. Candidates that the run did not return are tied below those that it did, and measures are
-        averaged over their orders, whatever the policy for ties is. Candidates without a judgment and negative labels
-        count as not relevant. So the value lies between the worst and the best value of all rankings of the candidates,
-        which is not true of a run that lacks some of them.
+        averaged over their orders, whatever the policy for ties is. Candidates without a judgment count as judged not
+        relevant. So the value lies between the worst and the best value of all rankings of the candidates, which is not
+        true of a run that lacks some of them.
 
         >>> from rankbound.lists import Lists
         >>> run = Ranked(Lists([0, 1, 0, 1], [0, 4], [0.9, 0.7, 0, 0], depths=[2]), keep_order=True)
@@ -143,7 +140,7 @@ class Ranked:
         from rankbound.lists import Lists
 
         lists = self._lists
-        if lists.depths is None and candidates is None and lists.labels.min(initial=0) >= 0:
+        if lists.depths is None and candidates is None:
             return self
         assert self._order is not None, "complete needs keep_order=True"
         order, offsets = self._order, lists.offsets
@@ -158,10 +155,8 @@ class Ranked:
         sizes = np.diff(offsets)
         if (depths < sizes).any():
             returned_and_not = np.column_stack((depths, sizes - depths)).ravel()
-            scores[np.repeat(np.tile([False, True], len(self)), returned_and_not)] = -np.inf
+            scores[np.repeat(np.tile([False, True], len(sizes)), returned_and_not)] = -np.inf
         labels = lists.labels[order]
-        if labels.min(initial=0) < 0:
-            labels = np.maximum(labels, 0)
         ordered = Lists.of_checked_arrays(labels=labels, offsets=offsets, scores=scores, qids=lists.qids, depths=depths)
         return Ranked(ordered, self._ties, self._depth, is_complete=True)
 
@@ -209,13 +204,34 @@ class Ranked:
             rows.__dict__["judged"] = self.judged[items]
         return rows
 
+    def with_labels(self, labels: NDArray[Any]) -> Ranked:
+        """The same order and ties of documents with other labels, which are given in ranked order.
+
+        For measures that read labels of 0 and more, and the ties of this ranking, alone.
+        """
+        other = Ranked.__new__(Ranked)
+        other.offsets, other.sizes, other.depths, other.tied = self.offsets, self.sizes, self.depths, self.tied
+        other._take(None, labels)
+        other._depth = self._depth
+        limits = None if self._depth is None else np.minimum(self.sizes, self._depth)
+        other.__dict__["counts"] = LabelCounts.from_labels(labels, self.offsets, limits)
+        other.__dict__["_query_of_item"] = self._query_of_item
+        return other
+
+    @property
+    def order(self) -> NDArray[np.int64]:
+        """Position of each ranked item in the lists; needs ``keep_order=True``."""
+        assert self._order is not None, "order needs keep_order=True"
+        return self._order
+
     def __len__(self) -> int:
         return len(self.sizes)
 
     @cached_property
     def counts(self) -> LabelCounts:
         """Label counts of each query."""
-        return LabelCounts.from_lists(self._lists, self._depth)
+        depths = None if self._depth is None else np.minimum(self.sizes, self._depth)
+        return LabelCounts.from_labels(self._lists.labels, self._lists.offsets, depths)
 
     @cached_property
     def returned_counts(self) -> LabelCounts:
@@ -228,18 +244,14 @@ class Ranked:
         return Ranked(self._lists, self._ties, self._depth, detailed=True, is_complete=self._is_complete)
 
     @property
-    def has_gaps(self) -> bool:
-        """Whether a query may have such documents; see `query_has_gaps`."""
-        return self._lists.judged is not None or bool(self.raw_labels.min(initial=0) < 0)
+    def is_fully_judged(self) -> bool:
+        """Whether all documents have a judgment; labels below 0 are judgments, too."""
+        return self._lists.judged is None
 
-    @cached_property
-    def query_has_gaps(self) -> NDArray[np.bool_]:
-        """Queries with documents that are not judged or have a negative label, which few distinguish from 0."""
-        lists = self._lists
-        gaps = lists.labels < 0
-        if lists.judged is not None:
-            gaps = gaps | ~lists.judged
-        return np.bincount(lists.query_of_item[gaps], minlength=len(self)) > 0
+    @property
+    def has_gaps(self) -> bool:
+        """Whether there may be documents that are not judged or have a negative label, which few distinguish from 0."""
+        return not self.is_fully_judged or bool(self.raw_labels.min(initial=0) < 0)
 
     @cached_property
     def judgments(self) -> Ranked | None:
@@ -285,9 +297,26 @@ class Ranked:
             return self.detailed.mean_over_ties(value, draws, levels)
         if self.tied is None:
             return value(self)
+        result = value(self.rows(np.arange(len(self)), np.arange(len(self.labels)), self.sizes))
+        for queries, starts, values in self.values_over_ties(value, draws, levels):
+            numbers = np.diff(np.append(starts, len(values)))
+            result[queries] = np.add.reduceat(values, starts) / numbers
+        return result
+
+    def values_over_ties(
+        self,
+        value: Callable[[Ranked], NDArray[np.float64]],
+        draws: int,
+        levels: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
+    ) -> Iterator[tuple[list[int], NDArray[np.int64], NDArray[np.float64]]]:
+        """The same function of every order: queries with ties, where the orders of each start, and their values."""
+        if self._order is None:
+            yield from self.detailed.values_over_ties(value, draws, levels)
+            return
+        if self.tied is None:
+            return
         kinds = _kinds(self._lists, levels)[self._order]
         everything = np.arange(len(self.labels))
-        result = value(self.rows(np.arange(len(self)), everything, self.sizes))
         batch: list[tuple[int, NDArray[np.int64]]] = []  # queries, and a row of flat positions for each of their orders
         queries = np.unique(self.tied.query).tolist()
         for query in queries:
@@ -302,9 +331,8 @@ class Ranked:
                 of_rows = value(
                     self.rows(owner, np.concatenate([rows.ravel() for _, rows in batch]), self.sizes[owner])
                 )
-                result[[query for query, _ in batch]] = np.add.reduceat(of_rows, np.cumsum(numbers) - numbers) / numbers
+                yield [query for query, _ in batch], np.cumsum(numbers) - numbers, of_rows
                 batch = []
-        return result
 
     # ---- ties, as the pairwise measures see them ---------------------------------------------------------------------
 
@@ -352,7 +380,7 @@ class Ranked:
 
     @cached_property
     def _query_of_item(self) -> NDArray[np.int64]:
-        return np.repeat(np.arange(len(self)), self.sizes)
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
 
     @cached_property
     def _index_in_query(self) -> NDArray[np.int64]:
@@ -366,7 +394,7 @@ class Ranked:
 
     def sum(self, query: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sum per query of one number per entry."""
-        return np.bincount(query, values, minlength=len(self)).astype(np.float64, copy=False)
+        return np.bincount(query, values, minlength=len(self.sizes)).astype(np.float64, copy=False)
 
     def sum_of_hits(self, hits: Hits, values: NDArray[np.float64], cut: NDArray[np.int64]) -> NDArray[np.float64]:
         """Sum per query of one number per hit, over the hits at ranks up to ``cut``."""
@@ -387,7 +415,7 @@ class Ranked:
         self, weigh: Callable[[NDArray[Any]], NDArray[np.float64]], cutoff: int | None
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
         """Query, rank and weight of what stands within the cutoff and weighs something; ties are averaged."""
-        cut = self.cut(cutoff)
+        cut = self.depths if cutoff is None else np.minimum(self.depths, cutoff)
         if self.tied is not None:
             averaged = self.tied.mean_over(weigh(self.labels))
             positions = np.flatnonzero(averaged != 0)
@@ -481,12 +509,24 @@ def _by_descending_id(order: NDArray[np.int64], blocks: TiedBlocks, lists: Lists
     """The order with the items of each tied block sorted by descending id."""
     if lists.ids is None:
         raise DataError("ties='docid' needs item ids, which these lists do not carry")
-    ids = np.asarray(lists.ids[order[blocks.items]])
-    _, code = np.unique(ids, return_inverse=True)
+    _, code = np.unique(_texts_of_ids(np.asarray(lists.ids[order[blocks.items]])), return_inverse=True)
     inside = np.lexsort((-code, blocks.block_of_item))
     result = order.copy()
     result[blocks.items] = order[blocks.items[inside]]
     return result
+
+
+def _texts_of_ids(ids: NDArray[Any]) -> NDArray[Any]:
+    """The ids as text: trec_eval compares 9 and 10 as text, so that 9 is the larger one."""
+    if ids.dtype.kind in "US":
+        return ids
+    if ids.dtype.kind in "iu":
+        return ids.astype(np.str_)
+    texts = np.empty(
+        len(ids), dtype=object
+    )  # an array of fixed width would take as much memory for each as the longest
+    texts[:] = [str(name) for name in ids.tolist()]
+    return texts
 
 
 def _kinds(lists: Lists, levels: Callable[[NDArray[Any]], NDArray[Any]] | None = None) -> NDArray[np.int64]:

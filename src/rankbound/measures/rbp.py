@@ -58,8 +58,12 @@ class RBP(Binary):
         scale = 1 / (1 - measure.number("p"))
         if self.is_binary(measure):
             return np.full(len(counts), scale)
-        return scale * counts.largest(self._gains(measure, counts, gains))
+        return scale * counts.largest(self.levels(measure, counts.values) if gains is None else gains)
 
     def canonical_levels(self, measure: Measure, levels: list[float]) -> list[float]:
         """Only the ratios of graded gains matter."""
         return [level / levels[0] for level in levels] if levels and levels[0] > 0 else levels
+
+    def range_form(self, measure: Measure) -> str:
+        """Divided by a constant, or by the largest label."""
+        return "rises" if self.is_binary(measure) else "largest"

@@ -36,3 +36,7 @@ class SumOfPrecisions(PrecisionSum):
     ) -> NDArray[np.float64]:
         """1."""
         return np.ones(len(counts))
+
+    def range_form(self, measure: Measure) -> str:
+        """Nothing is divided."""
+        return "rises"

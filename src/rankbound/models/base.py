@@ -11,25 +11,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from rankbound.arrays import array_of, weights_of
+from rankbound.display import TrainingHistory, plot_of
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Lists
 from rankbound.models.measuring import mean_measure, score_measure
 from rankbound.models.parameters import LARGEST_SEED, check_parameters
+from rankbound.packages import needed_by
 
-try:
+with needed_by("rankbound.models"):
     from sklearn.base import BaseEstimator
     from sklearn.utils.validation import check_is_fitted, validate_data
-except ImportError as error:
-    raise ImportError(
-        f"rankbound.models needs scikit-learn, and {error.name} is missing: pip install 'rankbound[train]'"
-    ) from error
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from rankbound.report.display.plot import Plot
-
-__all__ = ["FittedState", "Queries", "Ranker", "seed_of"]
 
 _LARGEST_FEATURE = 1e150
 _MIN_WEIGHT = 1e-30  # weights that are all smaller count as zero
@@ -222,10 +218,9 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
 
         ArgumentError for rankers that are not trained in epochs, such as those made of trees.
         """
-        from rankbound.report.display.plots import plot_history
-
         check_is_fitted(self)
-        return plot_history(self)
+        history, kept = getattr(self, "history_", None), getattr(self, "kept_epoch_", None)
+        return plot_of(TrainingHistory(type(self).__name__, history, kept))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "n_queries_")

@@ -6,18 +6,26 @@ from collections.abc import Mapping
 from typing import Any
 
 from rankbound.errors import ArgumentError
+from rankbound.models.options import flat_parameters, group_options
 
-__all__ = ["check_ranker", "make_loss", "make_ranker", "parameters_of", "takes_loss"]
+_NETWORKS = ("DirectRanker", "LinearRanker", "ListNet", "MLPRanker", "RankCNN", "RankNet")
+_TREES = ("BoostingRanker", "LambdaMART", "RandomForestRanker")
+
+
+def packages_of(*models: str) -> list[str]:
+    """Return the packages of extras that these models need to be trained, saved and loaded; this imports no model.
+
+    >>> packages_of("LambdaMART", "AdaRank")
+    ['sklearn', 'safetensors', 'lightgbm']
+    """
+    needed = ["sklearn", "safetensors"] if models else []
+    needed += ["torch"] if set(models) & set(_NETWORKS) else []
+    return needed + (["lightgbm"] if set(models) & set(_TREES) else [])
 
 
 def parameters_of(model: str) -> dict[str, Any]:
-    """Return the names and defaults of a model's parameters; this imports the model."""
-    return dict(_class_of(model)().get_params(deep=False))
-
-
-def takes_loss(model: str) -> bool:
-    """Whether a model has a parameter for its loss."""
-    return _loss_parameter(parameters_of(model)) is not None
+    """Return names and defaults of a model's parameters, options in place of their groups; this imports the model."""
+    return flat_parameters(_class_of(model)())
 
 
 def make_loss(loss: str, bounding: str, options: Mapping[str, Any]) -> Any:
@@ -60,14 +68,15 @@ def make_ranker(
         name = "random_state" if preference == "seed" else preference
         if name in known:
             arguments.setdefault(name, value)
-    return _class_of(model)(**arguments)
+    kind = _class_of(model)
+    return kind(**group_options(kind, arguments))
 
 
 def check_ranker(model: str, params: Mapping[str, Any], loss: str | None, bounding: str) -> None:
     """Raise ArgumentError for a parameter, loss or bounding that the model does not have."""
     known = parameters_of(model)
     if model == "Blend":
-        params = _checked_models(params)
+        params = _check_models(params)
     unknown = [name for name in params if name not in known and not name.startswith("loss.")]
     if unknown:
         raise ArgumentError(f"{model} has no parameter {unknown[0]!r}; it has {', '.join(sorted(known))}")
@@ -83,7 +92,7 @@ def _names_of_models(params: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(names) if isinstance(names, (list, tuple)) else (names,)
 
 
-def _checked_models(params: Mapping[str, Any]) -> dict[str, Any]:
+def _check_models(params: Mapping[str, Any]) -> dict[str, Any]:
     """Check the parameters of the models of a blend, such as EASE.l2, and return the other parameters."""
     from rankbound.models import RECOMMENDERS
 

@@ -20,9 +20,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
-from rankbound.errors import ArgumentError
+from rankbound.packages import MissingPackageError, needed_by
+
+with needed_by("rankbound.models"):
+    from sklearn.utils.validation import check_is_fitted
+
+from rankbound.errors import ArgumentError, DataError
 from rankbound.io import atomic_write
 from rankbound.models.onnx import onnx_content
 from rankbound.models.tree_formats import has_trees, ranklib_ensemble, trees_of, xgboost_tree
@@ -33,7 +37,9 @@ if TYPE_CHECKING:
 
     from rankbound.models.base import Ranker
 
-__all__ = ["FORMATS", "export_formats", "export_lightgbm", "export_ranker", "export_ranklib", "export_xgboost_json"]
+
+# what comes of a loaded model whose parts do not fit each other; an ArgumentError is a ValueError
+_DAMAGE = (KeyError, IndexError, TypeError, ValueError, OverflowError)
 
 
 def export_ranker(
@@ -73,6 +79,9 @@ def export_ranker(
     except ArgumentError as error:
         possible = ", ".join(export_formats(ranker)) or "none of the formats"
         raise ArgumentError(f"{error}; this {type(ranker).__name__} can be exported as {possible}") from error
+    except _DAMAGE as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise DataError(f"this {type(ranker).__name__} is damaged and cannot be exported: {reason}") from error
     _write(path, content)
 
 
@@ -83,8 +92,10 @@ def export_formats(ranker: Ranker) -> tuple[str, ...]:
     for format, content in FORMATS.items():
         try:
             content(ranker, names)
-        except ArgumentError:
+        except _DAMAGE:
             continue
+        except MissingPackageError:  # the file only lacks its package
+            pass
         possible.append(format)
     return tuple(possible)
 

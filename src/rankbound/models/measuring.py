@@ -16,8 +16,6 @@ from rankbound.measures.measure import Measure, parse_measure
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["informative_queries", "mean_measure", "measure_candidates", "score_measure"]
-
 _MAX_ITEMS = 1_000_000  # of one evaluation of candidates, which takes a few dozen MB
 
 

@@ -15,8 +15,6 @@ import numpy as np
 
 from rankbound.errors import ArgumentError
 
-__all__ = ["LARGEST_SEED", "check_in_range", "check_parameters"]
-
 LARGEST_SEED = 2**64 - 1
 _LARGEST_INTEGER = 2**63 - 1
 _WORDS = {
@@ -39,7 +37,7 @@ def check_parameters(ranker: Any) -> None:
     rankbound.errors.ArgumentError: n_estimators must be an integer, got 'x'
     """
     kind: Any = type(ranker)
-    for name, kinds in _declared(kind).items():
+    for name, kinds in _declared_types(kind).items():
         value = getattr(ranker, name)
         if not any(_is_kind(value, allowed) for allowed in kinds):
             raise ArgumentError(f"{name} must be {' or '.join(_WORDS[allowed] for allowed in kinds)}, got {value!r}")
@@ -65,7 +63,7 @@ def check_in_range(name: str, value: Any, low: float, high: float, *, open_low: 
 
 
 @cache
-def _declared(kind: Any) -> dict[str, tuple[str, ...]]:
+def _declared_types(kind: Any) -> dict[str, tuple[str, ...]]:
     """The parameters whose declared types can be checked, with the names of these types."""
     declared = {}
     for name, parameter in inspect.signature(kind).parameters.items():

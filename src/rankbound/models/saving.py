@@ -19,6 +19,7 @@ import hashlib
 import importlib
 import json
 import os
+import re
 import shutil
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -32,16 +33,19 @@ from rankbound.io import locked_folder
 from rankbound.measures import Measure, parse_measure
 from rankbound.models import RANKERS
 from rankbound.models.base import FittedState, Ranker
+from rankbound.models.options import OptionGroup, group_options
+from rankbound.packages import import_package
 
 if TYPE_CHECKING:
     from os import PathLike
 
-__all__ = ["FORMAT_VERSION", "load_ranker", "save_ranker"]
-
 FORMAT_VERSION = 1
 _FORMAT = "rankbound-model"
 _MAX_FEATURES = 1 << 24
+_DTYPES = ("bool", "float32", "float64", "int32", "int64")  # of the arrays that models save
+_FILE_NAME = re.compile("[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _INDEX, _WEIGHTS = "model.json", "weights.safetensors"
+_PACKAGES = ("rankbound.losses", "rankbound.measures", "rankbound.models")  # whose classes a parameter may have
 
 
 def save_ranker(ranker: Ranker, path: str | PathLike[str]) -> None:
@@ -60,7 +64,7 @@ def save_ranker(ranker: Ranker, path: str | PathLike[str]) -> None:
         "format_version": FORMAT_VERSION,
         "rankbound": __version__,
         "class": type(ranker).__name__,
-        "params": {key: _encoded(key, value) for key, value in ranker.get_params(deep=False).items()},
+        "params": {key: _encode(key, value) for key, value in ranker.get_params(deep=False).items()},
         "n_features_in": int(ranker.n_features_in_),
         "n_queries": int(ranker.n_queries_),
         "feature_names": None if names is None else list(map(str, names)),
@@ -92,8 +96,11 @@ def load_ranker(path: str | PathLike[str]) -> Ranker:
     safetensors = _safetensors()
     try:
         arrays = safetensors.load(contents.pop(_WEIGHTS)) if _WEIGHTS in contents else {}
+        for name, array in arrays.items():
+            if str(array.dtype) not in _DTYPES:
+                raise DataError(f"{_WEIGHTS}: {name} must be of {', '.join(_DTYPES)}, got {array.dtype}")
         state = FittedState(arrays, {file: content.decode() for file, content in contents.items()}, index["metadata"])
-        return _restored(index, state)
+        return _restore_ranker(index, state)
     except RankboundError as error:
         raise DataError(f"{folder}: {error}") from error
     except Exception as error:  # inconsistent files can raise any error in models and libraries
@@ -101,7 +108,7 @@ def load_ranker(path: str | PathLike[str]) -> Ranker:
         raise DataError(f"{folder}: cannot be loaded as {kind} by rankbound {__version__}: {reason}") from error
 
 
-def _restored(index: dict[str, Any], state: FittedState) -> Ranker:
+def _restore_ranker(index: dict[str, Any], state: FittedState) -> Ranker:
     """Restore the ranker and compute one score, which fails if its parts are inconsistent."""
     width, names = index["n_features_in"], index["feature_names"]
     if not isinstance(width, int) or not 1 <= width <= _MAX_FEATURES or (names is not None and len(names) != width):
@@ -109,8 +116,8 @@ def _restored(index: dict[str, Any], state: FittedState) -> Ranker:
             f"n_features_in must be from 1 to {_MAX_FEATURES} and equal the number of feature_names, got {width!r}"
         )
     kind = _class_of(index["class"])
-    params = {key: _decoded(value) for key, value in index["params"].items()}
-    ranker: Ranker = kind(**(kind._params_of_older_files | params))
+    params = {key: _decode(value) for key, value in index["params"].items()}
+    ranker: Ranker = kind(**group_options(kind, kind._params_of_older_files | params))
     ranker.n_features_in_ = width
     if names is not None:
         ranker.feature_names_in_ = np.array(names, dtype=object)
@@ -152,8 +159,8 @@ def _read_index(folder: Path) -> dict[str, Any]:
 def _read_files(folder: Path, digests: dict[str, str]) -> dict[str, bytes]:
     contents = {}
     for file, digest in digests.items():
-        if Path(file).name != file:
-            raise DataError(f"{folder / _INDEX}: file names must have no folder, got {file!r}")
+        if not _FILE_NAME.fullmatch(file):
+            raise DataError(f"{folder / _INDEX}: file names must be plain and have no folder, got {file!r:.60}")
         try:
             contents[file] = (folder / file).read_bytes()
         except OSError as error:
@@ -178,7 +185,7 @@ def _class_of(name: str) -> type[Ranker]:
     return ranker_class
 
 
-def _encoded(name: str, value: Any) -> Any:
+def _encode(name: str, value: Any) -> Any:
     """Encode a parameter as JSON; tuples, measures, losses and models are wrapped so that they can be restored."""
     if isinstance(value, np.generic):
         value = value.item()
@@ -191,47 +198,56 @@ def _encoded(name: str, value: Any) -> Any:
     if isinstance(value, Measure):
         return {"measure": str(value)}
     if isinstance(value, tuple):
-        return {"tuple": [_encoded(name, entry) for entry in value]}
+        return {"tuple": [_encode(name, entry) for entry in value]}
     if isinstance(value, list):
-        return [_encoded(name, entry) for entry in value]
+        return [_encode(name, entry) for entry in value]
     if isinstance(value, dict):
-        return {"dict": {str(key): _encoded(name, entry) for key, entry in value.items()}}
+        return {"dict": {str(key): _encode(name, entry) for key, entry in value.items()}}
     if isinstance(value, Ranker):  # a model of a blend, not its fitted state
         _check_class(value)
-        params = {key: _encoded(key, entry) for key, entry in value.get_params(deep=False).items()}
+        params = {key: _encode(key, entry) for key, entry in value.get_params(deep=False).items()}
         return {"ranker": type(value).__name__, "params": params}
-    package, _, _ = type(value).__module__.rpartition(".")
-    if is_dataclass(value) and package in ("rankbound.losses", "rankbound.measures"):
-        options = {option.name: getattr(value, option.name) for option in fields(value) if option.init}
-        encoded = {key: _encoded(name, option) for key, option in options.items()}
-        return {"object": [package, type(value).__name__], "options": encoded}
+    for package in _PACKAGES:
+        if is_dataclass(value) and _public_class(package, type(value).__name__) is type(value):
+            options = {option.name: getattr(value, option.name) for option in fields(value) if option.init}
+            encoded = {key: _encode(name, option) for key, option in options.items()}
+            return {"object": [package, type(value).__name__], "options": encoded}
     raise ArgumentError(f"parameters of a saved ranker must be plain values, losses or measures, got {name}={value!r}")
 
 
-def _decoded(value: Any) -> Any:
+def _decode(value: Any) -> Any:
     if isinstance(value, list):
-        return [_decoded(entry) for entry in value]
+        return [_decode(entry) for entry in value]
     if not isinstance(value, dict):
         return value
     if "measure" in value:
         return parse_measure(value["measure"])
     if "tuple" in value:
-        return tuple(_decoded(entry) for entry in value["tuple"])
+        return tuple(_decode(entry) for entry in value["tuple"])
     if "dict" in value:
-        return {key: _decoded(entry) for key, entry in value["dict"].items()}
+        return {key: _decode(entry) for key, entry in value["dict"].items()}
     if "ranker" in value:
         if value["ranker"] not in RANKERS:
             raise DataError(f"a model must be one of {', '.join(RANKERS)}, got {value['ranker']!r}")
         kind = _class_of(value["ranker"])
-        return kind(**(kind._params_of_older_files | {key: _decoded(entry) for key, entry in value["params"].items()}))
+        params = {key: _decode(entry) for key, entry in value["params"].items()}
+        return kind(**group_options(kind, kind._params_of_older_files | params))
     package, name = value["object"]
-    if package not in ("rankbound.losses", "rankbound.measures"):
+    if package not in _PACKAGES:
         raise DataError(f"a parameter must be a loss or a measure of rankbound, got {package}.{name}")
-    module = importlib.import_module(package)
-    loaded = getattr(module, name) if name in module.__all__ else None
-    if not isinstance(loaded, type) or not is_dataclass(loaded):  # a file must not be able to call functions
+    loaded = _public_class(package, name)
+    if loaded is None or not is_dataclass(loaded):  # a file must not be able to call functions
         raise DataError(f"{package} has no {name!r}")
-    return loaded(**{key: _decoded(option) for key, option in value["options"].items()})
+    return loaded(**{key: _decode(option) for key, option in value["options"].items()})
+
+
+def _public_class(package: str, name: str) -> type[Any] | None:
+    """Return the class of a name that a package exports, whatever module of the package it is defined in."""
+    module = importlib.import_module(package)
+    found = getattr(module, name) if name in module.__all__ else None
+    if not isinstance(found, type) or (package == "rankbound.models" and not issubclass(found, OptionGroup)):
+        return None
+    return found
 
 
 # ---- the folder ------------------------------------------------------------------------------------------------------
@@ -275,8 +291,4 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _safetensors() -> Any:
-    try:
-        import safetensors.numpy
-    except ImportError as error:
-        raise ImportError("saving and loading models requires safetensors: pip install 'rankbound[train]'") from error
-    return safetensors.numpy
+    return import_package("safetensors.numpy", "a saved model")

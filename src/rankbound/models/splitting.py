@@ -9,19 +9,14 @@ import numpy as np
 
 from rankbound.arrays import names_of
 from rankbound.errors import ArgumentError, DataError
+from rankbound.packages import needed_by
 
-try:
+with needed_by("rankbound.models"):
     from sklearn.model_selection import BaseCrossValidator
     from sklearn.utils import indexable
-except ImportError as error:
-    raise ImportError(
-        f"rankbound.models needs scikit-learn, and {error.name} is missing: pip install 'rankbound[train]'"
-    ) from error
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-__all__ = ["QueryKFold"]
 
 
 class QueryKFold(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn ships no types we follow

@@ -21,8 +21,6 @@ import numpy as np
 
 from rankbound.errors import ArgumentError
 
-__all__ = ["Node", "Tree", "has_trees", "ranklib_ensemble", "trees_of", "xgboost_tree"]
-
 _LARGEST = float(np.finfo(np.float32).max)
 
 

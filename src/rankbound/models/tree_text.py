@@ -11,8 +11,6 @@ import re
 
 from rankbound.errors import DataError
 
-__all__ = ["check_trees", "trees_alone"]
-
 _HEAD = {
     "num_class": "1", "num_tree_per_iteration": "1", "label_index": r"\d", "max_feature_idx": r"\d{1,8}",
     "objective": r"[a-z_0-9:. ]{1,100}", "feature_names": r"\S+( \S+)*", "feature_infos": r"\S+( \S+)*",

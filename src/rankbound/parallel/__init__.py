@@ -1,4 +1,4 @@
-"""What parallel work shares: threads, processes, Dask clusters, and sums that do not depend on how data are divided."""
+"""What parallel work shares: threads, processes, and Dask clusters."""
 
 from rankbound.parallel.clusters import (
     MOST_WORKERS,
@@ -6,29 +6,31 @@ from rankbound.parallel.clusters import (
     check_versions,
     no_workers,
     open_client,
+    open_workers,
     results_of,
     workers_of,
 )
-from rankbound.parallel.exact_sums import ExactSum, Moments
-from rankbound.parallel.processes import Workers, current_workers, rows_of_batch, workers
-from rankbound.parallel.threads import ONE_THREAD, cores, physical_memory, set_threads, threads
+from rankbound.parallel.modules import import_modules, module_digests
+from rankbound.parallel.processes import Workers, current_workers, workers
+from rankbound.parallel.threads import ONE_THREAD, cores, physical_memory, set_threads, thread_budget, threads
 
 __all__ = [
     "MOST_WORKERS",
     "ONE_THREAD",
-    "ExactSum",
-    "Moments",
     "Workers",
     "check_address",
     "check_versions",
     "cores",
     "current_workers",
+    "import_modules",
+    "module_digests",
     "no_workers",
     "open_client",
+    "open_workers",
     "physical_memory",
     "results_of",
-    "rows_of_batch",
     "set_threads",
+    "thread_budget",
     "threads",
     "workers",
     "workers_of",

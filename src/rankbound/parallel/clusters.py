@@ -1,4 +1,8 @@
-"""Dask clusters: workers of this machine (``local:4``) or of any scheduler (``tcp://host:8786``)."""
+"""Dask clusters: workers of this machine (``local:4``) or of any scheduler (``tcp://host:8786``).
+
+A scheduler runs whatever it is sent. That of ``local:N`` accepts connections from its own processes only: they speak
+TLS with a certificate that is made for the cluster, kept in memory and never used again.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rankbound.errors import ArgumentError, DataError
+from rankbound.packages import CLUSTER, check_packages
 from rankbound.parallel.threads import ONE_THREAD
 
 if TYPE_CHECKING:
@@ -22,6 +27,7 @@ __all__ = [
     "check_versions",
     "no_workers",
     "open_client",
+    "open_workers",
     "results_of",
     "versions",
     "workers_of",
@@ -39,20 +45,21 @@ _FAILURES_ALLOWED = 3  # workers that may die while they run a task before it co
 @contextlib.contextmanager
 def open_client(address: str) -> Iterator[tuple[Client, bool]]:
     """A client of the scheduler at an address, and whether its workers are processes of this machine (``local:N``)."""
-    try:
-        import dask
+    check_packages("a cluster", *CLUSTER)
+    import dask
 
-        from distributed import Client, LocalCluster
-    except ImportError as error:
-        raise ArgumentError(f"cluster needs {error.name}; install rankbound[cluster]") from error
+    from distributed import Client, LocalCluster, Security
 
-    settings = {
+    settings: dict[str, Any] = {
         "distributed.scheduler.allowed-failures": _FAILURES_ALLOWED,
         "distributed.comm.timeouts.connect": CONNECT,
         "distributed.deploy.lost-worker-timeout": _RETURN,  # a local cluster gives up later
     }
     check_address(address)
     kind, _, rest = address.partition(":")
+    if kind == "local":
+        check_packages(f"cluster {address}", "cryptography")
+        settings |= {f"distributed.{role}.http.routes": [] for role in ("scheduler", "worker", "nanny")}
     with dask.config.set(settings):
         if kind == "local":
             with (
@@ -62,6 +69,8 @@ def open_client(address: str) -> Iterator[tuple[Client, bool]]:
                     env=ONE_THREAD,
                     silence_logs=50,
                     dashboard_address="127.0.0.1:0",  # any free port: that of Dask may be taken by another cluster
+                    scheduler_kwargs={"dashboard": False},
+                    security=Security.temporary(),  # type: ignore[no-untyped-call]
                 ) as cluster,
                 Client(cluster) as client,  # type: ignore[no-untyped-call]
             ):
@@ -78,6 +87,27 @@ def open_client(address: str) -> Iterator[tuple[Client, bool]]:
             yield client, False
 
 
+@contextlib.contextmanager
+def open_workers(cluster: Any) -> Iterator[tuple[Client | None, bool]]:
+    """A client for the workers of an address, or for a client of Dask, and whether they are on this machine.
+
+    None stands for this process.
+    """
+    if cluster is None:
+        yield None, True
+    elif isinstance(cluster, str):
+        with open_client(cluster) as (client, is_local):
+            check_versions(client)
+            yield client, is_local
+    elif hasattr(cluster, "submit") and hasattr(cluster, "scheduler_info"):
+        check_versions(cluster)
+        yield cluster, False
+    else:
+        raise ArgumentError(
+            f"cluster must be local:N, the address of a scheduler, or a client of Dask, got {type(cluster).__name__}"
+        )
+
+
 def workers_of(client: Client) -> dict[str, Any]:
     """Return what the scheduler knows about each worker, by its address.
 
@@ -90,14 +120,14 @@ def check_address(address: str) -> None:
     """Raise ArgumentError unless the address has the form of a local cluster or of a scheduler."""
     kind, _, rest = address.partition(":")
     if kind == "local":
-        if not (rest.isascii() and rest.isdecimal()) or not 1 <= int(rest) <= MOST_WORKERS:
-            raise ArgumentError(f"cluster local:N needs a number of workers up to {MOST_WORKERS}, got {address!r}")
+        if not re.fullmatch("[0-9]{1,9}", rest) or not 1 <= int(rest) <= MOST_WORKERS:
+            raise ArgumentError(f"cluster local:N needs a number of workers up to {MOST_WORKERS}, got {address!r:.60}")
     elif kind not in ("tcp", "tls", "ucx"):
         raise ArgumentError(
-            f"cluster must be local:N or the address of a scheduler, as tcp://host:8786, got {address!r}"
+            f"cluster must be local:N or the address of a scheduler, as tcp://host:8786, got {address!r:.60}"
         )
-    elif not re.fullmatch(r"//[^/]+:\d+/?", rest):
-        raise ArgumentError(f"cluster needs host and port of a scheduler, as tcp://host:8786, got {address!r}")
+    elif not re.fullmatch(r"//[^/]+:[0-9]{1,5}/?", rest):
+        raise ArgumentError(f"cluster needs host and port of a scheduler, as tcp://host:8786, got {address!r:.60}")
 
 
 def _check_protocol(kind: str, address: str) -> None:

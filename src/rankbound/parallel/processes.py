@@ -15,7 +15,7 @@ from rankbound.errors import DataError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Workers", "current_workers", "rows_of_batch", "workers"]
+__all__ = ["Workers", "current_workers", "workers"]
 
 _VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # set by torchrun
 
@@ -80,9 +80,6 @@ class Workers:
 
 
 _current: ContextVar[Workers | None] = ContextVar("workers", default=None)
-rows_of_batch: ContextVar[tuple[int, int] | None] = ContextVar("rows_of_batch", default=None)
-"""The first row of this process in the present batch and the rows of the whole batch: all processes draw the same
-random numbers for all rows of a batch, and each uses those of its own."""
 
 
 def current_workers() -> Workers | None:

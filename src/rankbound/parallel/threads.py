@@ -6,12 +6,13 @@ Results do not depend on it: each query is computed by one thread from start to 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from rankbound.errors import ArgumentError
 
-__all__ = ["ONE_THREAD", "cores", "physical_memory", "set_threads", "threads"]
-
-_BUDGETS = ("RANKBOUND", "NUMBA_NUM", "OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "POLARS_MAX")
+_BUDGETS = ("RANKBOUND", "OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "POLARS_MAX")
 ONE_THREAD = {f"{budget}_THREADS": "1" for budget in _BUDGETS}
 """Environment of a worker: always one thread, so that the numbers do not depend on the number of workers."""
 
@@ -39,7 +40,8 @@ def threads() -> int:
     if _budget is not None:
         return _budget
     requested = os.environ.get("RANKBOUND_THREADS", "")
-    return min(int(requested), cores()) if requested.isdecimal() and int(requested) > 0 else cores()
+    is_number = re.fullmatch("0*[1-9][0-9]{0,8}", requested)
+    return min(int(requested), cores()) if is_number else cores()
 
 
 def set_threads(count: int | None) -> None:
@@ -57,3 +59,15 @@ def set_threads(count: int | None) -> None:
     if count is not None and (isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= cores()):
         raise ArgumentError(f"threads must be between 1 and {cores()}, got {count!r}")
     _budget = count
+
+
+@contextmanager
+def thread_budget(count: int) -> Iterator[None]:
+    """Set the thread budget of this process inside the block."""
+    global _budget
+    before = _budget
+    set_threads(count)
+    try:
+        yield
+    finally:
+        _budget = before

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rankbound.analysis.against_random import systems_against_random
-from rankbound.analysis.combined_p_values import fisher
+from rankbound.evaluation.against_random import systems_against_random
+from rankbound.evaluation.combined_p_values import fisher
 from rankbound.report.numbers import say_p, show_correction, show_p
 from rankbound.report.tables import Cell, Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rankbound.analysis.against_random import AgainstRandom
-    from rankbound.analysis.inference import Inference
-    from rankbound.analysis.scores import ScoreMatrix
-
-__all__ = ["random_sentences", "random_table"]
+    from rankbound.evaluation.against_random import AgainstRandom
+    from rankbound.evaluation.inference import Inference
+    from rankbound.evaluation.scores import ScoreMatrix
 
 _COMBINED = {"fisher": "p: Fisher", "fisher_mid_p": "mid-p", "higher_criticism": "higher criticism",
              "harmonic_mean": "harmonic mean"}  # fmt: skip

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from rankbound.lists import Coverage
 
-__all__ = ["FEWEST_JUDGED", "coverage_cautions", "coverage_table"]
-
 FEWEST_JUDGED = 0.9  # a lower Judged@k comes with a caution
 _NAMED = 3  # more systems than this are counted, and the lowest is named
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rankbound.analysis.inference import FEWEST_QUERIES
-from rankbound.analysis.scores import is_lower_better
 from rankbound.difficulty import QUERY_TYPES
+from rankbound.display import plural
+from rankbound.evaluation.inference import FEWEST_QUERIES
+from rankbound.evaluation.scores import is_lower_better
 from rankbound.measures import parse_measure
 from rankbound.report.against_random import random_sentences
 from rankbound.report.numbers import in_interval, say_p, show_interval, show_number, show_policy
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from rankbound.analysis.scores import ScoreMatrix
+    from rankbound.evaluation.scores import ScoreMatrix
     from rankbound.report.system_tests import SystemTest, Verdict
 
 __all__ = ["Findings", "TypeGain", "find_words", "gains_by_type", "published_words", "rival"]
@@ -110,7 +111,7 @@ def rival(verdict: Verdict) -> SystemTest | None:
 def _on_one_set(scores: ScoreMatrix, verdict: Verdict) -> list[str]:
     best, other, measure = verdict.best, rival(verdict), verdict.measure
     where = f"On {verdict.data_set}, " if len(scores.data_sets) > 1 else ""
-    queries = _count(best.queries, "query", "queries")
+    queries = plural(best.queries, "query")
     if other is None:
         text = f"{where}{best.system} has a mean {measure} of {show_number(best.mean)} over {queries}"
         known = best.ci_low is not None
@@ -137,7 +138,7 @@ def _on_one_set(scores: ScoreMatrix, verdict: Verdict) -> list[str]:
         low, high = sorted((turn * pair.difference_low, turn * pair.difference_high))
         span = f" ({_level(verdict)} interval {show_interval(low, high, sign=True)})"
     value = f"{show_number(best.mean)} in the mean over {queries}, {relation} {other.system}{span}"
-    if verdict.is_significant(pair):
+    if _is_clear(verdict):
         sentences = [f"{where}{best.system} is best by {measure}: {value}."]
     elif where:
         sentences = [f"{where}no system is clearly best by {measure}; {best.system} has {value}."]
@@ -151,7 +152,7 @@ def _against_runner_up(scores: ScoreMatrix, verdict: Verdict, runner_up: SystemT
     best, measure = verdict.best, verdict.measure
     rows = [scores.values[measure][scores.systems.index(test.system)] for test in (best, runner_up)]
     shared = np.isfinite(rows).all(axis=0) & scores.in_data_set(scores.data_sets.index(verdict.data_set))
-    value = f"{show_number(best.mean)} in the mean over {_count(best.queries, 'query', 'queries')}"
+    value = f"{show_number(best.mean)} in the mean over {plural(best.queries, 'query')}"
     if not shared.any():
         return f"{best.system} has the best mean {measure}, {value}; it shares no query with {runner_up.system}."
     differences = (rows[0] - rows[1])[shared]
@@ -162,7 +163,8 @@ def _against_runner_up(scores: ScoreMatrix, verdict: Verdict, runner_up: SystemT
         low, high = verdict.inference.intervals(differences[:, None])[:, 0].tolist()
         span = f" ({_level(verdict)} interval {show_interval(low, high, sign=True)})"
     text = f"{value}, {relation} the next, {runner_up.system}{span}"
-    if best.letters and not set(best.letters) & set(runner_up.letters):
+    better = gap < 0 if is_lower_better(measure) else gap > 0
+    if _is_clear(verdict) and better:
         return f"{best.system} is best by {measure}: {text}."
     return f"No system is clearly best by {measure}. {best.system} has {text}."
 
@@ -193,12 +195,12 @@ def _on_others(verdict: Verdict) -> list[str]:
     if len(tested) < 2:
         return []
     significant = [test for test in tested if verdict.is_significant(test)]
+    better = sum(not _is_worse(verdict, test) for test in significant)
     if verdict.versus == verdict.best.system:
-        return [
-            f"{verdict.best.system} is significantly better than {len(significant)} of the {len(tested)} other systems."
-        ]
-    sign = -1 if is_lower_better(verdict.measure) else 1
-    better = sum(sign * (test.difference or 0) > 0 for test in significant)
+        those = f"{len(tested)} other systems"
+        if len(tested) < len(verdict.systems) - 1:
+            those += " that share a query with it"
+        return [f"{verdict.best.system} is significantly better than {len(significant) - better} of the {those}."]
     return [
         f"Of {len(tested)} systems compared with {verdict.versus}, {better} are significantly better and "
         f"{len(significant) - better} significantly worse."
@@ -206,21 +208,42 @@ def _on_others(verdict: Verdict) -> list[str]:
 
 
 def _where_gained(scores: ScoreMatrix, verdict: Verdict, best: SystemTest, other: SystemTest) -> list[str]:
-    gains = gains_by_type(scores, verdict.data_set, verdict.measure, best.system, other.system)
-    gains = [gain for gain in gains if gain.queries >= _FEWEST_OF_A_TYPE and gain.type != "no choice"]
-    if len(gains) < 2:
+    """On queries of which type the best system gains most and least, and which types are not among these."""
+    every = gains_by_type(scores, verdict.data_set, verdict.measure, best.system, other.system)
+    gains = [gain for gain in every if gain.queries >= _FEWEST_OF_A_TYPE and gain.type != "no choice"]
+    sign = -1 if is_lower_better(verdict.measure) else 1
+    gains.sort(key=lambda gain: sign * gain.difference)
+    if len(gains) < 2 or gains[-1].difference - gains[0].difference == 0:
         return []
-    gains.sort(key=lambda gain: -gain.difference if is_lower_better(verdict.measure) else gain.difference)
     most, least = gains[-1], gains[0]
-    return [
-        f"By type of query, {best.system} gains most over {other.system} on {_queries_of(most.type)} "
-        f"({show_number(most.difference, sign=True)} on {most.queries}) and least on {_queries_of(least.type)} "
-        f"({show_number(least.difference, sign=True)} on {least.queries})."
-    ]
+    high, low = (
+        f"{_queries_of(gain.type)} ({show_number(gain.difference, sign=True)} on {gain.queries})"
+        for gain in (most, least)
+    )
+    if sign * most.difference <= 0:
+        text = f"loses most to {other.system} on {low} and least on {high}"
+    elif sign * least.difference < 0:
+        text = f"gains most over {other.system} on {high} and loses most on {low}"
+    else:
+        text = f"gains most over {other.system} on {high} and least on {low}"
+    left_out = [_left_out(gain) for gain in every if gain not in gains]
+    rest = f"; left out: {_listed(left_out)}" if left_out else ""
+    return [f"By type of query, {best.system} {text}{rest}."]
+
+
+def _left_out(gain: TypeGain) -> str:
+    """A type of queries that the sentence does not compare, with its mean difference and the reason.
+
+    >>> _left_out(TypeGain("ideal", 3, -0.0617))
+    'ideal queries (−0.0617 on 3, fewer than 5)'
+    """
+    reason = "" if gain.type == "no choice" else f", fewer than {_FEWEST_OF_A_TYPE}"
+    return f"{_queries_of(gain.type)} ({show_number(gain.difference, sign=True)} on {gain.queries}{reason})"
 
 
 def _queries_of(kind: str) -> str:
-    return "queries below random" if kind == "below random" else f"{kind} queries"
+    words = {"below random": "queries below random", "no choice": "queries without a choice"}
+    return words.get(kind, f"{kind} queries")
 
 
 def _count_of_bests(lead: Sequence[Verdict]) -> str:
@@ -241,10 +264,24 @@ def _count_of_bests(lead: Sequence[Verdict]) -> str:
 
 
 def _is_clear(verdict: Verdict) -> bool:
-    """Whether the best differs significantly from the system that it is compared with."""
-    other = rival(verdict)
-    pair = other if verdict.versus == verdict.best.system else verdict.best
-    return pair is not None and verdict.is_significant(pair)
+    """Whether the best system is significantly better than the next one.
+
+    Where all are compared with another system, the letters say so: systems that share none differ significantly.
+    """
+    if len(verdict.systems) < 2:
+        return False
+    best, runner_up = verdict.systems[:2]
+    if rival(verdict) is not runner_up:
+        return bool(best.letters) and not set(best.letters) & set(runner_up.letters)
+    if verdict.versus == best.system:
+        return verdict.is_significant(runner_up) and _is_worse(verdict, runner_up)
+    return verdict.is_significant(best) and not _is_worse(verdict, best)
+
+
+def _is_worse(verdict: Verdict, test: SystemTest) -> bool:
+    """Whether a system is worse than `versus` on the queries that both have; its mean may be over others, too."""
+    sign = -1 if is_lower_better(verdict.measure) else 1
+    return sign * (test.difference or 0.0) < 0
 
 
 def _random_ranking(scores: ScoreMatrix, lead: Sequence[Verdict]) -> list[str]:
@@ -285,7 +322,8 @@ def _scale_of_lead(scores: ScoreMatrix, verdicts: Sequence[Verdict]) -> list[str
     if name != scores.lead and len(lead) == 1:
         system = lead[0].best.system
         verdict = next((verdict for verdict in verdicts if verdict.measure == name), None)
-        mean = None if verdict is None else next(test.mean for test in verdict.systems if test.system == system)
+        tests = () if verdict is None else verdict.systems
+        mean = next((test.mean for test in tests if test.system == system), None)
         if mean is not None:
             sentences.append(f"On this scale, {system} has a mean of {show_number(mean)}.")
     return [" ".join(sentences)]
@@ -301,19 +339,19 @@ def _types_of_queries(scores: ScoreMatrix) -> list[str]:
     no_choice = counts.pop("no choice")
     plain = parse_measure(scores.lead).plain
     parts = [f"{count:,} {kind}" for kind, count in counts.items() if count]
-    text = f"Types of {_count(typed, 'query', 'queries')} by {plain}: {_listed(parts)}" if parts else ""
+    text = f"Types of {plural(typed, 'query')} by {plain}: {_listed(parts)}" if parts else ""
     if no_choice:
-        counted = _count(no_choice, "query has", "queries have")
+        counted = _have(no_choice, "query")
         text += f"{'; ' if parts else ''}{counted} no choice, as all rankings have the same {plain}"
     return [f"{text}."]
 
 
 def _other_measures(verdicts: Sequence[Verdict], lead: str) -> list[str]:
     best = {(v.data_set, v.measure): v.best.system for v in verdicts if len(v.systems) > 1}
-    others = [(key, name) for key, name in best.items() if key[1] != lead]
+    others = [(key, name) for key, name in best.items() if key[1] != lead and (key[0], lead) in best]
     if not others:
         return []
-    differing = [(key, name) for key, name in others if name != best.get((key[0], lead), name)]
+    differing = [(key, name) for key, name in others if name != best[key[0], lead]]
     if not differing:
         measures = list(dict.fromkeys(measure for (_, measure), _ in others))
         return [f"{_listed(measures)} {'names' if len(measures) == 1 else 'name'} the same best system."]
@@ -342,7 +380,7 @@ def _published_sentences(results: pl.DataFrame | None) -> list[str]:
         if widest.get(key) not in (None, "")
     ]
     return [
-        f"{_count(len(rows), 'number has', 'numbers have')} a published counterpart; {within} of them "
+        f"{_have(len(rows), 'number')} a published counterpart; {within} of them "
         f"{'lies' if within == 1 else 'lie'} within our 95 % interval. "
         f"The median gap, ours minus published, is {show_number(float(np.median(gaps)), sign=True)}; the widest is "
         f"{show_number(float(gaps[index]), sign=True)} ({', '.join([*names, str(widest['measure'])])})."
@@ -357,10 +395,8 @@ def _cautions(scores: ScoreMatrix, lead: Sequence[Verdict]) -> list[str]:
         found.append("There is one query only: means are its values, and nothing can be said about noise.")
     empty = int((~np.isfinite(scores.values[scores.lead])).all(axis=0).sum())
     if empty:
-        counted = _count(empty, "query has", "queries have")
-        found.append(
-            f"{counted} nothing to find by {scores.lead} and {'is' if empty == 1 else 'are'} left out of its mean."
-        )
+        counted = _have(empty, "query")
+        found.append(f"{counted} no value of {scores.lead} and {'is' if empty == 1 else 'are'} left out of its mean.")
     for verdict in lead:
         if 1 < verdict.best.queries < FEWEST_QUERIES:
             where = f"On {verdict.data_set}, intervals" if len(lead) > 1 else "Intervals"
@@ -390,8 +426,8 @@ def _all_equal(scores: ScoreMatrix, verdict: Verdict) -> bool:
     return bool((spread < 1e-12).all())
 
 
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"
+def _have(count: int, noun: str) -> str:
+    return f"{plural(count, noun)} {'has' if count == 1 else 'have'}"
 
 
 def _listed(parts: Sequence[str]) -> str:

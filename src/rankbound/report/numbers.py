@@ -6,9 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rankbound.analysis.inference import Inference
-
-__all__ = ["in_interval", "say_p", "show_correction", "show_interval", "show_number", "show_p", "show_policy"]
+    from rankbound.evaluation.inference import Inference
 
 
 def show_number(value: float | None, digits: int = 4, sign: bool = False) -> str:
@@ -70,7 +68,7 @@ _CORRECTIONS = {"holm": "Holm", "bonferroni": "Bonferroni", "benjamini-hochberg"
 def show_correction(inference: Inference) -> str:
     """The correction in words.
 
-    >>> from rankbound.analysis.inference import Inference
+    >>> from rankbound.evaluation.inference import Inference
     >>> show_correction(Inference()), show_correction(Inference(correction="none"))
     ('Holm-corrected', 'not corrected')
     """
@@ -81,8 +79,27 @@ def show_correction(inference: Inference) -> str:
 def show_policy(inference: Inference) -> str:
     """Test and correction in words.
 
-    >>> from rankbound.analysis.inference import Inference
+    >>> from rankbound.evaluation.inference import Inference
     >>> show_policy(Inference()), show_policy(Inference(test="wilcoxon", correction="none"))
     ('paired t test, Holm-corrected', 'Wilcoxon test, not corrected')
     """
     return f"{_TESTS[inference.test]}, {show_correction(inference)}"
+
+
+def describe_intervals(inference: Inference, which: str = "intervals") -> str:
+    """A clause for the note of a table whose intervals are at the corrected level; empty without a correction.
+
+    >>> from rankbound.evaluation.inference import Inference
+    >>> describe_intervals(Inference()), describe_intervals(Inference(correction="none"))
+    ('intervals at the corrected level; ', '')
+    """
+    return "" if inference.correction == "none" else f"{which} at the corrected level; "
+
+
+def describe_inference(inference: Inference) -> dict[str, str]:
+    """The policy for intervals and tests, as metadata of a page."""
+    return {
+        "Intervals": f"{100 * inference.confidence:g} %, {inference.interval}, {inference.resamples:,} resamples, "
+        f"seed {inference.seed}",
+        "Tests": show_policy(inference),
+    }

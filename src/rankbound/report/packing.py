@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankbound.analysis.scores import QUERY_TYPE_CODES, is_lower_better
+from rankbound.evaluation.scores import QUERY_TYPE_CODES, is_lower_better
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from rankbound.analysis.scores import ScoreMatrix
+    from rankbound.evaluation.scores import ScoreMatrix
 
 __all__ = ["deflate", "json_for_script", "pack_measures", "pack_pairs", "pack_queries"]
 

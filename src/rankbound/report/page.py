@@ -5,8 +5,9 @@ The markup is in ``templates/`` (jinja2, autoescaped), the style sheet and the s
 
 from __future__ import annotations
 
-import importlib.util
+import hashlib
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -15,29 +16,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rankbound import __version__
-from rankbound.analysis.inference import Inference
-from rankbound.analysis.score_tables import measures_of, without_unmeasured
-from rankbound.analysis.scores import QUERY_TYPE_CODES, ScoreMatrix
 from rankbound.difficulty import describe_query_types
-from rankbound.errors import ArgumentError, DataError
+from rankbound.display import plural
+from rankbound.errors import DataError
+from rankbound.evaluation.inference import Inference
+from rankbound.evaluation.score_tables import measures_of, without_unmeasured
+from rankbound.evaluation.scores import QUERY_TYPE_CODES, ScoreMatrix
 from rankbound.io import atomic_write, cache_folder, is_private_and_writable
 from rankbound.measures import parse_measure
+from rankbound.packages import DRAWING, check_packages, explain_missing, find_missing
 from rankbound.report.against_random import random_table
 from rankbound.report.coverage import coverage_cautions, coverage_table
+from rankbound.report.figures.drawing import Tables, draw_figures
 from rankbound.report.findings import Findings, find_words, published_words, rival
 from rankbound.report.packing import deflate, json_for_script, pack_measures, pack_pairs, pack_queries
+from rankbound.report.page_tables import differences_table, means_table, published_table
 from rankbound.report.scales import describe_scale
 from rankbound.report.system_tests import Verdict, judge_systems
-from rankbound.report.tables import (
-    BETTER,
-    MARK,
-    OUTSIDE,
-    WORSE,
-    Table,
-    differences_table,
-    means_table,
-    published_table,
-)
+from rankbound.report.tables import BETTER, MARK, OUTSIDE, WORSE, Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,9 +41,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from rankbound.report.figures import FigureOutcome
-
-__all__ = ["Report", "check_can_render", "draw_figures", "make_report", "write_page", "write_report"]
+    from rankbound.report.figures.drawing import FigureOutcome
 
 _SCRIPTS = ("data.js", "panels.js", "scatter.js", "pairs.js", "list.js", "figures.js", "main.js")
 _MARK_TITLES = {
@@ -134,21 +128,21 @@ def write_page(
     *,
     scores: pl.DataFrame | ScoreMatrix | None,
     results: pl.DataFrame | None = None,
-    history: pl.DataFrame | None = None,
-    examples: pl.DataFrame | None = None,
+    figures: Mapping[str, FigureOutcome] | None = None,
     title: str = "Ranking report",
     about: Mapping[str, str] | None = None,
     baseline: str | None = None,
     inference: Inference | None = None,
 ) -> Path:
-    """Write the page of a score matrix or table (and results, history, examples) to one HTML file and return its path.
+    """Write the page of a score matrix or table (and results) to one HTML file and return its path.
 
-    ``about`` holds metadata for the end of the page, such as data, checksums, seed and protocol. The same input gives
-    the same file, byte for byte.
+    ``figures`` are by default those that the scores and results allow. ``about`` holds metadata for the end of the
+    page, such as data, checksums, seed and protocol. The same input gives the same file, byte for byte.
     """
     report = make_report(scores, results, baseline=baseline, inference=inference)
-    table = scores.to_table() if isinstance(scores, ScoreMatrix) else scores
-    figures = draw_figures(table, results, history, examples)
+    if figures is None:
+        table = scores.to_table() if isinstance(scores, ScoreMatrix) else scores
+        figures = {} if table is None or table.is_empty() else draw_figures(Tables(table, results))
     return write_report(path, report, figures=figures, title=title, about=about)
 
 
@@ -167,34 +161,9 @@ def write_report(
     return Path(path)
 
 
-def draw_figures(
-    scores: pl.DataFrame | None,
-    results: pl.DataFrame | None = None,
-    history: pl.DataFrame | None = None,
-    examples: pl.DataFrame | None = None,
-    *,
-    required: bool = False,
-) -> Mapping[str, FigureOutcome]:
-    """Draw all figures that the tables allow; none where altair is missing, unless they are ``required``."""
-    if not _can_draw():
-        if required:
-            raise ArgumentError("figures need altair and vl-convert; install rankbound[report]")
-        return {}
-    if scores is None or scores.height == 0:
-        return {}
-    from rankbound.report.figures import all_figures
-
-    return all_figures(scores, results, history, examples)
-
-
 def check_can_render() -> None:
-    """Raise ArgumentError where the package that renders pages is missing, before any work is done for a page."""
-    if importlib.util.find_spec("jinja2") is None:
-        raise ArgumentError("a page needs jinja2; install rankbound[report]")
-
-
-def _can_draw() -> bool:
-    return all(importlib.util.find_spec(name) is not None for name in ("altair", "vl_convert"))
+    """Raise MissingPackageError where the package that renders pages is missing, before any work is done for a page."""
+    check_packages("a page", "jinja2")
 
 
 # ---- rendering -------------------------------------------------------------------------------------------------------
@@ -206,11 +175,11 @@ def _render_page(report: Report, figures: Mapping[str, FigureOutcome], title: st
     metadata = dict(about)
     if left_out:
         metadata["Values of queries left out"] = f"{', '.join(left_out)}: they would make this page too large"
-    if not _can_draw():
-        metadata["Figures"] = "altair and vl-convert draw more of them: pip install 'rankbound[report]'"
+    if missing := find_missing(*DRAWING):
+        metadata["Figures"] = explain_missing("a page with more figures", missing)
     metadata["Made with"] = f"rankbound {__version__}"
     page: str = (
-        _templates()
+        page_templates()
         .get_template("page.html")
         .render(
             version=__version__,
@@ -235,7 +204,7 @@ def _render_page(report: Report, figures: Mapping[str, FigureOutcome], title: st
 
 
 @cache
-def _templates() -> Any:
+def page_templates() -> Any:
     """The jinja2 environment, which escapes everything except our own style sheet and scripts, and JSON for scripts."""
     check_can_render()
     import jinja2
@@ -262,10 +231,9 @@ def _scope(report: Report) -> str:
     if report.scores is None:
         return f"{len(report.tables[0].rows)} results"
     scores = report.scores
-    counts = [(len(scores), "query", "queries"), (len(scores.systems), "system", "systems")]
+    parts = [plural(len(scores), "query"), plural(len(scores.systems), "system")]
     if len(scores.data_sets) > 1:
-        counts.append((len(scores.data_sets), "data set", "data sets"))
-    parts = [f"{number:,} {singular if number == 1 else plural}" for number, singular, plural in counts]
+        parts.append(plural(len(scores.data_sets), "data set"))
     measures = scores.measures[:4] + (("…",) if len(scores.measures) > 4 else ())
     return " · ".join([*parts, *(scores.data_sets if len(scores.data_sets) == 1 else ()), ", ".join(measures)])
 
@@ -385,7 +353,7 @@ def _figure_cards(figures: Mapping[str, FigureOutcome]) -> tuple[dict[str, list[
         if outcome.chart is None:
             not_drawn[outcome.title] = outcome.reason or "unknown"
         else:
-            cards["general" if _holds_for_any_data(outcome) else "own"].append(_card(outcome))
+            cards["general" if outcome.holds_for_any_data else "own"].append(_card(outcome))
     return cards, not_drawn
 
 
@@ -394,20 +362,13 @@ def _papers(cards: Mapping[str, list[_Card]]) -> list[str]:
     captions = [card.caption for group in cards.values() for card in group]
     if not captions:
         return []
-    from rankbound.report.figures import PAPERS
+    from rankbound.report.figures.catalog import PAPERS
 
     return [paper for name, paper in PAPERS.items() if any(f"{name}, " in caption for caption in captions)]
 
 
-def _holds_for_any_data(outcome: FigureOutcome) -> bool:
-    from rankbound.report.figures import FIGURES
-
-    names = (name for name, figure in FIGURES.items() if not figure.needs)
-    return any(outcome.name == name or outcome.name.startswith(f"{name}-") for name in names)
-
-
 def _card(outcome: FigureOutcome) -> _Card:
-    from rankbound.report.figures import themed
+    from rankbound.report.figures.theme import themed
 
     specification = json_for_script(themed(outcome.chart))
     identity = "figure-" + re.sub(r"[^a-z0-9]+", "-", outcome.name.lower()).strip("-")
@@ -425,7 +386,7 @@ def _picture(chart: Any) -> str:
     import base64
     import tempfile
 
-    from rankbound.report.figures import save_chart
+    from rankbound.report.figures.saving import save_chart
 
     with tempfile.TemporaryDirectory() as folder:
         return base64.b64encode(save_chart(chart, Path(folder) / "chart.png").read_bytes()).decode()
@@ -433,17 +394,22 @@ def _picture(chart: Any) -> str:
 
 @cache
 def _packed_vega() -> str:
-    """Vega's code, packed. Making it takes longer than a small page, so that it is kept in the cache folder."""
+    """Vega's code, packed. Making it takes longer than a small page, so that it is kept in the cache folder.
+
+    What is kept begins with its SHA-256; a file that is damaged is made again, and where none can be kept, none is.
+    """
     import vl_convert
 
     folder = cache_folder("vega")
     kept = None
     if folder is not None and is_private_and_writable(folder):
-        kept = folder / f"{version('vl-convert-python')}.txt"
-        if kept.is_file():
-            return kept.read_text(encoding="ascii")
+        kept = folder / f"{version('vl-convert-python')}.packed"
+        with suppress(OSError):
+            digest, _, content = kept.read_bytes().partition(b"\n")
+            if hashlib.sha256(content).hexdigest().encode() == digest:
+                return content.decode("ascii")
     packed = deflate(vl_convert.javascript_bundle("window.rankboundEmbed = vegaEmbed;").encode())
     if kept is not None:
-        with atomic_write(kept) as temporary:
-            temporary.write_text(packed, encoding="ascii")
+        with suppress(DataError), atomic_write(kept, durable=False) as temporary:
+            temporary.write_text(f"{hashlib.sha256(packed.encode()).hexdigest()}\n{packed}", encoding="ascii")
     return packed

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rankbound.analysis.inference import Inference, group_letters, mean_intervals, pair_statistics
-from rankbound.analysis.scores import ScoreMatrix, is_lower_better
 from rankbound.errors import ArgumentError
+from rankbound.evaluation.inference import Inference, group_letters, mean_intervals, pair_statistics
+from rankbound.evaluation.scores import ScoreMatrix, is_lower_better
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -95,9 +95,7 @@ def judge_systems(
     panels = [panel for panel in every if panel.present]
     raw = [panel.p_values(policy) for panel in panels]
     flat = np.concatenate([*raw, np.empty(0)])
-    tested = np.isfinite(flat)
-    corrected_alpha = policy.corrected_alpha(flat[tested])
-    flat[tested] = policy.correct(flat[tested])
+    corrected_alpha, flat = policy.corrected_alpha(flat), policy.correct(flat)
     letters = group_letters(scores, policy, {(panel.source, panel.measure): panel.present for panel in panels})
     verdicts, start = [], 0
     for panel, p in zip(panels, raw, strict=True):

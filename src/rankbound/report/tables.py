@@ -1,40 +1,43 @@
-"""Tables for people and papers: the same rows as Markdown, CSV and LaTeX; the page renders them as HTML."""
+"""Tables for people and papers: the same rows as text, HTML, Markdown, LaTeX, CSV and JSON."""
 
 from __future__ import annotations
 
+import html
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
 
-from rankbound.analysis.inference import Inference
-from rankbound.analysis.scores import is_lower_better
-from rankbound.evaluation.summary import LARGE
 from rankbound.io import atomic_write
-from rankbound.report.numbers import in_interval, show_interval, show_number, show_p, show_policy
-from rankbound.report.safe_text import without_formulas
+from rankbound.report.safe_text import escape_controls, without_formulas
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from os import PathLike
 
     import polars as pl
-
-    from rankbound.report.system_tests import SystemTest, Verdict
-
-__all__ = ["Cell", "Table", "differences_table", "means_table", "published_table", "write_tables"]
+    import rich.table
 
 MARK = "†"  # significant, where the sign of the number says in which direction
 BETTER, WORSE = "↑", "↓"  # significantly better and worse than what the table's note names
 OUTSIDE = "∗"
-_ANOTHER_ORDER = (
-    "Repeats of a query (folds, seeds) are averaged first here; what is compared with published numbers is the mean of "
-    "the folds' and seeds' means, and may differ in the last digits."
+
+_WIDE = 4000  # columns: a text that is not for a terminal is neither wrapped nor cut
+_LONGEST = 80  # characters of a cell in HTML; a longer text is cut
+_STYLE = (
+    ".rankbound-result{overflow-x:auto;margin:.3em 0;color:inherit}"
+    ".rankbound-result table{border-collapse:collapse;margin:0;width:auto;color:inherit;font-size:.92em;"
+    "font-variant-numeric:tabular-nums}"
+    ".rankbound-result caption{caption-side:top;text-align:left;font-weight:600;padding:.2em 0 .4em;color:inherit}"
+    ".rankbound-result th,.rankbound-result td{padding:.25em .9em .25em 0;text-align:right;white-space:nowrap;"
+    "color:inherit;background:none;border:0}"
+    ".rankbound-result .text{text-align:left;font-weight:400}"
+    ".rankbound-result thead th,.rankbound-result thead th.text{font-weight:600;"
+    "border-bottom:1px solid rgba(128,128,128,.6)}"
+    ".rankbound-result tbody tr{background:none;border-bottom:1px solid rgba(128,128,128,.22)}"
+    ".rankbound-result p{margin:.5em 0 0;font-size:.85em;opacity:.8;max-width:60em}"
 )
-_NOT_SETTINGS = (
-    "measure", "published", "ours", "difference", "ci_low", "ci_high", "p_value", "versus", "versus_difference",
-    "versus_low", "versus_high", "chosen", "note",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +48,22 @@ class Cell:
     bold: bool = False
     mark: str = ""
 
+    def __str__(self) -> str:
+        return self.text + self.mark
+
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Columns, of which the first ``text_columns`` are words, and rows; ``data`` has the bare numbers for CSV.
+    """Columns, of which the first ``text_columns`` are words, and rows; each line of ``note`` is a sentence or more.
 
-    ``data_sets`` names the data set of each row, for filtering, where a row has one. With ``ends_with_text`` the last
-    column is words, too.
+    ``data`` has the bare numbers for CSV and JSON; without it they hold the texts. ``data_sets`` names the data set of
+    each row, for filtering, where a row has one. With ``ends_with_text`` the last column is words, too.
+
+    >>> print(Table.of_texts("Means", ["measure", "mean"], [["AP", "0.5000"]]).to_text(), end="")
+    Means
+    measure     mean
+    ────────────────
+    AP        0.5000
     """
 
     name: str
@@ -59,39 +71,88 @@ class Table:
     columns: tuple[str, ...]
     text_columns: int
     rows: tuple[tuple[Cell, ...], ...]
-    note: str
-    data: pl.DataFrame
+    note: str = ""
+    data: pl.DataFrame | None = None
     data_sets: tuple[str, ...] = field(default=())
     ends_with_text: bool = False
+
+    @classmethod
+    def of_texts(
+        cls,
+        title: str,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        *,
+        text_columns: int = 1,
+        notes: Iterable[str] = (),
+    ) -> Table:
+        """A table of plain texts."""
+        cells = tuple(tuple(map(Cell, row)) for row in rows)
+        return cls("", title, tuple(columns), text_columns, cells, "\n".join(notes))
 
     def is_number(self, column: int) -> bool:
         """Whether a column, by index, holds numbers and is aligned to the right."""
         last = len(self.columns) - self.ends_with_text
         return self.text_columns <= column < last
 
+    # ---- formats -----------------------------------------------------------------------------------------------------
+
+    def to_text(self, width: int | None = None) -> str:
+        """Lines of text with the title above and without the note.
+
+        With a ``width`` in characters, texts are wrapped to fit; where that is not enough, columns of numbers are left
+        out, the last first, and a line below names them.
+        """
+        from rich.console import Console
+
+        console = Console(width=width or _WIDE, color_system=None, highlight=False, markup=False, emoji=False)
+        shown = self
+        left_out: list[str] = []
+        while width and (last := shown._last_number()) is not None and shown._least_width(console) > width:
+            left_out.insert(0, shown.columns[last])
+            shown = shown._without_column(last)
+        with console.capture() as captured:
+            console.print(shown._as_rich())
+        lines = [escape_controls(self.title), *(line.rstrip() for line in captured.get().split("\n"))]
+        if left_out:
+            names = ", ".join(escape_controls(name) for name in left_out)
+            lines += wrap(f"Too narrow for: {names}. --json and wider terminals have them.", console.width)
+        return "".join(f"{line}\n" for line in lines if line)
+
+    def to_html(self) -> str:
+        """A table for notebooks, in their colors and self-contained; long texts are cut.
+
+        >>> "&lt;b&gt;" in Table.of_texts("<b>", [], []).to_html()
+        True
+        """
+        head = "".join(self._html_cell(index, name, "th", "col") for index, name in enumerate(self.columns))
+        body = "".join(f"<tr>{self._html_row(row)}</tr>" for row in self.rows)
+        below = "".join(f"<p>{_escape_html(line)}</p>" for line in self.note.splitlines())
+        caption = f"<caption>{_escape_html(self.title)}</caption>"
+        return (
+            f'<div class="rankbound-result"><style>{_STYLE}</style><table class="rankbound-table">{caption}'
+            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}</div>"
+        )
+
     def to_markdown(self) -> str:
         """A pipe table with its title above and its note below."""
         alignment = ["---:" if self.is_number(column) else "---" for column in range(len(self.columns))]
-        lines = [_pipes(_plain_markdown(column) for column in self.columns), _pipes(alignment)]
-        lines += [_pipes(_markdown(cell) for cell in row) for row in self.rows]
-        note = f"\n{_plain_markdown(self.note)}\n" if self.note else ""
-        return f"**{_plain_markdown(self.title)}**\n\n" + "\n".join(lines) + f"\n{note}"
-
-    def to_csv(self) -> str:
-        """The bare numbers, unrounded."""
-        return without_formulas(self.data).write_csv()
+        lines = [_join_pipes(map(escape_markdown, self.columns)), _join_pipes(alignment)]
+        lines += [_join_pipes(map(_markdown_cell, row)) for row in self.rows]
+        note = f"\n{escape_markdown(self.note)}\n" if self.note else ""
+        return f"**{escape_markdown(self.title)}**\n\n" + "\n".join(lines) + f"\n{note}"
 
     def to_latex(self) -> str:
         """A table for the package booktabs."""
         alignment = "".join("r" if self.is_number(column) else "l" for column in range(len(self.columns)))
-        body = [" & ".join(_latex(cell) for cell in row) + r" \\" for row in self.rows]
+        body = [" & ".join(map(_latex_cell, row)) + r" \\" for row in self.rows]
         lines = [
             r"\begin{table}",
             r"  \centering",
-            rf"  \caption{{{_plain_latex(f'{self.title}. {self.note}'.strip())}}}",
+            rf"  \caption{{{_escape_latex(f'{self.title}. {self.note}'.strip())}}}",
             rf"  \begin{{tabular}}{{{alignment}}}",
             r"    \toprule",
-            "    " + " & ".join(_plain_latex(column) for column in self.columns) + r" \\",
+            "    " + " & ".join(map(_escape_latex, self.columns)) + r" \\",
             r"    \midrule",
             *(f"    {line}" for line in body),
             r"    \bottomrule",
@@ -99,6 +160,63 @@ class Table:
             r"\end{table}",
         ]
         return "\n".join(lines) + "\n"
+
+    def to_csv(self) -> str:
+        """The bare numbers, unrounded; for spreadsheets, so that texts that would run as formulas are quoted."""
+        import polars as pl
+
+        data = pl.DataFrame(self.to_dict()["rows"]) if self.data is None else self.data
+        return without_formulas(data).write_csv()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Title, rows as dicts, and note, ready for JSON."""
+        texts = [dict(zip(self.columns, map(str, row), strict=True)) for row in self.rows]
+        return {"title": self.title, "rows": texts if self.data is None else self.data.to_dicts(), "note": self.note}
+
+    # ---- text --------------------------------------------------------------------------------------------------------
+
+    def _as_rich(self) -> rich.table.Table:
+        from rich import box
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+        rows = [[Text(escape_controls(str(cell))) for cell in row] for row in (self.columns, *self.rows)]
+        for index, name in enumerate(rows[0]):
+            if self.is_number(index):
+                width = max(row[index].cell_len for row in rows)
+                table.add_column(name, justify="right", no_wrap=True, min_width=width)
+            else:
+                table.add_column(name, overflow="fold")
+        for row in rows[1:]:
+            table.add_row(*row)
+        return table
+
+    def _least_width(self, console: Any) -> int:
+        from rich.measure import Measurement
+
+        return Measurement.get(console, console.options.update(max_width=_WIDE), self._as_rich()).minimum
+
+    def _last_number(self) -> int | None:
+        return next((index for index in range(len(self.columns) - 1, -1, -1) if self.is_number(index)), None)
+
+    def _without_column(self, index: int) -> Table:
+        rows = tuple(row[:index] + row[index + 1 :] for row in self.rows)
+        return replace(self, columns=self.columns[:index] + self.columns[index + 1 :], rows=rows)
+
+    # ---- HTML --------------------------------------------------------------------------------------------------------
+
+    def _html_row(self, row: tuple[Cell, ...]) -> str:
+        kinds = ("th", "row") if self.text_columns else ("td", "")
+        first = self._html_cell(0, str(row[0]), *kinds)
+        return first + "".join(self._html_cell(index, str(cell), "td", "") for index, cell in enumerate(row[1:], 1))
+
+    def _html_cell(self, column: int, text: str, element: str, scope: str) -> str:
+        attributes = f' scope="{scope}"' if scope else ""
+        attributes += "" if self.is_number(column) else ' class="text"'
+        attributes += f' title="{_escape_html(text)}"' if len(text) > _LONGEST else ""
+        shown = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+        return f"<{element}{attributes}>{_escape_html(shown)}</{element}>"
 
 
 def write_tables(tables: Sequence[Table], folder: str | PathLike[str]) -> list[Path]:
@@ -112,256 +230,68 @@ def write_tables(tables: Sequence[Table], folder: str | PathLike[str]) -> list[P
     return files
 
 
-# ---- the three tables ------------------------------------------------------------------------------------------------
-
-
-def means_table(verdicts: Sequence[Verdict], *, repeated: bool = False) -> Table:
-    """A row per system and data set, a column per measure; the best in bold, marked where it differs from `versus`.
-
-    ``repeated``: results of folds or seeds are shown too, whose means are taken in another order; the note says so.
-    """
-    import polars as pl
-
-    measures = list(dict.fromkeys(verdict.measure for verdict in verdicts))
-    several = len({verdict.data_set for verdict in verdicts}) > 1
-    verdict_of = {(v.data_set, v.measure): v for v in verdicts}
-    tests = {key: {test.system: test for test in v.systems} for key, v in verdict_of.items()}
-    best = {
-        (v.data_set, v.measure): (min if is_lower_better(v.measure) else max)(round(t.mean, 4) for t in v.systems)
-        for v in verdicts
-    }
-    grouped = any(len(verdict.systems) > 2 for verdict in verdicts)
-    rows, data, sets = [], [], []
-    for data_set in dict.fromkeys(verdict.data_set for verdict in verdicts):
-        first = next(verdict for verdict in verdicts if verdict.data_set == data_set)
-        for system in (test.system for test in first.systems):
-            cells: list[Cell] = []
-            numbers: dict[str, str | float | None] = {"data": data_set, "system": system}
-            for measure in measures:
-                test = tests.get((data_set, measure), {}).get(system)
-                numbers[measure] = None if test is None else test.mean
-                if test is None:
-                    cells.append(Cell("–"))
-                    continue
-                bold = len(first.systems) > 1 and round(test.mean, 4) == best[data_set, measure]
-                cells.append(Cell(show_number(test.mean), bold, _mark(verdict_of[data_set, measure], test)))
-            lead = tests.get((data_set, measures[0]), {}).get(system)
-            letters = [Cell(lead.letters if lead is not None else "")] if grouped else []
-            rows.append((*([Cell(data_set)] if several else []), Cell(system), *letters, *cells))
-            data.append(numbers)
-            sets.append(data_set)
-    return Table(
-        "means",
-        "Mean over queries",
-        (*(["data set"] if several else []), "system", *(["groups"] if grouped else []), *measures),
-        1 + several + grouped,
-        tuple(rows),
-        " ".join(filter(None, (_note_on_marks(verdicts), _ANOTHER_ORDER if repeated else ""))),
-        pl.DataFrame(data, schema={"data": pl.String, "system": pl.String} | dict.fromkeys(measures, pl.Float64)),
-        tuple(sets),
-    )
-
-
-def differences_table(verdicts: Sequence[Verdict]) -> Table:
-    """A row per tested pair: difference, its interval, p-value, queries won, tied and lost."""
-    import polars as pl
-
-    several = len({verdict.data_set for verdict in verdicts}) > 1
-    rows, data, sets = [], [], []
-    for v in verdicts:
-        for test in v.systems:
-            if test.difference is None:
-                continue
-            significant = v.is_significant(test)
-            rows.append(
-                (
-                    *([Cell(v.data_set)] if several else []),
-                    Cell(v.measure),
-                    Cell(test.system),
-                    Cell(v.versus),
-                    Cell(show_number(test.difference, sign=True), significant, _mark(v, test)),
-                    Cell(show_interval(test.difference_low, test.difference_high, sign=True)),
-                    Cell(show_interval(test.corrected_low, test.corrected_high, sign=True)),
-                    Cell(show_p(test.p_value)),
-                    Cell(show_number(test.minimum_detectable_difference)),
-                    Cell(f"{test.wins} / {test.ties} / {test.losses}"),
-                )
-            )
-            data.append(
-                {
-                    "data": v.data_set,
-                    "measure": v.measure,
-                    "system": test.system,
-                    "versus": v.versus,
-                    "queries": test.shared,
-                    "difference": test.difference,
-                    "ci_low": test.difference_low,
-                    "ci_high": test.difference_high,
-                    "ci_low_corrected": test.corrected_low,
-                    "ci_high_corrected": test.corrected_high,
-                    "p_value": test.p_value,
-                    "minimum_detectable_difference": test.minimum_detectable_difference,
-                    "wins": test.wins,
-                    "ties": test.ties,
-                    "losses": test.losses,
-                }
-            )
-            sets.append(v.data_set)
-    words, counts = ("data", "measure", "system", "versus"), ("queries", "wins", "ties", "losses")
-    columns = (*words, "queries", "difference", "ci_low", "ci_high", "ci_low_corrected", "ci_high_corrected", "p_value",
-               "minimum_detectable_difference", "wins", "ties", "losses")  # fmt: skip
-    types = {name: pl.String if name in words else pl.Int64 if name in counts else pl.Float64 for name in columns}
-    policy = verdicts[0].inference if verdicts else Inference()
-    level = f"{100 * policy.confidence:g} %"
-    return Table(
-        "differences",
-        "Differences between systems",
-        (
-            *(["data set"] if several else []),
-            "measure",
-            "system",
-            "against",
-            "difference",
-            f"{level} interval",
-            "corrected interval",
-            "p",
-            "detectable",
-            "+ / = / −",
-        ),
-        3 + several,
-        tuple(rows),
-        _note_on_differences(verdicts[0]) if verdicts else "",
-        pl.DataFrame(data, schema=types),
-        tuple(sets),
-    )
-
-
-_INTERVALS = {"bca": "bootstrap over queries", "percentile": "percentile bootstrap over queries", "t": "Student's"}
-
-
-def _note_on_differences(verdict: Verdict) -> str:
-    policy = verdict.inference
-    large = "" if policy.interval == "t" else f" (Student's from {LARGE:,} queries on and at extreme levels)"
-    return (
-        f"{BETTER} better, {WORSE} worse: p < {policy.alpha:g}. Intervals: {_INTERVALS[policy.interval]}{large}; "
-        f"corrected: at the level that holds for all comparisons together. "
-        f"p: {show_policy(policy)} {verdict.family}. "
-        f"Detectable: the smallest true difference that a t test would find with a power of {policy.power:g}, before "
-        "correction. + / = / −: queries on which the system is better, equal, worse."
-    )
-
-
-def published_table(results: pl.DataFrame, inference: Inference | None = None) -> Table:
-    """Published numbers next to ours, and the test of ours against another setting where there is one."""
-    policy = inference or Inference()
-    settings = [name for name in results.columns if name not in _NOT_SETTINGS and results[name].n_unique() > 1]
-    tested, corrected = _corrected(results, policy)
-    noted = "note" in results.columns and any(results["note"].to_list())
-    rows = []
-    for row, p in zip(results.rows(named=True), corrected, strict=True):
-        low, high = row.get("ci_low"), row.get("ci_high")
-        outside = row["published"] is not None and low is not None and not in_interval(row["published"], low, high)
-        cells = [Cell("" if row[name] is None else str(row[name])) for name in (*settings, "measure")]
-        cells += [
-            Cell(show_number(row["published"])),
-            Cell(show_number(row["ours"])),
-            Cell(show_interval(low, high)),
-            Cell(show_number(row["difference"], sign=True), mark=OUTSIDE if outside else ""),
-        ]
-        if tested:
-            significant = p is not None and p < policy.alpha
-            ahead = Cell(show_number(row.get("versus_difference"), sign=True), significant, MARK if significant else "")
-            cells += [Cell(str(row.get("versus") or "–")), ahead, Cell(show_p(p))]
-        rows.append((*cells, *([Cell(str(row["note"] or ""))] if noted else [])))
-    level = f"{100 * policy.confidence:g} %"
-    note = f"Difference: ours minus published. {OUTSIDE} the published number lies outside our {level} interval."
-    if tested:
-        tests = sum(p is not None for p in corrected)
-        family = "the test" if tests == 1 else f"the {tests} tests"
-        note += f" {MARK} p < {policy.alpha:g}, {show_policy(policy)} over {family} of this table."
-    columns = [name.replace("_", " ") for name in (*settings, "measure", "published", "ours")]
-    columns += [f"{level} interval", "difference"]
-    columns += (["against", "ahead by", "p"] if tested else []) + (["note"] if noted else [])
-    sets = results["data"].to_list() if "data" in results.columns else []
-    return Table(
-        "published",
-        "Published and ours",
-        tuple(columns),
-        len(settings) + 1,
-        tuple(rows),
-        note,
-        results,
-        tuple("" if name is None else str(name) for name in sets),
-    )
-
-
-def _corrected(results: pl.DataFrame, policy: Inference) -> tuple[bool, list[float | None]]:
-    """Whether there is any test, and the p-values corrected over all of them."""
-    raw = results["p_value"].to_list() if "p_value" in results.columns else [None] * results.height
-    made = [p for p in raw if p is not None]
-    fixed = iter(policy.correct(made).tolist() if made else ())
-    return bool(made), [None if p is None else next(fixed) for p in raw]
-
-
-def _mark(verdict: Verdict, test: SystemTest) -> str:
-    """Whether a system is significantly better or worse than the one it is compared with."""
-    if not verdict.is_significant(test) or not test.difference:
-        return ""
-    return BETTER if (test.difference > 0) != is_lower_better(verdict.measure) else WORSE
-
-
-def _note_on_marks(verdicts: Sequence[Verdict]) -> str:
-    if all(len(verdict.systems) == 1 for verdict in verdicts):
-        return ""
-    versus = {verdict.versus for verdict in verdicts}
-    named = versus.pop() if len(versus) == 1 else "the best system"
-    policy = verdicts[0].inference
-    test = f"p < {policy.alpha:g}, {show_policy(policy)} {verdicts[0].family}"
-    note = f"Bold: best. {BETTER} significantly better and {WORSE} significantly worse than {named} ({test})."
-    if any(len(verdict.systems) > 2 for verdict in verdicts):
-        note += f" Systems that share a letter do not differ significantly by {verdicts[0].measure}."
-    return note
-
-
 # ---- markup ----------------------------------------------------------------------------------------------------------
 
 
-def _pipes(cells: object) -> str:
-    return "| " + " | ".join(cells) + " |"  # type: ignore[arg-type]
+def _escape_html(text: str) -> str:
+    return html.escape(text, quote=True)
 
 
-def _markdown(cell: Cell) -> str:
-    text = _plain_markdown(cell.text)
-    return (f"**{text}**" if cell.bold else text) + _plain_markdown(cell.mark)
+def _join_pipes(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
-def _plain_markdown(text: str) -> str:
+def _markdown_cell(cell: Cell) -> str:
+    text = escape_markdown(cell.text)
+    return (f"**{text}**" if cell.bold else text) + escape_markdown(cell.mark)
+
+
+def escape_markdown(text: str) -> str:
     r"""Text that Markdown shows as it is.
 
-    >>> _plain_markdown("a|b *c* <i>")
+    >>> escape_markdown("a|b *c* <i>")
     'a\\|b \\*c\\* &lt;i&gt;'
     """
     return re.sub(r"([\\`*_|\[\]])", r"\\\1", " ".join(text.split())).replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _latex(cell: Cell) -> str:
-    text = _plain_latex(cell.text)
+def _latex_cell(cell: Cell) -> str:
+    text = _escape_latex(cell.text)
     text = rf"\textbf{{{text}}}" if cell.bold else text
     return text + (rf"$^{{{_LATEX[cell.mark][1:-1]}}}$" if cell.mark else "")
 
 
 _LATEX = {
-    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "−": "$-$", "–": "--", "·": r"$\cdot$", "†": r"$\dagger$",
-    "↑": r"$\uparrow$", "↓": r"$\downarrow$", "…": r"\dots{}",
-    "∗": r"$\ast$", "<": "$<$", ">": "$>$", "±": r"$\pm$", "×": r"$\times$", "α": r"$\alpha$",
-}  # fmt: skip
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "−": "$-$",
+    "–": "--",
+    "·": r"$\cdot$",
+    "†": r"$\dagger$",
+    "↑": r"$\uparrow$",
+    "↓": r"$\downarrow$",
+    "…": r"\dots{}",
+    "∗": r"$\ast$",
+    "<": "$<$",
+    ">": "$>$",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "α": r"$\alpha$",
+}
 
 
-def _plain_latex(text: str) -> str:
+def _escape_latex(text: str) -> str:
     r"""Text that LaTeX prints as it is.
 
-    >>> _plain_latex("50 % of a_b & {c}")
+    >>> _escape_latex("50 % of a_b & {c}")
     '50 \\% of a\\_b \\& \\{c\\}'
     """
     return "".join(_LATEX.get(character, character) for character in " ".join(text.split()))

@@ -1,4 +1,4 @@
-"""Tools for tests: `check_measure` for a measure of your own, slow oracles, and Hypothesis strategies.
+"""Tools for tests: `check_measure`, `assert_no_regression` for rankings, slow oracles, and Hypothesis strategies.
 
 `rankbound.testing.oracles` and `rankbound.testing.strategies` are modules to import; the latter needs hypothesis.
 """

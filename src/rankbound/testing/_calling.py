@@ -21,8 +21,6 @@ from rankbound.errors import ArgumentError
 from rankbound.measures import Measure
 from rankbound.testing._examples import Example, Expected, Query, expected_values
 
-__all__ = ["SIGNATURES", "Caller", "Convention", "Outcome", "find_convention"]
-
 # roles of the arguments -> what the function gets
 SIGNATURES: dict[tuple[str, ...], str] = {
     ("labels", "scores"): "labels and scores of the documents of one query, in any order",
@@ -53,7 +51,7 @@ class Convention:
     """How a function is called: the roles of its arguments in order, the type of sequences, and how ``k`` is passed."""
 
     roles: tuple[str, ...]
-    container: str = "array"  # or "list", "tensor" of torch, "dict", or "set" for a set of relevant ids
+    container: str = "array"  # or "list", "tensor" of torch, "dict", "set" of relevant ids, "rows": a list per query
     k_name: str = ""  # pass k by this name; "" passes it by position
 
     @property
@@ -85,20 +83,30 @@ class Convention:
         shown = [*(_show(value) for value in positional), *(f"{key}={value}" for key, value in named.items())]
         return f"{name}({', '.join(shown)})"
 
+    @property
+    def takes_queries(self) -> bool:
+        """Whether the function takes several queries at once."""
+        return self.container in ("dict", "rows") or "y_true" in self.roles
+
     def _value(self, role: str, example: Example) -> Any:
         if role in ("qrels", "run"):
             pairs = {"qrels": _judgments, "run": _scores}[role]
             return {f"q{i}": dict(pairs(query)) for i, query in enumerate(example.queries, start=1)}
         if role in ("y_true", "y_score"):
             return self._sequence([list(_column(role, query)) for query in example.queries], role)
-        query = example.query if role in ("labels", "scores") else example.query.ranked()
+        if self.container == "rows":
+            return [self._row(role, query) for query in example.queries]
+        return self._row(role, example.query)
+
+    def _row(self, role: str, query: Query) -> Any:
+        query = query if role in ("labels", "scores") else query.ranked()
         if role == "relevant_ids":
             labels = (*query.labels, *query.not_retrieved)
-            relevant = [name for name, label in zip(query.names(), labels, strict=True) if label > 0]
+            relevant = [number for number, label in zip(query.numbers(), labels, strict=True) if label > 0]
             relevant = list(dict.fromkeys(relevant))
             return set(relevant) if self.container == "set" else relevant
-        if role == "ranked_ids":
-            return query.names()[: len(query)]
+        if role == "ranked_ids":  # numbers, because a function of several queries would take a text for a list
+            return query.numbers()[: len(query)]
         return self._sequence(list(_column(role, query)), role)
 
     def _sequence(self, values: list[Any], role: str) -> Any:
@@ -304,37 +312,39 @@ def _describe(result: Any) -> str:
 def find_convention(function: Callable[..., Any], measure: Measure, signature: str, budget: float) -> Convention:
     """The convention of a signature such as "labels,scores,k", or with "auto" the one that fits the function.
 
-    Names of parameters decide first. Where they leave a choice, the function is called with a few plain rankings in
-    every way that its number of parameters allows, for at most ``budget`` seconds; the way in which it agrees most
-    often with the measure is taken.
+    Names of parameters decide first. Where they leave a choice, or the function fails with what they stand for, it is
+    called with a few plain rankings in every way that its number of parameters allows, for at most ``budget`` seconds;
+    the way in which it agrees most often with the measure is taken.
     """
     if not callable(function):
         raise ArgumentError(f"function must be callable, got {type(function).__name__}")
     if not isinstance(signature, str):
         raise ArgumentError(f"signature must be 'auto' or names of arguments, got {signature!r}")
-    if signature == "auto":
-        candidates, certain = _candidates(function, measure)
-    else:
-        candidates, certain = [_roles(signature, measure)], True
     k_name = _k_parameter(function)
-    tried = [
-        Convention(roles, container, k_name if roles[-1] == "k" else "")
-        for roles in candidates
-        for container in _containers(roles)
-    ]
-    if len(tried) == 1:
-        return tried[0]
     deadline = time.monotonic() + budget
-    results = [_probe(function, convention, measure, deadline) for convention in tried]
-    best = max(range(len(tried)), key=lambda i: (results[i][0], results[i][1], -i))
-    if results[best][1] == 0 and not certain:
-        problems = {tried[i].signature: results[i][2] for i in reversed(range(len(tried)))}
-        listed = "; ".join(f"({name}) {problem}" for name, problem in reversed(problems.items()))
-        raise ArgumentError(
-            f"the function fits no calling convention: {listed}. Name its arguments with signature=, as in "
-            f"'labels,scores,k', or pass a function that wraps it"
-        )
-    return tried[best]
+    likely, others = ([_roles(signature, measure)], []) if signature != "auto" else _candidates(function, measure)
+    problems: dict[str, str] = {}
+    for candidates in filter(None, (likely, others)):
+        tried = [
+            Convention(roles, container, k_name if roles[-1] == "k" else "")
+            for roles in candidates
+            for container in _containers(roles)
+        ]
+        if candidates is likely and len(tried) == 1:
+            return tried[0]
+        results = [_probe(function, convention, measure, deadline) for convention in tried]
+        best = max(range(len(tried)), key=lambda i: (results[i][0], results[i][1], -i))
+        if results[best][1] > 0:
+            return tried[best]
+        for convention, (_, _, problem) in zip(tried, results, strict=True):
+            problems.setdefault(convention.signature, problem)
+    if likely:  # the names say how to call it, and the report says that it fails
+        return Convention(likely[0], _containers(likely[0])[0], k_name if likely[0][-1] == "k" else "")
+    listed = "; ".join(f"({name}) {problem}" for name, problem in problems.items())
+    raise ArgumentError(
+        f"the function fits no calling convention: {listed}. Name its arguments with signature=, as in "
+        f"'labels,scores,k', or pass a function that wraps it"
+    )
 
 
 def _roles(signature: str, measure: Measure) -> tuple[str, ...]:
@@ -355,7 +365,9 @@ def _containers(roles: tuple[str, ...]) -> tuple[str, ...]:
     if "run" in roles:
         return ("dict",)
     if "relevant_ids" in roles:
-        return ("list", "set")
+        return ("list", "set", "rows")
+    if "ranked_labels" in roles:
+        return ("array", "list", "rows")
     return ("array", "list", "tensor") if "torch" in sys.modules else ("array", "list")
 
 
@@ -374,13 +386,13 @@ def _k_parameter(function: Callable[..., Any]) -> str:
     return ""
 
 
-def _candidates(function: Callable[..., Any], measure: Measure) -> tuple[list[tuple[str, ...]], bool]:
-    """Roles that the parameters allow, the likeliest first, and whether the names alone decide."""
+def _candidates(function: Callable[..., Any], measure: Measure) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """Roles that the names of the parameters tell, and others that their number allows, the likeliest first."""
     both = [roles[::step] for roles in SIGNATURES if len(roles) == 2 for step in (1, -1)]
     parameters = _parameters(function)
     if parameters is None:
         every = [*both, ("ranked_labels",)]
-        return [*every, *((*roles, "k") for roles in every if measure.cutoff is not None)], False
+        return [], [*every, *((*roles, "k") for roles in every if measure.cutoff is not None)]
     k_name = _k_parameter(function)
     positional = [
         parameter
@@ -418,8 +430,8 @@ def _candidates(function: Callable[..., Any], measure: Measure) -> tuple[list[tu
         for roles in choices
     }
     choices.sort(key=lambda roles: -fit[roles])
-    certain = [roles for roles in choices if fit[roles] == 1]
-    return [(*roles, *with_k) for roles in certain or choices], bool(certain)
+    certain = [(*roles, *with_k) for roles in choices if fit[roles] == 1]
+    return certain, [(*roles, *with_k) for roles in choices if fit[roles] < 1]
 
 
 def _probe(

@@ -25,8 +25,6 @@ from rankbound.measures.definition import Discounted
 from rankbound.measures.discounts import CONSTANT, LOG2, RECIPROCAL, Discount
 from rankbound.testing._examples import Query, to_lists
 
-__all__ = ["Cause", "Result", "find_causes"]
-
 _COMBINED = 2  # categories for which combinations of two variations are tried; each takes about half a second
 _CUTOFFS = (1, 3, 5, 10, 20, 50, 100)  # usual cutoffs
 _NUMBERS = (1, 2, 3, 4, 5, 0.5, 0.8, 0.85, 0.9, 0.95)  # usual values of numeric parameters
@@ -89,9 +87,7 @@ def find_causes(
     categories = {name: list(group) for name, group in results.items() if group}
     flat = [result for group in categories.values() for result in group]
     spans = _spans(categories)
-    wrong = {
-        name for name, group in categories.items() if any(not _equal(r.expected, r.returned) for r in group)
-    }  # fmt: skip
+    wrong = {name for name, group in categories.items() if any(not _equal(r.expected, r.returned) for r in group)}
     causes: dict[str, Cause] = {}
     if not wrong:
         return causes
@@ -132,9 +128,7 @@ def find_causes(
 
 def _spans(categories: Mapping[str, Sequence[Result]]) -> dict[str, slice]:
     ends = list(itertools.accumulate(len(group) for group in categories.values()))
-    return {
-        name: slice(end - len(group), end) for (name, group), end in zip(categories.items(), ends, strict=True)
-    }  # fmt: skip
+    return {name: slice(end - len(group), end) for (name, group), end in zip(categories.items(), ends, strict=True)}
 
 
 def _equal(first: float, second: float) -> bool:

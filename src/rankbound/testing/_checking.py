@@ -9,16 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rankbound.measures import TIES, Measure
-from rankbound.testing._battery import Category
+from rankbound.measures import Measure
+from rankbound.protocol import TIES
 from rankbound.testing._calling import Caller, Convention, Outcome
+from rankbound.testing._categories import Category, Generator
 from rankbound.testing._causes import Cause, Result, find_causes
 from rankbound.testing._diagnosis import TOO_LONG, Trial, common_cause, mean_cause, problem_cause
 from rankbound.testing._examples import Example, expected_values
-from rankbound.testing._report import CheckReport, Disagreement
-from rankbound.testing._shrinking import complexity, shrink
-
-__all__ = ["Check", "Policy"]
+from rankbound.testing.report import CheckReport, Disagreement
 
 _REPEATED = 40  # examples that are called twice, to see whether the function is deterministic
 _PER_CATEGORY = 8  # examples of each category that a cause must explain
@@ -38,19 +36,26 @@ class Policy:
 class Check:
     """One check of one function."""
 
-    def __init__(self, function: Callable[..., Any], convention: Convention, policy: Policy, budget: float) -> None:
-        self.convention, self.policy, self.budget = convention, policy, budget
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        convention: Convention,
+        policy: Policy,
+        generator: Generator,
+        budget: float,
+    ) -> None:
+        self.convention, self.policy, self.generator, self.budget = convention, policy, generator, budget
         self.caller = Caller(function, convention)
         self.name = _function_name(function)
 
     def run(
         self,
-        cases: dict[Category, list[Example]],
-        seed: int,
+        categories: Sequence[Category],
         skipped: tuple[str, ...],
         progress: Callable[[int, int], None] | None,
     ) -> CheckReport:
         """Call the function with all examples, shrink the failing ones, and look for causes."""
+        cases = {category: self.generator.examples(category) for category in categories}
         outcomes = self._call_all(cases, progress)
         done = {category: [entry for entry in group if entry is not None] for category, group in outcomes.items()}
         failures = {
@@ -68,7 +73,7 @@ class Check:
             for category, entry in smallest.items()
         }
         every = [entry for group in done.values() for entry in group]
-        disagreements |= self._side_effects(every)
+        disagreements |= self._side_effects(done)
         agreements = {category.name: len(done[category]) - len(failures[category]) for category in cases}
         called, planned = len(every), sum(map(len, cases.values()))
         conventions = dict.fromkeys(text for cause in causes.values() for text in cause.conventions())
@@ -79,7 +84,7 @@ class Check:
             self.policy.ties,
             self.policy.empty,
             self.policy.tolerance,
-            seed,
+            self.generator.seed,
             called,
             agreements,
             disagreements,
@@ -123,31 +128,22 @@ class Check:
         (goal,) = expected_values([example], self.policy.measure, self.policy.ties, self.policy.empty)
         return Trial(example, goal, self.caller(example))
 
-    def _can_be_drawn(self, example: Example) -> bool:
-        """Whether the function can get this input: functions of a ranking see no ties, 2-D arrays need one length."""
-        roles = self.convention.roles
-        if "y_true" in roles and len({len(query) for query in example.queries}) > 1:
-            return False
-        ranking = "ranked_labels" in roles or "ranked_ids" in roles
-        if ranking and any(len(set(query.scores)) < len(query) for query in example.queries):
-            return False
-        return all(len(query) > 0 for query in example.queries)
-
     def _smallest(self, category: Category, failures: list[Trial]) -> Trial:
-        first = min(failures, key=lambda entry: complexity(entry.example))
-        if category.name == "no documents" or first.outcome.kind == TOO_LONG:
+        first = failures[0]
+        if first.outcome.kind == TOO_LONG:
             return first
 
         def fails(example: Example) -> bool:
-            if time.monotonic() > self.caller.deadline or not self._can_be_drawn(example):
-                return False
-            if not category.holds(example):
+            if time.monotonic() > self.caller.deadline:
                 return False
             entry = self._try(example)
             return not entry.agrees(self.policy.tolerance) and entry.outcome.kind == first.outcome.kind
 
-        smallest = shrink(first.example, fails, free=self.convention.takes_k)
-        return first if smallest == first.example else self._try(smallest)
+        return self._try(self._shrink(category, first.example, fails))
+
+    def _shrink(self, category: Category, example: Example, fails: Callable[[Example], bool]) -> Example:
+        """Return the smallest example that fails."""
+        return self.generator.smallest(category, fails) or example
 
     # ---- causes ------------------------------------------------------------------------------------------------------
 
@@ -186,21 +182,24 @@ class Check:
 
     # ---- what is checked besides values ------------------------------------------------------------------------------
 
-    def _side_effects(self, every: Sequence[Trial]) -> dict[str, Disagreement]:
+    def _side_effects(self, done: dict[Category, list[Trial]]) -> dict[str, Disagreement]:
         """Arguments that the function modified, and results that differ from call to call."""
         disagreements = {}
-        modified = [entry for entry in every if entry.outcome.modified]
+        every = [(category, entry) for category, group in done.items() for entry in group]
+        modified = [(category, entry) for category, entry in every if entry.outcome.modified]
         if modified:
-            first = self._shrunk(modified, lambda example: self.caller(example).modified)
+            category, entry = modified[0]
+            first = self._shrink(category, entry.example, lambda example: self.caller(example).modified)
             cause = Cause("The function modifies its arguments; it must copy them before it sorts or changes them.")
             entry = self._try(first)
             changed = replace(entry, outcome=replace(entry.outcome, problem="modifies its arguments"))
             disagreements[_MODIFIES] = self._disagreement(_MODIFIES, changed, cause, len(modified), len(every))
         step = max(len(every) // _REPEATED, 1)
-        repeated = [entry for entry in every[::step] if entry.outcome.kind != TOO_LONG]
-        differing = [entry for entry in repeated if self._differs(entry.example, entry.outcome)]
+        repeated = [(category, entry) for category, entry in every[::step] if entry.outcome.kind != TOO_LONG]
+        differing = [pair for pair in repeated if self._differs(pair[1].example, pair[1].outcome)]
         if differing:
-            first = self._shrunk(differing, self._differs)
+            category, entry = differing[0]
+            first = self._shrink(category, entry.example, self._differs)
             outcomes = [self.caller(first) for _ in range(10)]
             texts = list(dict.fromkeys(outcome.text() for outcome in outcomes))
             problem = f"returns other values from call to call: {' and '.join(texts[:2])}"
@@ -217,14 +216,6 @@ class Check:
         if any(each.kind == TOO_LONG for each in (first, *again)):
             return False
         return any(repr((each.values, each.problem)) != repr((first.values, first.problem)) for each in again)
-
-    def _shrunk(self, entries: Sequence[Trial], fails: Callable[[Example], bool]) -> Example:
-        first = min((entry.example for entry in entries), key=complexity)
-
-        def still(example: Example) -> bool:
-            return time.monotonic() < self.caller.deadline and self._can_be_drawn(example) and fails(example)
-
-        return shrink(first, still, free=self.convention.takes_k)
 
     # ---- the report --------------------------------------------------------------------------------------------------
 

@@ -6,12 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rankbound.testing._battery import Category
 from rankbound.testing._calling import Outcome
+from rankbound.testing._categories import Category
 from rankbound.testing._causes import Cause
 from rankbound.testing._examples import Example, Expected
-
-__all__ = ["TOO_LONG", "Trial", "common_cause", "mean_cause", "problem_cause"]
 
 TOO_LONG = "takes too"  # the kind of the outcome of a call that was interrupted
 _FEATURES: dict[str, Callable[[Example], bool]] = {  # of queries for which the measure is defined

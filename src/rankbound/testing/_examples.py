@@ -11,8 +11,6 @@ from rankbound.evaluation import evaluate
 from rankbound.lists import Lists
 from rankbound.measures import Measure
 
-__all__ = ["Example", "Expected", "Query", "expected_values", "to_lists"]
-
 
 @dataclass(frozen=True, slots=True)
 class Query:
@@ -40,11 +38,15 @@ class Query:
         labels = [label if seen else 0 for label, seen in zip(self.labels, self.known(), strict=True)]
         return [0 if self.ids[i] in self.ids[:i] else label for i, label in enumerate(labels)] if self.ids else labels
 
-    def names(self) -> list[str]:
-        """The document ids: d1, d2, ..., first the retrieved documents, then the others."""
+    def numbers(self) -> list[int]:
+        """The documents as numbers from 1: first the retrieved documents, then the others."""
         ids = self.ids or tuple(range(len(self)))
         others = range(max(ids, default=-1) + 1, max(ids, default=-1) + 1 + len(self.not_retrieved))
-        return [f"d{number + 1}" for number in (*ids, *others)]
+        return [number + 1 for number in (*ids, *others)]
+
+    def names(self) -> list[str]:
+        """The document ids: d1, d2, ..."""
+        return [f"d{number}" for number in self.numbers()]
 
     def ranked(self) -> Query:
         """The query with its documents sorted by descending score; ties keep their order."""

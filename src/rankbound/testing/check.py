@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rankbound.errors import ArgumentError, MeasureError
-from rankbound.evaluation import EMPTY
-from rankbound.measures import TIES, Measure, parse_measure
-from rankbound.testing._battery import CATEGORIES, battery
-from rankbound.testing._calling import find_convention
-from rankbound.testing._checking import Check, Policy
-from rankbound.testing._report import CheckReport, Disagreement
+from rankbound.measures import Measure, parse_measure
+from rankbound.packages import needed_by
+from rankbound.protocol import EMPTY, TIES
+from rankbound.testing.report import CheckReport
 
-__all__ = ["CheckReport", "Disagreement", "check_measure"]
+with needed_by("check"):
+    from rankbound.testing._calling import find_convention
+    from rankbound.testing._categories import CATEGORIES, Generator, applicable_categories
+    from rankbound.testing._checking import Check, Policy
 
 
 def check_measure(
@@ -21,7 +22,7 @@ def check_measure(
     measure: str | Measure = "nDCG@10",
     *,
     signature: str = "auto",
-    ties: str = "average",
+    ties: str = TIES[0],
     empty: str | None = None,
     tolerance: float = 1e-6,
     seed: int = 0,
@@ -30,7 +31,7 @@ def check_measure(
     budget: float = 60.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> CheckReport:
-    """Check a user's own implementation of a measure against rankbound's, on generated examples.
+    """Check a user's own implementation of a measure against rankbound's, on examples that Hypothesis generates.
 
     The examples come by category: binary and graded labels, unsorted input, ties, no and only relevant documents, one
     and no document, fewer and more documents than k, negative labels and scores, fractional scores, a large list; for
@@ -71,7 +72,7 @@ def check_measure(
     ...     return sum(label > 0 for _, label in ranked) / len(ranked)
     >>> report = check_measure(precision_at_3, "P@3", skip=["no documents", "ties"])
     >>> report.ok, report.first.labels, report.first.expected, report.first.returned
-    (False, [1, 0], 0.3333333333333333, 0.5)
+    (False, [0, 1], 0.3333333333333333, 0.5)
     >>> report.first.cause
     'The divisor or cutoff is min(k, number of documents) in place of k.'
     """
@@ -84,11 +85,13 @@ def check_measure(
     convention = find_convention(function, parsed, signature, budget)
     if ties == "docid" and "run" not in convention.roles:
         raise ArgumentError(f"ties='docid' needs a function of qrels and run, got one of ({convention.signature})")
-    check = Check(function, convention, policy, budget)
-    cases = battery(parsed, convention.roles, seed=seed, examples=examples, skip=skipped)
-    if not cases:
+    roles = (*convention.roles, *(["rows"] if convention.takes_queries else []))
+    categories = applicable_categories(parsed, roles, skipped)
+    if not categories:
         raise ArgumentError("skip must leave at least one category")
-    return check.run(cases, seed, skipped, progress)
+    graded = "relevant_ids" not in roles
+    generator = Generator(parsed, convention.takes_k, graded, seed, max(examples // len(categories), 1))
+    return Check(function, convention, policy, generator, budget).run(categories, skipped, progress)
 
 
 def _check_options(policy: Policy, examples: int, seed: int, skip: Sequence[str], budget: float) -> None:

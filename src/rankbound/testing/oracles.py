@@ -13,8 +13,6 @@ from functools import lru_cache
 from rankbound.errors import MeasureError
 from rankbound.measures import Measure, parse_measure
 
-__all__ = ["add", "all_orders", "mean_over_tie_breaks", "remove", "value"]
-
 
 def value(measure: str | Measure, labels: Sequence[float], depth: int | None = None) -> float:
     """The plain measure of one query whose labels come in ranked order; only the first ``depth`` items have a rank.
@@ -76,7 +74,8 @@ def _normalization(measure: Measure, labels: Sequence[float], depth: int) -> Cal
     """What a wrapper does to a value of this query: NaN where it is not defined."""
     if measure.bounding == "none":
         return float
-    everything = _values_of_all_orders(measure.plain, tuple(sorted(max(label, 0) for label in labels)), depth)
+    lowest = measure.definition.lowest_label
+    everything = _values_of_all_orders(measure.plain, tuple(sorted(max(label, lowest) for label in labels)), depth)
     expected, least, greatest = math.fsum(everything) / len(everything), min(everything), max(everything)
     lower_is_better = measure.definition.lower_is_better
     worst, best = (greatest, least) if lower_is_better else (least, greatest)
@@ -217,7 +216,7 @@ def _inferred_ap(measure: Measure, labels: Sequence[float], depth: int) -> float
 
 
 def _interpolated_precision(measure: Measure, labels: Sequence[float], depth: int) -> float:
-    needed = math.floor(measure.number("recall") * _relevant(measure, labels) + 0.5)
+    needed = int(measure.number("recall") * _relevant(measure, labels) + 0.9)
     points = [nth / rank for nth, rank in enumerate(_hits(measure, labels, depth), start=1) if nth >= needed]
     return max(points, default=0.0)
 

@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 from rankbound.lists import Lists
 from rankbound.measures import Measure, definitions, parse_measure
 
-__all__ = ["CATALOG", "catalog", "labels", "measures", "scored_lists"]
-
 # Settings that are tested too, by the name of the measure; a new measure is tested with its defaults at once.
 _VARIANTS = {
     "nDCG": ("nDCG", "nDCG(dcg='exp-log2')"),

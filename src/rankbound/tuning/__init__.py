@@ -2,9 +2,10 @@
 
 =============  ========================================================================================================
 the entry      search (`tune`), progress
-what is tried  space (parameters and their ranges), sampling (random and TPE), pruning (which trials end early)
-a trial        trial (training and measuring one model), workers (where trials run)
-what is kept   log (the folder from which a search resumes), result (the table of trials), page
+what is tried  space (parameters and their ranges)
+a trial        study (the Optuna study in the folder of the search), trial (training and measuring one model)
+where          workers (processes, Dask)
+what is kept   result (the table of trials), page
 =============  ========================================================================================================
 """
 

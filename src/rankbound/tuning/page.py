@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankbound.analysis.inference import Inference
+from rankbound.evaluation.inference import Inference
+from rankbound.packages import DRAWING, find_missing
 from rankbound.report.findings import Findings
 from rankbound.report.numbers import show_interval, show_number
 from rankbound.report.page import Report, write_report
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from rankbound.report.figures.drawing import FigureOutcome
     from rankbound.tuning.result import TuneResult
-
-__all__ = ["describe_params", "describe_test", "trials_rows", "write_tuning_page"]
 
 _PARAMETER = "param."
 COLUMNS = ("trial", "model", "value", "95 % interval", "difference", "95 % interval", "steps", "seconds", "status")
@@ -71,13 +69,10 @@ def trials_rows(result: TuneResult) -> list[list[str]]:
     for row in result.table.iter_rows(named=True):
         gap = show_number(row["difference"], sign=True) if row["difference_low"] is not None else ""
         gap_interval = show_interval(row["difference_low"], row["difference_high"], sign=True) if gap else ""
-        rows.append(
-            [
-                str(row["trial"]), row["model"], show_number(row["value"]), show_interval(row["low"], row["high"]),
-                gap, gap_interval, "" if row["steps"] is None else str(row["steps"]), f"{row['seconds']:.1f}",
-                row["status"], row["error"] or describe_params(params[row["trial"]]),
-            ]
-        )  # fmt: skip
+        value = [show_number(row["value"]), show_interval(row["low"], row["high"])]
+        cost = ["" if row["steps"] is None else str(row["steps"]), f"{row['seconds']:.1f}"]
+        setting = row["error"] or describe_params(params[row["trial"]])
+        rows.append([str(row["trial"]), row["model"], *value, gap, gap_interval, *cost, row["status"], setting])
     return rows
 
 
@@ -132,7 +127,7 @@ def _table(result: TuneResult) -> Table:
 
 
 def _figures(result: TuneResult) -> dict[str, FigureOutcome]:
-    if any(importlib.util.find_spec(name) is None for name in ("altair", "vl_convert")):
+    if find_missing(*DRAWING):
         return {}
     from rankbound.report.figures.drawing import FigureOutcome
 
@@ -194,10 +189,11 @@ def _long(table: pl.DataFrame) -> pl.DataFrame:
         if column.dtype.is_numeric() and column.drop_nulls().n_unique() > 1:
             frames.append(
                 table.filter(column.is_not_null()).select(
-                    "trial", "model", "status", "value",
-                    pl.lit(name.removeprefix(_PARAMETER)).alias("parameter"), pl.col(name).cast(pl.Float64).alias("at"),
+                    *("trial", "model", "status", "value"),
+                    pl.lit(name.removeprefix(_PARAMETER)).alias("parameter"),
+                    pl.col(name).cast(pl.Float64).alias("at"),
                 )
-            )  # fmt: skip
+            )
     return pl.concat(frames) if frames else pl.DataFrame()
 
 

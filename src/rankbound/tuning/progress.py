@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from rankbound.experiments.progress import on_stderr
+from rankbound.io import ProgressDisplay, progress_display
+from rankbound.io.progress import describe_time_left
 
 if TYPE_CHECKING:
-    from rankbound.tuning.log import TrialRecord
+    from rankbound.tuning.study import TrialRecord
 
-__all__ = ["ProgressCallback", "TuneProgress", "show_progress"]
-
-_SECONDS_BETWEEN_LINES = 30.0
 _STAGES = {
-    "kernels": "preparing the loss kernels (compiled once, then cached) ...",
     "final": "measuring the chosen model ...",
     "page": "writing the page ...",
 }
@@ -42,7 +37,7 @@ class TuneProgress:
         The best trial so far, and the one that has just finished.
     """
 
-    stage: Literal["kernels", "trials", "final", "page"]
+    stage: Literal["trials", "final", "page"]
     done: int = 0
     total: int | None = None
     elapsed: float = 0.0
@@ -73,83 +68,35 @@ class TuneProgress:
 ProgressCallback = Callable[[TuneProgress], None]
 
 
-def show_progress() -> AbstractContextManager[ProgressCallback]:
-    """A callback for `tune` that shows progress on stderr: a bar in a terminal, occasional lines elsewhere."""
-    return on_stderr(_Lines, _Terminal)
+@contextmanager
+def show_progress() -> Iterator[ProgressCallback]:
+    """A callback for `tune` that shows progress on stderr: a line in a terminal, occasional lines elsewhere."""
+    with progress_display(lines=True) as display:
+        yield lambda report: _show(report, display)
 
 
-class _Lines:
-    """A line about the trials every half minute, and after each failure."""
-
-    def __init__(self) -> None:
-        self._last = time.monotonic()
-
-    def __call__(self, report: TuneProgress) -> None:
-        if report.stage != "trials" or report.last is None:
-            return
-        failed = report.last.status == "failed"
-        if failed:
-            _print(f"trial {report.last.number} failed: {report.last.error.splitlines()[0]}")
-        elif time.monotonic() - self._last >= _SECONDS_BETWEEN_LINES:
-            self._last = time.monotonic()
-            _print(f"{report.done} trials, {_left(report)}; {report.headline}")
+def _show(report: TuneProgress, display: ProgressDisplay) -> None:
+    if report.last is not None and report.last.status == "failed":
+        display.say(f"trial {report.last.number} failed: {report.last.error.splitlines()[0]}")
+    display.show_stage(_describe(report))
 
 
-class _Terminal:
-    """A spinner for the stages of a search, and a bar while its trials run."""
+def _describe(report: TuneProgress) -> str:
+    """Describe the state of a search in one line.
 
-    def __init__(self) -> None:
-        from rich.console import Console
-
-        self._console = Console(stderr=True)
-        self._status: Any = None
-        self._bar: Any = None
-        self._task: Any = None
-
-    def __call__(self, report: TuneProgress) -> None:
-        if report.stage != "trials":
-            self.stop()
-            self._status = self._console.status(_STAGES[report.stage])
-            self._status.start()
-            return
-        from rich import progress
-
-        if self._bar is None:
-            self.stop()
-            columns = (
-                progress.TextColumn("{task.fields[done]} trials"),
-                progress.BarColumn(),
-                progress.TextColumn("{task.fields[left]}"),
-                progress.TextColumn("{task.fields[headline]}", markup=False),
-            )
-            self._bar = progress.Progress(*columns, console=self._console, transient=True)
-            self._task = self._bar.add_task("", total=1.0, done=report.done, left="", headline="")
-            self._bar.start()
-        self._bar.update(
-            self._task, completed=report.fraction, done=report.done, left=_left(report), headline=report.headline
-        )
-
-    def stop(self) -> None:
-        """Remove what is displayed."""
-        for display in (self._status, self._bar):
-            if display is not None:
-                display.stop()
-        self._status = self._bar = self._task = None
+    >>> _describe(TuneProgress("trials", done=5, total=10, elapsed=300.0))
+    '5 trials, about 5 min left'
+    """
+    if report.stage != "trials":
+        return _STAGES[report.stage]
+    return ", ".join(filter(None, (f"{report.done} trials", _left(report), report.headline)))
 
 
 def _left(report: TuneProgress) -> str:
-    """The time that is left: that of the budget, or as long as the trials so far suggest.
-
-    >>> _left(TuneProgress("trials", done=5, total=10, elapsed=300.0))
-    'about 5 min left'
-    """
+    """The time that is left: that of the budget, or as long as the trials so far suggest."""
     if report.fraction == 0:
         return ""
     seconds = report.elapsed / report.fraction - report.elapsed
     if report.limit is not None:
         seconds = min(seconds, max(0.0, report.limit - report.elapsed))
-    return f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left"
-
-
-def _print(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)  # noqa: T201
+    return describe_time_left(seconds)

@@ -9,22 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankbound.analysis.inference import Inference
+from rankbound.evaluation.inference import Inference
 
 if TYPE_CHECKING:
     import polars as pl
 
     from rankbound.models import Ranker
-    from rankbound.tuning.log import TrialRecord
+    from rankbound.tuning.study import TrialRecord
 
-__all__ = ["TuneResult", "optimism_note", "trials_table"]
-
-_MOST_VALUES = 20_000_000  # differences held in memory at once
+STATUSES = ("done", "pruned", "stopped", "failed")
 
 
 @dataclass(frozen=True, eq=False)
 class TuneResult:
-    """The result of `rankbound.models.tune`.
+    """The result of `rankbound.tuning.tune`.
 
     Parameters
     ----------
@@ -72,32 +70,30 @@ class TuneResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain data, ready for JSON."""
-        first = self.table.row(0, named=True)
-        counts = {status: sum(record.status == status for record in self.records) for status in _STATUSES}
-        best = {
-            "trial": self.best.number, "model": self.best.model, "params": dict(self.best.params),
-            "steps": self.best.steps, "value": self.best.value, "low": first["low"], "high": first["high"],
-        }  # fmt: skip
-        parameters = [name for name in self.table.columns if name.startswith(_PARAMETER)]
+        params = {record.number: dict(record.params) for record in self.records}
         trials = [
-            {name: value for name, value in row.items() if name not in parameters}
-            | {"params": dict(self._record(row["trial"]).params)}
+            {name: value for name, value in row.items() if not name.startswith(_PARAMETER)}
+            | {"params": params[row["trial"]]}
             for row in self.table.iter_rows(named=True)
         ]
+        best = {name: trials[0][name] for name in ("trial", "model", "params", "steps", "value", "low", "high")}
+        counts = {status: sum(record.status == status for record in self.records) for status in STATUSES}
         return {
-            "measure": self.measure, "queries": dict(self.queries), "best": best,
-            "test": None if self.test is None else dict(self.test), "refitted": self.refitted,
-            "counts": counts | {"ran": self.ran}, "seconds": self.seconds,
+            "measure": self.measure,
+            "queries": dict(self.queries),
+            "best": best,
+            "test": None if self.test is None else dict(self.test),
+            "refitted": self.refitted,
+            "counts": counts | {"ran": self.ran},
+            "seconds": self.seconds,
             "folder": None if self.folder is None else str(self.folder),
             "model": None if self.folder is None else str(self.folder / "model"),
-            "page": None if self.page is None else str(self.page), "notes": list(self.notes), "trials": trials,
-        }  # fmt: skip
+            "page": None if self.page is None else str(self.page),
+            "notes": list(self.notes),
+            "trials": trials,
+        }
 
-    def _record(self, number: int) -> TrialRecord:
-        return next(record for record in self.records if record.number == number)
 
-
-_STATUSES = ("done", "pruned", "stopped", "failed")
 _PARAMETER = "param."
 
 
@@ -109,50 +105,42 @@ def trials_table(records: Sequence[TrialRecord], best: TrialRecord, inference: I
     """
     import polars as pl
 
-    ordered = sorted(records, key=lambda r: (r.status == "failed", -r.value if r.status != "failed" else 0, r.number))
-    means = _intervals([record.values for record in ordered], inference)
-    gaps = _intervals([record.values - best.values for record in ordered], inference)
-    names = sorted({name for record in ordered for name in record.params})
-    rows = []
-    for index, record in enumerate(ordered):
-        has_value, is_best = record.status != "failed", record.number == best.number
-        low, high = means[:, index] if has_value else (None, None)
-        gap_low, gap_high = gaps[:, index] if has_value and not is_best else (None, None)
-        rows.append(
-            {
-                "trial": record.number, "model": record.model, "status": record.status,
-                "value": record.value if has_value else None, "low": low, "high": high,
-                "difference": record.value - best.value if has_value else None,
-                "difference_low": gap_low, "difference_high": gap_high,
-                "steps": record.steps, "seconds": record.seconds, "elapsed": record.elapsed,
-                "error": record.error.partition("\n")[0] or None,
-            }
-            | {f"{_PARAMETER}{name}": _cell(record.params.get(name)) for name in names}
-        )  # fmt: skip
-    numbers = ("value", "low", "high", "difference", "difference_low", "difference_high", "seconds", "elapsed")
-    schema: dict[str, Any] = {"trial": pl.Int64, "model": pl.String, "status": pl.String}
-    schema |= dict.fromkeys(numbers, pl.Float64) | {"steps": pl.Int64, "error": pl.String}
+    measured = sorted((r for r in records if r.status != "failed"), key=lambda record: (-record.value, record.number))
+    failed = [record for record in records if record.status == "failed"]
+    values = np.stack([record.values for record in measured], axis=1)
+    values = values[~np.isnan(values).any(axis=1)]
+    gaps = values - values[:, [measured.index(best)]]
+    bounds = np.full((4, len(records)), np.nan)
+    if len(values) > 1:
+        bounds[:2, : len(measured)] = inference.intervals(values)
+        bounds[2:, : len(measured)] = inference.intervals(gaps)
+        bounds[2:, measured.index(best)] = np.nan
+    names = sorted({name for record in records for name in record.params})
+    rows = [
+        {
+            "trial": record.number,
+            "model": record.model,
+            "status": record.status,
+            "value": record.value,
+            "low": low,
+            "high": high,
+            "difference": record.value - best.value,
+            "difference_low": gap_low,
+            "difference_high": gap_high,
+            "steps": record.steps,
+            "seconds": record.seconds,
+            "elapsed": record.elapsed,
+            "error": record.error.partition("\n")[0] or None,
+        }
+        | {f"{_PARAMETER}{name}": _as_cell(record.params.get(name)) for name in names}
+        for record, (low, high, gap_low, gap_high) in zip([*measured, *failed], bounds.T, strict=True)
+    ]
+    schema = {"steps": pl.Int64, "error": pl.String}
     frame = pl.DataFrame(rows, schema_overrides=schema, infer_schema_length=None, strict=False)
-    return frame.with_columns(pl.col(*numbers).fill_nan(None))
+    return frame.with_columns(pl.col(pl.Float64).fill_nan(None))
 
 
-def _intervals(columns: Sequence[Any], inference: Inference) -> Any:
-    """Return 2 x columns: the interval of the mean of each column over the queries for which all have a value."""
-    result = np.full((2, len(columns)), np.nan)
-    usable = [index for index, column in enumerate(columns) if not np.isnan(column).all()]
-    if not usable:
-        return result
-    defined = ~np.isnan(columns[usable[0]])
-    if defined.sum() < 2:
-        return result
-    at_once = max(1, _MOST_VALUES // len(defined))
-    for first in range(0, len(usable), at_once):
-        chosen = usable[first : first + at_once]
-        result[:, chosen] = inference.intervals(np.stack([columns[index][defined] for index in chosen], axis=1))
-    return result
-
-
-def _cell(value: Any) -> Any:
+def _as_cell(value: Any) -> Any:
     """Convert a parameter to a value of a table: numbers stay, lists become text."""
     if isinstance(value, list):
         return ",".join(map(str, value))

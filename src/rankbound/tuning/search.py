@@ -3,45 +3,48 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from rankbound import __version__
-from rankbound.analysis.inference import Inference
+from rankbound.data.letor import LetorData
 from rankbound.errors import ArgumentError, DataError
-from rankbound.evaluation import evaluate_lists
-from rankbound.io import atomic_write
+from rankbound.evaluation.inference import Inference
+from rankbound.io import atomic_write, locked_file
+from rankbound.lists import Lists
 from rankbound.measures.measure import parse_measure
-from rankbound.parallel import cores
-from rankbound.tuning.log import TrialLog, TrialRecord
+from rankbound.packages import check_packages
+from rankbound.parallel import check_address, cores, module_digests
 from rankbound.tuning.progress import ProgressCallback, TuneProgress
-from rankbound.tuning.pruning import thresholds
 from rankbound.tuning.result import TuneResult, optimism_note, trials_table
-from rankbound.tuning.sampling import OTHER_MODELS_FROM, choose_model, resolve_sampler, suggest
 from rankbound.tuning.space import ModelSpace, make_spaces
-from rankbound.tuning.trial import Part, SearchData, Task, refit_ranker, run_task
-from rankbound.tuning.workers import finished_tasks
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import ArrayLike
 
     from rankbound.models import Ranker
-
-__all__ = ["DEFAULT_MEASURE", "DEFAULT_MINUTES", "tune"]
+    from rankbound.tuning.study import Search, TrialRecord, TrialStudy
+    from rankbound.tuning.trial import SearchData
 
 DEFAULT_MEASURE = "nDCG(dcg='exp-log2')@10"
 DEFAULT_MINUTES = 10.0
-_LAG = 8
-_NETWORKS_FROM = 40  # first trial of a network, unless it was requested: it takes as long as many trials of trees
-_FAILURES = 5  # a search whose first trials all fail ends with the error of the first
+SAMPLERS = ("tpe", "random")
+_OTHER_MODELS_FROM = 8  # first trial of the second and later models: a small budget goes to the first one
+_NETWORKS_FROM = 40  # the same for a network that was not requested: it takes as long as many trials of trees
 _LARGEST_LAMBDARANK_LABEL = 30
+_MOST_JOBS = 1_000  # processes; systems refuse many more
 
 
 def tune(
@@ -57,7 +60,7 @@ def tune(
     params: Mapping[str, Any] | None = None,
     minutes: float | None = None,
     trials: int | None = None,
-    sampler: str = "auto",
+    sampler: str = "tpe",
     pruning: bool = True,
     valid_fraction: float = 0.2,
     refit: bool = False,
@@ -72,11 +75,11 @@ def tune(
 ) -> TuneResult:
     """Choose model, loss, bounding and parameters on validation queries, within a budget of time or trials.
 
-    The first trials are settings that are known to work, the others are suggested by TPE (Optuna) or drawn at random.
-    A trial trains a model, the validation queries select its step (round or epoch), and trials that fall behind the
-    median of those before end early. The model with the highest mean measure on the validation queries is chosen. That
-    value is optimistic, the more so the more trials there are: pass a ``test_set``, which is used once, for the chosen
-    model.
+    The search is an Optuna study. Its first trials are settings that are known to work, the others are suggested by TPE
+    or drawn at random. A trial trains a model, the validation queries select its step (round or epoch), and trials that
+    fall behind the median of those before end early. The model with the highest mean measure on the validation queries
+    is chosen. That value is optimistic, the more so the more trials there are: pass a ``test_set``, which is used once,
+    for the chosen model.
 
     Parameters
     ----------
@@ -99,24 +102,24 @@ def tune(
         The budget: the time of all runs in ``folder`` together, and the number of trials. None: no limit; both None: 10
         minutes. A trial that is running when the time is over ends after its current step.
     sampler:
-        "tpe" (needs Optuna), "random", or "auto": TPE where Optuna is installed.
+        "tpe" or "random".
     pruning:
-        End trials early that fall behind; see `rankbound.tuning.pruning`.
+        End trials early that fall behind; see `rankbound.tuning.trial`.
     valid_fraction:
         Fraction of the queries that are held out without an ``eval_set``.
     refit:
         Fit the chosen setting again on training and validation queries, with the number of steps that was selected.
     folder:
-        Where trials, table, page and model are kept. A search that was interrupted, even killed, resumes when it is
-        called again with the same arguments; finished trials are never repeated. Budget and workers may differ. None:
-        nothing is written.
+        Where trials, table, page and model are kept; ``study.log`` in it is the journal of the Optuna study. A search
+        that was interrupted, even killed, resumes when it is called again with the same arguments; finished trials are
+        never repeated. Budget and workers may differ. None: nothing is kept.
     page:
         Write ``report.html`` to the folder, or a page to this path; False writes none.
     jobs:
         Worker processes; None takes all cores. With 0, trials run one after another in this process. The cores are
         divided among the workers.
     cluster:
-        A Dask cluster instead: ``local:N`` or the address of a scheduler.
+        A Dask cluster instead: ``local:N`` or the address of a scheduler whose workers see ``folder``.
     modules:
         Modules to import in every worker, such as one that defines the measure.
     seed:
@@ -128,10 +131,9 @@ def tune(
 
     Notes
     -----
-    The suggestion for a trial uses the results of trials that are at least 8 before it (as many as there are workers,
-    if these are more), and not those that happen to be finished. With a budget of trials, the result therefore does not
-    depend on the number of workers up to 8, nor on interruptions; with a budget of time, speed decides how many trials
-    there are.
+    With one worker and a budget of trials, equal arguments give equal results, also when the search is interrupted
+    between two trials. With several workers, suggestions depend on the order in which trials finish; with a budget of
+    time, speed decides how many trials there are.
 
     >>> from rankbound.data import synthetic_letor
     >>> data = synthetic_letor(queries=40, seed=1)
@@ -141,69 +143,72 @@ def tune(
     >>> len(result.records), type(result.ranker).__name__, result.table.columns[:4]
     (3, 'LambdaMART', ['trial', 'model', 'status', 'value'])
     """
-    budget = _Budget.of(minutes, trials)
-    sampler, seed = resolve_sampler(sampler), _check_seed(seed)
-    workers = _check_workers(jobs, cluster)
+    check_packages("tune", "optuna")
+    trials, seconds = _check_budget(trials, minutes)
+    if sampler not in SAMPLERS:
+        raise ArgumentError(f"sampler must be one of {', '.join(SAMPLERS)}, got {sampler!r}")
+    seed, workers = _check_seed(seed), _check_workers(jobs, cluster)
     wanted_page = _page_path(page, folder)
-    prepared = _prepare(X, y, qid, eval_set, test_set, str(parse_measure(measure)), models, space, params,
-                        valid_fraction, seed)  # fmt: skip
-    from rankbound.experiments.modules import module_digests
-
+    measure = str(parse_measure(measure))
+    queries = _prepare_queries(
+        (X, y, qid), eval_set, test_set, measure, _Wanted(models, space, params), valid_fraction, seed
+    )
     digests = module_digests(modules)
-    if workers != 0 and not digests and not parse_measure(prepared.measure).definition.built_in:
+    if workers != 0 and not digests and not parse_measure(measure).definition.built_in:
         raise ArgumentError(
-            f"workers do not know {prepared.measure}, which is registered in this process only: define it in a module "
-            "and name it in modules (--module), or set jobs=0"
+            f"workers do not know {measure}, which is registered in this process only: define it in a module and name "
+            "it in modules (--module), or set jobs=0"
         )
-    identity = {
-        "rankbound": __version__, "measure": prepared.measure, "seed": seed, "sampler": sampler,
-        "pruning": bool(pruning), "spaces": {name: one.to_dict() for name, one in prepared.spaces.items()},
-        "modules": digests, "train": _digest(prepared.data.train), "valid": _digest(prepared.data.valid),
-    }  # fmt: skip
-    report = progress or (lambda _: None)
-    policy = inference or Inference()
-    with TrialLog(folder, identity).opened() as log:
-        before = len(log.records)
-        report(TuneProgress("kernels"))
-        _warm_up(prepared.spaces)
-        queue = _TrialQueue(log, prepared, budget, sampler, pruning, seed, digests, max(_LAG, workers))
-        _search(queue, workers, cluster, report)
-        report(TuneProgress("final"))
-        result = _finished(log, prepared, refit, seed, before, policy)
-        if log.folder is not None:
-            result.ranker.save(log.folder / "model")
-            with atomic_write(log.folder / "trials.csv") as temporary:
-                result.table.write_csv(temporary)
-        if wanted_page is not None:
-            from rankbound.tuning.page import write_tuning_page
+    from rankbound.tuning.study import Search
 
-            report(TuneProgress("page"))
-            path = write_tuning_page(wanted_page, result, title="Tuning", inference=policy)
-            result = replace(result, page=path)
+    report, policy = progress or (lambda _: None), inference or Inference()
+    with tempfile.TemporaryDirectory(prefix="rankbound-tune-") as temporary:
+        first_model_trials = (_OTHER_MODELS_FROM if models or space else _NETWORKS_FROM) - 1
+        search = Search(
+            Path(temporary if folder is None else folder),
+            measure,
+            queries.spaces,
+            sampler,
+            bool(pruning),
+            seed,
+            first_model_trials,
+            digests,
+            trials,
+            seconds,
+        )
+        with _hold_folder(search, queries.data):
+            ran = _run_search(search, queries.data, workers, cluster, report)
+            report(TuneProgress("final"))
+            result = _make_result(search, queries, refit, ran, policy)
+            if folder is None:
+                result = replace(result, folder=None)
+            else:
+                result.ranker.save(search.folder / "model")
+                with atomic_write(search.folder / "trials.csv") as path:
+                    result.table.write_csv(path)
+            if wanted_page is not None:
+                from rankbound.tuning.page import write_tuning_page
+
+                report(TuneProgress("page"))
+                path = write_tuning_page(wanted_page, result, title="Tuning", inference=policy)
+                result = replace(result, page=path)
     return result
 
 
 # ---- arguments -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Budget:
-    """Seconds and number of trials; None is no limit."""
-
-    seconds: float | None
-    trials: int | None
-
-    @staticmethod
-    def of(minutes: Any, trials: Any) -> _Budget:
-        is_number = isinstance(minutes, (int, float, np.number)) and not isinstance(minutes, bool)
-        if minutes is not None and not (is_number and 0 < minutes < math.inf):
-            raise ArgumentError(f"minutes must be a positive number or None, got {minutes!r}")
-        is_count = isinstance(trials, (int, np.integer)) and not isinstance(trials, bool)
-        if trials is not None and not (is_count and trials > 0):
-            raise ArgumentError(f"trials must be a positive integer or None, got {trials!r}")
-        if minutes is None and trials is None:
-            minutes = DEFAULT_MINUTES
-        return _Budget(None if minutes is None else 60.0 * float(minutes), None if trials is None else int(trials))
+def _check_budget(trials: Any, minutes: Any) -> tuple[int | None, float | None]:
+    """Return the budget as a number of trials and seconds; None is no limit."""
+    is_number = isinstance(minutes, (int, float, np.number)) and not isinstance(minutes, bool)
+    if minutes is not None and not (is_number and 0 < minutes < math.inf):
+        raise ArgumentError(f"minutes must be a positive number or None, got {minutes!r}")
+    is_count = isinstance(trials, (int, np.integer)) and not isinstance(trials, bool)
+    if trials is not None and not (is_count and trials > 0):
+        raise ArgumentError(f"trials must be a positive integer or None, got {trials!r}")
+    if minutes is None and trials is None:
+        minutes = DEFAULT_MINUTES
+    return None if trials is None else int(trials), None if minutes is None else 60.0 * float(minutes)
 
 
 def _check_seed(seed: Any) -> int:
@@ -213,14 +218,11 @@ def _check_seed(seed: Any) -> int:
 
 
 def _check_workers(jobs: Any, cluster: str | None) -> int:
-    from rankbound.experiments.runner import MOST_JOBS, worker_count
-
     if jobs is not None and (not isinstance(jobs, (int, np.integer)) or isinstance(jobs, bool) or jobs < 0):
         raise ArgumentError(f"jobs must be a positive integer, 0 or None, got {jobs!r}")
-    jobs = None if jobs is None else int(jobs)
     if cluster is not None:
-        return worker_count(jobs, cluster)
-    return cores() if jobs is None else min(jobs, MOST_JOBS)
+        check_address(cluster)
+    return cores() if jobs is None or cluster is not None else min(int(jobs), _MOST_JOBS)
 
 
 def _page_path(page: Any, folder: str | PathLike[str] | None) -> Path | None:
@@ -235,290 +237,254 @@ def _page_path(page: Any, folder: str | PathLike[str] | None) -> Path | None:
 # ---- data ------------------------------------------------------------------------------------------------------------
 
 
+class _Wanted(NamedTuple):
+    """Models, space and fixed parameters, as the user gave them."""
+
+    models: Any
+    space: Any
+    params: Any
+
+    @property
+    def is_default(self) -> bool:
+        """Whether the user named neither models nor spaces."""
+        return self.models is None and self.space is None
+
+
 @dataclass(frozen=True, eq=False)
-class _Prepared:
-    """Everything that is checked before the first file is written."""
+class _Queries:
+    """Queries and spaces, checked before the first file is written."""
 
     data: SearchData
-    test: Part | None
+    test: LetorData | None
     spaces: Mapping[str, ModelSpace]
-    measure: str
     feature_names: Any
-    others_from: int
 
 
-def _prepare(
-    X: Any, y: Any, qid: Any, eval_set: Any, test_set: Any, measure: str, models: Any, space: Any, params: Any,
-    valid_fraction: Any, seed: int,
-) -> _Prepared:  # fmt: skip
+def _prepare_queries(
+    columns: Any, eval_set: Any, test_set: Any, measure: str, wanted: _Wanted, valid_fraction: Any, seed: int
+) -> _Queries:
     from rankbound import models as rankers
+    from rankbound.models.base import Queries
     from rankbound.models.measuring import informative_queries, score_measure
+    from rankbound.tuning.trial import SearchData
 
     score_measure(measure)
-    if qid is None:
+    if columns[2] is None:
         raise ArgumentError("qid must be the query of each row, got None")
     is_fraction = isinstance(valid_fraction, (int, float)) and not isinstance(valid_fraction, bool)
     if not (is_fraction and 0 < valid_fraction < 1):
         raise ArgumentError(f"valid_fraction must lie between 0 and 1, got {valid_fraction!r}")
-    params = dict(params or {})
-    names = list(make_spaces(models, space, params))
-    probes = {name: getattr(rankers, name)() for name in names}
+    params = dict(wanted.params or {})
+    names = list(make_spaces(wanted.models, wanted.space, params))
+    probes: dict[str, Ranker] = {name: getattr(rankers, name)() for name in names}
     probe = probes[names[0]]
-    every = probe._queries(X, y, qid, None, reset=True)
-    if models is None and space is None:  # a default model may refuse what the first one accepts, such as NaN
-        names = [names[0], *(name for name in names[1:] if _takes(probes[name], every.features))]
+    whole = _read_queries(probe, "data", columns, reset=True)
+    if wanted.is_default:  # a default model may refuse what the first one accepts, such as NaN
+        names = [names[0], *(name for name in names[1:] if _accepts_features(probes[name], whole))]
     for name in names[1:]:
-        probes[name]._features(every.features, reset=True)
+        probes[name]._features(whole.features, reset=True)
     feature_names = getattr(probe, "feature_names_in_", None)
     if feature_names is not None and "categorical_features" in params:  # trials see columns without names
-        columns = {str(name): index for index, name in enumerate(feature_names)}
-        params["categorical_features"] = [columns.get(name, name) for name in params["categorical_features"]]
-    whole = Part(every.features, every.lists.labels, every.lists.offsets)
+        positions = {str(name): index for index, name in enumerate(feature_names)}
+        params["categorical_features"] = [positions.get(name, name) for name in params["categorical_features"]]
     if eval_set is None:
-        data = _split(whole, float(valid_fraction), seed)
+        data = _split_queries(whole, float(valid_fraction), seed)
     else:
-        data = SearchData(whole, _part(probe, "eval_set", eval_set))
-    test = None if test_set is None else _part(probe, "test_set", test_set)
-    labels = data.train.labels
+        data = SearchData(whole, _read_queries(probe, "eval_set", eval_set))
+    test = None if test_set is None else _read_queries(probe, "test_set", test_set)
     for name in names:
-        probes[name]._check_labels(_queries(data.train))
+        probes[name]._check_labels(Queries(data.train.features, data.train.lists))
     for role, part in (("validation", data.valid), ("test", test)):
-        if part is None:
-            continue
-        try:
-            informative_queries(part.lists, parse_measure(measure))
-        except DataError as error:
-            raise DataError(f"{role} queries: {error}") from error
-    integers = np.issubdtype(labels.dtype, np.integer) or bool((labels == np.rint(labels)).all())
-    lambdarank = integers and float(labels.max()) <= _LARGEST_LAMBDARANK_LABEL
-    spaces = make_spaces(names if models is None and space is None else models, space, params,
-                         accepts_lambdarank=lambdarank)  # fmt: skip
-    others_from = _NETWORKS_FROM if models is None and space is None else OTHER_MODELS_FROM
-    return _Prepared(data, test, spaces, measure, feature_names, others_from)
+        if part is not None:
+            try:
+                informative_queries(part.lists, parse_measure(measure))
+            except DataError as error:
+                raise DataError(f"{role} queries: {error}") from error
+    labels = data.train.lists.labels
+    accepts_lambdarank = bool((labels == np.rint(labels)).all()) and float(labels.max()) <= _LARGEST_LAMBDARANK_LABEL
+    wanted_names = names if wanted.is_default else wanted.models
+    spaces = make_spaces(wanted_names, wanted.space, params, accepts_lambdarank=accepts_lambdarank)
+    return _Queries(data, test, spaces, feature_names)
 
 
-def _takes(probe: Ranker, features: Any) -> bool:
+def _accepts_features(probe: Ranker, part: LetorData) -> bool:
     try:
-        probe._features(features, reset=True)
+        probe._features(part.features, reset=True)
     except DataError:
         return False
     return True
 
 
-def _queries(part: Part) -> Any:
-    from rankbound.models.base import Queries
-
-    return Queries(part.features, part.lists)
-
-
-def _part(probe: Ranker, name: str, columns: Any) -> Part:
+def _read_queries(probe: Ranker, name: str, columns: Any, *, reset: bool = False) -> LetorData:
     if not isinstance(columns, (tuple, list)) or len(columns) != 3:
         raise ArgumentError(f"{name} must be (X, y, qid)")
     try:
         X, y, qid = columns
-        queries = probe._queries(X, y, qid, None, reset=False)
+        queries = probe._queries(X, y, qid, None, reset=reset)
     except DataError as error:
+        if reset:
+            raise
         raise DataError(f"{name}: {error}") from error
-    return Part(queries.features, queries.lists.labels, queries.lists.offsets)
+    return LetorData(Lists(queries.lists.labels, queries.lists.offsets), queries.features)
 
 
-def _split(whole: Part, fraction: float, seed: int) -> SearchData:
+def _split_queries(whole: LetorData, fraction: float, seed: int) -> SearchData:
     """Hold out a random fraction of the queries, at least one."""
-    queries = len(whole.offsets) - 1
+    from rankbound.tuning.trial import SearchData
+
+    queries = len(whole.lists)
     if queries < 2:
         raise DataError(f"data must have at least 2 queries to hold some out for validation, got {queries}")
     count = min(max(1, round(fraction * queries)), queries - 1)
-    held_out = np.zeros(queries, dtype=bool)
-    held_out[np.random.default_rng(seed).permutation(queries)[:count]] = True
-    sizes = np.diff(whole.offsets)
-
-    def part(chosen: Any) -> Part:
-        rows = np.repeat(chosen, sizes)
-        return Part(whole.features[rows], whole.labels[rows], np.concatenate(([0], np.cumsum(sizes[chosen]))))
-
-    return SearchData(part(~held_out), part(held_out))
+    shuffled = np.random.default_rng(seed).permutation(queries)
+    return SearchData(whole.take(np.sort(shuffled[count:])), whole.take(np.sort(shuffled[:count])))
 
 
-def _digest(part: Part) -> str:
+# ---- the search ------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _hold_folder(search: Search, data: SearchData) -> Iterator[None]:
+    """Hold the folder of a search during the block, after checking that it has no other search."""
+    folder = search.folder
+    index = folder / "tune.json"
+    if folder.exists() and not folder.is_dir():
+        raise ArgumentError(f"{folder}: is a file, expected a folder for the search")
+    if folder.is_dir() and not index.exists() and any(path.name != "lock" for path in folder.iterdir()):
+        raise ArgumentError(f"{folder}: exists and is not the folder of a search; choose another folder")
+    spent = ("folder", "trials", "seconds", "began")
+    identity = {name: value for name, value in search.to_dict().items() if name not in spent}
+    identity |= {"rankbound": __version__, "train": _digest(data.train), "valid": _digest(data.valid)}
+    identity = json.loads(json.dumps(identity))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        conflict = f"is tuning in {folder}; wait until it is done, or choose another folder"
+        with locked_file(folder / "lock", conflict):
+            if index.exists():
+                _check_identity(index, identity)
+            else:
+                with atomic_write(index) as path:
+                    path.write_text(json.dumps(identity, indent=1), encoding="utf-8")
+            yield
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be used: {error.strerror or error}") from error
+
+
+def _check_identity(index: Path, identity: Mapping[str, Any]) -> None:
+    try:
+        known = json.loads(index.read_text(encoding="utf-8"))
+        changed = sorted(name for name in known.keys() | identity.keys() if known.get(name) != identity.get(name))
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise DataError(f"{index}: is damaged: {error}; choose another folder") from error
+    if changed:
+        raise DataError(
+            f"{index.parent}: contains another search, which differs in {', '.join(changed)}; choose another folder"
+        )
+
+
+def _digest(part: LetorData) -> str:
     digest = hashlib.blake2b(digest_size=16)
-    for array in (part.features, part.labels, part.offsets):
+    for array in (part.features, part.lists.labels, part.lists.offsets):
         array = np.ascontiguousarray(array)
         digest.update(f"{array.dtype.str}{array.shape}".encode())
         digest.update(array.data)
     return digest.hexdigest()
 
 
-def _warm_up(spaces: Mapping[str, ModelSpace]) -> None:
-    """Compile or load the kernels of all losses that may be tried, before the clock starts."""
-    from rankbound.losses import warm_up
-    from rankbound.models.by_name import parameters_of
+def _run_search(
+    search: Search, data: SearchData, workers: int, cluster: str | None, report: Callable[[TuneProgress], None]
+) -> int:
+    """Run trials until the budget is spent, and return the number of those that were run now."""
+    from rankbound.tuning.study import JOURNAL, TrialStudy, best_of, drop_partial_line
+    from rankbound.tuning.trial import run_trials
+    from rankbound.tuning.workers import run_in_processes, run_on_cluster
 
-    losses: list[Any] = []
-    for name, one in spaces.items():
-        for parameter in ("objective", "loss"):
-            if parameter in one.ranges:
-                losses += one.ranges[parameter].choices
-            elif parameter in (known := parameters_of(name)):
-                losses.append(one.fixed.get(parameter, known[parameter]))
-    if wanted := [loss for loss in dict.fromkeys(losses) if loss != "lambdarank"]:
-        warm_up(*wanted)
+    drop_partial_line(search.folder / JOURNAL)
+    study = TrialStudy(search)
+    study.repair()
+    before = study.records()
+    elapsed = max((record.elapsed for record in before), default=0.0)
+    study.search = search = replace(search, began=time.time() - elapsed)
+    reported = len(before)
 
-
-# ---- the search ------------------------------------------------------------------------------------------------------
-
-
-class _TrialQueue:
-    """The trials in order. It ends where the next one needs a result that is missing, and continues after it."""
-
-    def __init__(
-        self,
-        log: TrialLog,
-        prepared: _Prepared,
-        budget: _Budget,
-        sampler: str,
-        pruning: bool,
-        seed: int,
-        modules: Mapping[str, str],
-        lag: int,
-    ) -> None:
-        self.log, self.prepared, self.budget = log, prepared, budget
-        self.folder = ""
-        self._sampler, self._pruning, self._seed, self._modules, self._lag = sampler, pruning, seed, modules, lag
-        self._settings = {number: (record.model, record.params) for number, record in log.records.items()}
-        self._launched: set[int] = set()
-        self._before, self._began = log.elapsed, time.monotonic()
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds of the search, over all runs."""
-        return self._before + time.monotonic() - self._began
-
-    @property
-    def _seconds_left(self) -> float | None:
-        return None if self.budget.seconds is None else self.budget.seconds - self.elapsed
-
-    @property
-    def _next(self) -> int:
-        number = 1
-        while number in self.log.records or number in self._launched:
-            number += 1
-        return number
-
-    @property
-    def has_more(self) -> bool:
-        """Whether the budget allows a further trial; there is always a first one."""
-        if not self.log.records and not self._launched:
-            return True
-        left = self._seconds_left
-        return (left is None or left > 0) and (self.budget.trials is None or self._next <= self.budget.trials)
-
-    def __iter__(self) -> Iterator[Task]:
-        return self
-
-    def __next__(self) -> Task:
-        number = self._next
-        if not self.has_more or any(earlier not in self.log.records for earlier in range(1, number - self._lag + 1)):
-            raise StopIteration
-        model, params = self._setting(number)
-        self._settings[number] = model, params
-        self._launched.add(number)
-        best, left = self.log.best, self._seconds_left
-        known = [record for record in self._known(number) if record.model == model]
-        return Task(
-            number,
-            model,
-            params,
-            self.prepared.measure,
-            self._seed,
-            thresholds(known) if self._pruning else {},
-            None if left is None else max(0.0, left),
-            None if best is None else best.value,
-            self._modules,
-            self.folder,
-        )
-
-    def _known(self, number: int) -> list[TrialRecord]:
-        """The finished trials whose results a trial may use."""
-        earlier = (self.log.records[n] for n in range(1, number - self._lag + 1))
-        return [record for record in earlier if record.status != "failed"]
-
-    def _setting(self, number: int) -> tuple[str, dict[str, Any]]:
-        known = self._known(number)
-        earlier = [self._settings[n] for n in range(1, number)]
-        model, start = choose_model(
-            self.prepared.spaces, number, self._seed, [name for name, _ in earlier], known, self.prepared.others_from
-        )
-        space = self.prepared.spaces[model]
-        if start is None:
-            finished = [record for record in known if record.model == model]
-            running = [params for name, params in earlier[max(0, number - self._lag) :] if name == model]
-            start = suggest(space, self._sampler, number, self._seed, finished, running)
-        return model, {**space.fixed, **start}
-
-
-def _search(queue: _TrialQueue, workers: int, cluster: str | None, report: Callable[[TuneProgress], None]) -> None:
-    log, budget = queue.log, queue.budget
-
-    def state(last: TrialRecord | None) -> TuneProgress:
+    def state(records: Sequence[TrialRecord], last: TrialRecord | None) -> TuneProgress:
         return TuneProgress(
-            "trials", len(log.records), budget.trials, queue.elapsed, budget.seconds, queue.prepared.measure, log.best,
+            "trials",
+            len(records),
+            search.trials,
+            search.elapsed,
+            search.seconds,
+            search.measure,
+            best_of(records),
             last,
-        )  # fmt: skip
+        )
 
-    report(state(None))
-    if not queue.has_more:
-        return
-    for record, ranker in finished_tasks(queue, queue.prepared.data, workers, cluster, log.folder):
-        record = replace(record, elapsed=queue.elapsed)
-        log.add(record, ranker)
-        report(state(record))
-        if len(log.records) >= _FAILURES and log.best is None:
-            break
-    if log.best is None:
-        raise _all_failed(log)
+    def watch(watched: TrialStudy) -> None:
+        nonlocal reported
+        if watched.count_finished() > reported:
+            records = watched.records()
+            for last in sorted(records, key=lambda record: record.elapsed)[reported:]:
+                report(state(records, last))
+            reported = len(records)
+
+    report(state(before, None))
+    if study.has_more():
+        if cluster is not None:
+            run_on_cluster(search, data, cluster, watch)
+        elif workers == 0:
+            run_trials(search, data, watch)
+        else:
+            run_in_processes(search, data, workers, watch)
+    return study.count_finished() - len(before)
 
 
-def _all_failed(log: TrialLog) -> DataError:
-    first = log.records[min(log.records)]
-    return DataError(
-        f"all {len(log.records)} trials failed; trial {first.number}, {first.model}: {first.error.splitlines()[0]}"
+def _make_result(search: Search, queries: _Queries, refit: bool, ran: int, policy: Inference) -> TuneResult:
+    from rankbound.models import load_ranker
+    from rankbound.tuning.study import TrialStudy, best_of
+    from rankbound.tuning.trial import fit_ranker, refit_ranker
+
+    records, data = tuple(TrialStudy(search).records()), queries.data
+    best = best_of(records)
+    if best is None:
+        first = records[0]
+        raise DataError(
+            f"all {len(records)} trials failed; trial {first.number}, {first.model}: {first.error.splitlines()[0]}"
+        )
+    path = search.folder / "best" / str(best.number)
+    if refit:
+        ranker = refit_ranker(search, data, best)
+    elif path.exists():
+        ranker = load_ranker(path)
+    else:  # after manual changes of the folder
+        ranker = fit_ranker(search, data, best.model, best.params)
+    numbers = {"training": len(data.train.lists), "validation": len(data.valid.lists)}
+    test = None
+    if queries.test is not None:
+        numbers["test"] = len(queries.test.lists)
+        test = _test_ranker(ranker, queries.test, search.measure, policy)
+    if queries.feature_names is not None:
+        ranker.feature_names_in_ = queries.feature_names
+    notes = [optimism_note(len(records)), *policy.notes({search.measure: int((~np.isnan(best.values)).sum())})]
+    return TuneResult(
+        ranker,
+        best,
+        records,
+        trials_table(records, best, policy),
+        search.measure,
+        numbers,
+        test,
+        refit,
+        max(record.elapsed for record in records),
+        ran,
+        tuple(notes),
+        search.folder,
     )
 
 
-def _finished(log: TrialLog, prepared: _Prepared, refit: bool, seed: int, before: int, policy: Inference) -> TuneResult:
-    best = log.best
-    if best is None:  # a search that is resumed after all of its trials failed
-        raise _all_failed(log)
-    measure, data = prepared.measure, prepared.data
-    if refit:
-        ranker = refit_ranker(best, data, measure, seed)
-    else:
-        ranker = log.best_ranker() or run_task(Task(best.number, best.model, best.params, measure, seed), data)[1]
-    assert ranker is not None
-    records = tuple(log.records[number] for number in sorted(log.records))
-    queries = {"training": len(data.train.offsets) - 1, "validation": len(data.valid.offsets) - 1}
-    test = None
-    if prepared.test is not None:
-        queries["test"] = len(prepared.test.offsets) - 1
-        test = _test_value(ranker, prepared.test, measure, policy)
-    if prepared.feature_names is not None:
-        ranker.feature_names_in_ = prepared.feature_names
-    notes = [optimism_note(len(records))]
-    counted = int((~np.isnan(best.values)).sum())
-    notes += policy.notes({measure: counted})
-    return TuneResult(
-        ranker, best, records, trials_table(records, best, policy), measure, queries, test, refit, log.elapsed,
-        len(records) - before, tuple(notes), log.folder,
-    )  # fmt: skip
+def _test_ranker(ranker: Ranker, part: LetorData, measure: str, policy: Inference) -> dict[str, float]:
+    from rankbound.tuning.trial import measure_ranker
 
-
-def _test_value(ranker: Ranker, part: Part, measure: str, policy: Inference) -> dict[str, float]:
-    features, _, qid = part.columns
-    scores = ranker.predict(features, qid)
-    evaluation = evaluate_lists(part.lists.with_scores(scores), [measure])
-    values = np.asarray(evaluation.values[measure], dtype=np.float64)
+    values = measure_ranker(ranker, part, measure)
     values = values[~np.isnan(values)]
-    low, high = (float("nan"),) * 2
-    if len(values) > 1:
-        low, high = map(float, policy.intervals(values[:, None])[:, 0])
-    return {"mean": float(evaluation.mean()[measure]), "low": low, "high": high}
+    low, high = map(float, policy.intervals(values[:, None])[:, 0]) if len(values) > 1 else (math.nan, math.nan)
+    return {"mean": math.fsum(values) / len(values), "low": low, "high": high}

@@ -12,6 +12,7 @@ any other value                      fixed
 
 from __future__ import annotations
 
+import json
 import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,16 +25,13 @@ from rankbound.io import read_bytes
 from rankbound.models import RECOMMENDERS
 
 if TYPE_CHECKING:
-    import numpy as np
-
-__all__ = ["DEFAULT_MODELS", "OBJECTIVES", "ModelSpace", "Range", "make_spaces", "read_space"]
+    from optuna.trial import Trial
 
 KINDS = ("float", "log", "int", "int-log", "choice")
 DEFAULT_MODELS = ("LambdaMART", "MLPRanker")
 OBJECTIVES = ("lambdarank", "noisy-lambda-nDCG")
 """Objectives of LambdaMART in the default space: LightGBM's own, then ours."""
 OTHER_DATA = (*RECOMMENDERS, "RankCNN")  # trained on users and items, or on images
-_LAMBDARANK_LABELS = 30
 
 # Parameters that the search sets unless a space or params do: many steps, of which the validation queries select one.
 _FIXED: Mapping[str, Mapping[str, Any]] = {
@@ -52,32 +50,15 @@ class Range:
     high: float = 0.0
     choices: tuple[Any, ...] = ()
 
-    @property
-    def is_integer(self) -> bool:
-        """Whether the values are integers."""
-        return self.kind.startswith("int")
-
-    @property
-    def is_logarithmic(self) -> bool:
-        """Whether values are drawn uniformly in their logarithm."""
-        return self.kind in ("log", "int-log")
-
-    def draw(self, random: np.random.Generator) -> Any:
-        """Draw a value.
-
-        >>> import numpy as np
-        >>> Range("int-log", 7, 127).draw(np.random.default_rng(0)), Range("choice", choices=("a",)).draw(None)
-        (43, 'a')
-        """
+    def suggest(self, trial: Trial, name: str) -> None:
+        """Ask Optuna for a value."""
+        is_logarithmic = self.kind in ("log", "int-log")
         if self.kind == "choice":
-            return self.choices[0 if len(self.choices) == 1 else int(random.integers(len(self.choices)))]
-        low, high = (self.low - 0.5, self.high + 0.5) if self.is_integer else (self.low, self.high)
-        if self.is_logarithmic:
-            value = math.exp(random.uniform(math.log(low), math.log(high)))
+            trial.suggest_categorical(name, [_as_label(choice) for choice in self.choices])
+        elif self.kind.startswith("int"):
+            trial.suggest_int(name, int(self.low), int(self.high), log=is_logarithmic)
         else:
-            value = float(random.uniform(low, high))
-        value = min(max(value, self.low), self.high)
-        return round(value) if self.is_integer else value
+            trial.suggest_float(name, self.low, self.high, log=is_logarithmic)
 
     def contains(self, value: Any) -> bool:
         """Whether a value can be drawn.
@@ -88,7 +69,8 @@ class Range:
         if self.kind == "choice":
             return _as_list(value) in self.choices
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        return is_number and self.low <= value <= self.high and (not self.is_integer or value == int(value))
+        is_whole = not self.kind.startswith("int") or (is_number and value == int(value))
+        return is_number and self.low <= value <= self.high and is_whole
 
 
 @dataclass(frozen=True)
@@ -106,6 +88,29 @@ class ModelSpace:
             name: [r.kind, *(r.choices if r.kind == "choice" else (r.low, r.high))] for name, r in self.ranges.items()
         }
         return {"fixed": dict(self.fixed), "ranges": ranges, "starts": [dict(start) for start in self.starts]}
+
+    @classmethod
+    def from_dict(cls, model: str, space: Mapping[str, Any]) -> ModelSpace:
+        """Read what `to_dict` returned."""
+        ranges = {name: read_range(f"{model}.{name}", value) for name, value in space["ranges"].items()}
+        return cls(model, space["fixed"], ranges, tuple(space["starts"]))
+
+    def suggest(self, trial: Trial) -> None:
+        """Ask Optuna for the parameters of a trial."""
+        for name, one in self.ranges.items():
+            one.suggest(trial, f"{self.model}.{name}")
+
+    def setting_of(self, suggested: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parameters that Optuna's suggestions stand for."""
+        setting = dict(self.fixed)
+        for name, one in self.ranges.items():
+            value = suggested[f"{self.model}.{name}"]
+            setting[name] = next((choice for choice in one.choices if _as_label(choice) == value), value)
+        return setting
+
+    def enqueued_starts(self) -> list[dict[str, Any]]:
+        """Return the settings to try first, as Optuna enqueues them."""
+        return [{f"{self.model}.{name}": _as_label(value) for name, value in start.items()} for start in self.starts]
 
 
 def read_space(path: str | PathLike[str]) -> dict[str, Any]:
@@ -184,7 +189,7 @@ def _model_space(
     fixed, ranges = {}, {}
     for name, value in table.items():
         if isinstance(value, (list, tuple)) and name not in own:
-            ranges[name] = _range(f"{model}.{name}", value)
+            ranges[name] = read_range(f"{model}.{name}", value)
         else:
             fixed[name] = _as_list(value)
     for name in ("loss", "objective"):
@@ -193,7 +198,7 @@ def _model_space(
     return ModelSpace(model, fixed, ranges, _starts(model, known, ranges))
 
 
-def _range(name: str, value: Sequence[Any]) -> Range:
+def read_range(name: str, value: Sequence[Any]) -> Range:
     """Read a range, as in the table at the head of this module."""
     if not value or value[0] not in KINDS:
         raise ArgumentError(
@@ -279,3 +284,8 @@ def _starts(model: str, known: Mapping[str, Any], ranges: Mapping[str, Range]) -
 def _as_list(value: Any) -> Any:
     """Convert tuples to lists, as JSON and TOML have them."""
     return [_as_list(entry) for entry in value] if isinstance(value, (list, tuple)) else value
+
+
+def _as_label(value: Any) -> Any:
+    """Return a choice as Optuna stores it: lists as text."""
+    return json.dumps(value) if isinstance(value, list) else value

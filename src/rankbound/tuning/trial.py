@@ -1,154 +1,134 @@
-"""One trial: train a model on the training queries and measure it on the validation queries."""
+"""One trial: train a model on the training queries and measure it on the validation queries.
+
+A trial ends early where its best value falls behind the median of the trials before (Golovin et al., "Google Vizier: a
+service for black-box optimization", 2017; Optuna's MedianPruner). It is compared at rungs of steps. They count steps at
+a learning rate of 0.1 for boosting: a trial with half that rate is compared after twice as many rounds, because
+otherwise every small learning rate would look bad.
+"""
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from rankbound.data.letor import LetorData
 from rankbound.errors import RankboundError
 from rankbound.evaluation import evaluate_lists
-from rankbound.lists import Lists
-from rankbound.tuning.log import TrialRecord
-from rankbound.tuning.pruning import Watcher, steps_per_rung_unit
+from rankbound.parallel import import_modules
+from rankbound.tuning.study import Search, TrialRecord, TrialStudy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from optuna.trial import Trial
 
     from rankbound.models import Ranker
 
-__all__ = ["Part", "SearchData", "Task", "attempt_task", "fit_ranker", "refit_ranker", "run_task"]
+RUNGS = (10, 20, 40, 80, 160, 320, 640, 1280)
+_STEPS_OF_A_MODEL = 10_000  # models have rungs of their own, so that a trial is compared with those of its model
+_RATE = 0.1
+_SLOWEST, _FASTEST = 0.2, 5.0
 
 
-@dataclass(frozen=True, eq=False)
-class Part:
-    """Rows of features, labels, and the offsets of the queries."""
-
-    features: NDArray[Any]
-    labels: NDArray[Any]
-    offsets: NDArray[np.int64]
-
-    @property
-    def lists(self) -> Lists:
-        """The labels as lists."""
-        return Lists(np.asarray(self.labels), np.asarray(self.offsets))
-
-    @property
-    def columns(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]:
-        """Features, labels and the query of each row, as `Ranker.fit` takes them."""
-        sizes = np.diff(self.offsets)
-        return self.features, np.asarray(self.labels), np.repeat(np.arange(len(sizes)), sizes)
-
-
-@dataclass(frozen=True, eq=False)
-class SearchData:
+class SearchData(NamedTuple):
     """Training and validation queries."""
 
-    train: Part
-    valid: Part
-
-    def save(self, folder: Path) -> None:
-        """Write the arrays to a folder, from which worker processes map them into memory."""
-        for role in ("train", "valid"):
-            part = getattr(self, role)
-            for name in Part.__dataclass_fields__:
-                np.save(folder / f"{role}-{name}.npy", getattr(part, name), allow_pickle=False)
-
-    @staticmethod
-    @lru_cache(maxsize=1)
-    def load(folder: str) -> SearchData:
-        """Read the arrays, once per process."""
-        parts = [
-            Part(*(np.load(Path(folder) / f"{role}-{name}.npy", mmap_mode="r") for name in Part.__dataclass_fields__))
-            for role in ("train", "valid")
-        ]
-        return SearchData(*parts)
+    train: LetorData
+    valid: LetorData
 
 
-@dataclass(frozen=True)
-class Task:
-    """A trial to run.
+def run_trials(search: Search, data: SearchData, on_finished: Callable[[TrialStudy], None] | None = None) -> None:
+    """Run trials until the budget is spent; others may do the same in the same folder."""
+    import_modules(search.modules)
+    study = TrialStudy(search)
+    while (asked := study.ask()) is not None:
+        study.finish(*run_trial(search, data, *asked))
+        if on_finished is not None:
+            on_finished(study)
 
-    ``limits`` are the thresholds for pruning by rung, ``seconds`` is the time that is left. The model comes back if its
-    value is at least ``floor``. ``modules`` are the user's modules to import first, ``folder`` has
-    the data for worker processes.
+
+def run_trial(
+    search: Search, data: SearchData, trial: Trial, model: str, params: Mapping[str, Any]
+) -> tuple[TrialRecord, Ranker | None]:
+    """Train and measure a model; a failure becomes a record, too."""
+    began = time.monotonic()
+    watcher = StepWatcher(search, trial, list(search.spaces).index(model), rounds_per_step(model, params))
+    status, value, steps, error = "failed", math.nan, None, ""
+    values, ranker = np.full(len(data.valid.lists), np.nan), None
+    try:
+        ranker = fit_ranker(search, data, model, params, watcher)
+        values = measure_ranker(ranker, data.valid, search.measure)
+        status, value, steps = watcher.ended or "done", float(ranker.eval_score_), kept_steps(ranker)
+    except Exception as failure:  # a trial that fails must not end the search
+        error = str(failure)
+        if not isinstance(failure, RankboundError):
+            error = f"{type(failure).__name__}: {failure}\n{traceback.format_exc()}"
+    seconds = time.monotonic() - began
+    record = TrialRecord(trial.number + 1, model, params, status, value, values, steps, seconds, error=error)
+    return record, None if error else ranker
+
+
+class StepWatcher:
+    """Follows the steps of one training, and says when to end: ``ended`` is then "pruned" or "stopped".
+
+    ``model`` is the position of the model in the search, ``rounds`` are the rounds that count as one step.
     """
 
-    number: int
-    model: str
-    params: Mapping[str, Any]
-    measure: str
-    seed: int
-    limits: Mapping[int, float] = field(default_factory=dict)
-    seconds: float | None = None
-    floor: float | None = None
-    modules: Mapping[str, str] = field(default_factory=dict)
-    folder: str = ""
+    def __init__(self, search: Search, trial: Trial, model: int, rounds: float) -> None:
+        self.ended = ""
+        self._search, self._trial, self._rounds = search, trial, rounds
+        self._first_step = model * _STEPS_OF_A_MODEL
+        self._best, self._last = -math.inf, 0
+        self._rungs = list(RUNGS)
+
+    def __call__(self, step: int, value: float) -> bool:
+        """Take the value of a step; True ends the training."""
+        if step <= self._last:  # a further model of the same trial
+            return False
+        self._last, self._best = step, max(self._best, value)
+        while self._rungs and step >= self._rungs[0] * self._rounds:
+            self._trial.report(self._best, self._first_step + self._rungs.pop(0))
+            if self._trial.should_prune():
+                self.ended = "pruned"
+                return True
+        if self._search.is_out_of_time:
+            self.ended = "stopped"
+        return bool(self.ended)
 
 
-def attempt_task(task: Task) -> tuple[TrialRecord, Ranker | None]:
-    """Run a task in a worker process, with the data in the folder of the task."""
-    return run_task(task, SearchData.load(task.folder))
+def rounds_per_step(model: str, params: Mapping[str, Any]) -> float:
+    """Return the rounds that count as one step: 0.1 / learning_rate for boosting, between 0.2 and 5; 1 for others.
+
+    >>> rounds_per_step("LambdaMART", {"learning_rate": 0.05}), rounds_per_step("MLPRanker", {})
+    (2.0, 1.0)
+    """
+    rate = params.get("learning_rate")
+    if model not in ("LambdaMART", "BoostingRanker") or not isinstance(rate, (int, float)) or rate <= 0:
+        return 1.0
+    return min(max(_RATE / rate, _SLOWEST), _FASTEST)
 
 
-def run_task(task: Task, data: SearchData) -> tuple[TrialRecord, Ranker | None]:
-    """Train and measure a model; a failure becomes a record, too."""
-    from rankbound.experiments.modules import import_modules
-
-    began = time.monotonic()
-    try:
-        import_modules(task.modules)
-        ranker, watcher = fit_ranker(task, data, began)
-        values = _values(ranker, data.valid, task.measure)
-        value = float(ranker.eval_score_)
-    except Exception as error:  # a trial that fails must not end the search
-        message = str(error) if isinstance(error, RankboundError) else f"{type(error).__name__}: {error}"
-        if not isinstance(error, RankboundError):
-            message += f"\n{traceback.format_exc()}"
-        seconds = time.monotonic() - began
-        nothing = np.full(len(data.valid.offsets) - 1, np.nan)
-        return TrialRecord(
-            task.number, task.model, task.params, "failed", float("nan"), nothing, seconds=seconds, error=message
-        ), None
-    record = TrialRecord(
-        task.number,
-        task.model,
-        task.params,
-        watcher.ended or "done",
-        value,
-        values,
-        kept_steps(ranker),
-        tuple(watcher.curve),
-        time.monotonic() - began,
-    )
-    return record, ranker if task.floor is None or value >= task.floor else None
-
-
-def fit_ranker(task: Task, data: SearchData, began: float) -> tuple[Any, Watcher]:
-    """Train the model of a task; the validation queries select its step."""
-    ranker = _ranker(task.model, task.params, task.measure, task.seed)
-    seconds = task.seconds
-    left = None if seconds is None else (lambda: seconds - (time.monotonic() - began))
-    watcher = Watcher(task.limits, steps_per_rung_unit(task.model, task.params), left)
-    ranker._on_step = watcher
-    X, y, qid = data.train.columns
+def fit_ranker(
+    search: Search, data: SearchData, model: str, params: Mapping[str, Any], on_step: StepWatcher | None = None
+) -> Any:
+    """Train a model; the validation queries select its step."""
+    ranker = _make_ranker(search, model, params)
+    ranker._on_step = on_step
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # such as trees without a split, which a bad setting gives
-            ranker.fit(X, y, qid=qid, eval_set=data.valid.columns)
+            X, y, qid = columns_of(data.train)
+            return ranker.fit(X, y, qid=qid, eval_set=columns_of(data.valid))
     finally:
         del ranker._on_step
-    return ranker, watcher
 
 
-def refit_ranker(record: TrialRecord, data: SearchData, measure: str, seed: int) -> Any:
+def refit_ranker(search: Search, data: SearchData, record: TrialRecord) -> Any:
     """Train with the setting and the number of steps of a trial on training and validation queries together."""
     from rankbound.models.by_name import parameters_of
 
@@ -157,30 +137,35 @@ def refit_ranker(record: TrialRecord, data: SearchData, measure: str, seed: int)
         params["n_estimators"] = record.steps
     elif record.steps is not None and "epochs" in known:
         params |= {"epochs": record.steps, "selection": "last"}
-    ranker = _ranker(record.model, params, measure, seed)
-    both = [data.train.columns, data.valid.columns]
-    queries = len(data.train.offsets) - 1
-    qid = np.concatenate((both[0][2], both[1][2] + queries))
-    return ranker.fit(np.concatenate((both[0][0], both[1][0])), np.concatenate((both[0][1], both[1][1])), qid=qid)
+    (X, y, qid), (more_X, more_y, more_qid) = columns_of(data.train), columns_of(data.valid)
+    qid = np.concatenate((qid, more_qid + len(data.train.lists)))
+    ranker = _make_ranker(search, record.model, params)
+    return ranker.fit(np.concatenate((X, more_X)), np.concatenate((y, more_y)), qid=qid)
+
+
+def _make_ranker(search: Search, model: str, params: Mapping[str, Any]) -> Any:
+    from rankbound.models.by_name import make_ranker
+
+    params = dict(params)
+    bounding = params.pop("bounding", "none")  # apart from the others, in which "none" is None
+    preferences = {"seed": search.seed, "measure": search.measure}
+    return make_ranker(model, params, loss=None, bounding=bounding, loss_options={}, **preferences)
+
+
+def columns_of(part: LetorData) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return features, labels and the query of each row, as `Ranker.fit` takes them."""
+    return part.features, part.lists.labels, part.lists.query_of_item
+
+
+def measure_ranker(ranker: Ranker, part: LetorData, measure: str) -> NDArray[np.float64]:
+    """Return the measure of each query."""
+    scored = part.lists.with_scores(ranker.predict(part.features, part.lists.query_of_item))
+    return np.asarray(evaluate_lists(scored, [measure]).values[measure], dtype=np.float64)
 
 
 def kept_steps(ranker: Any) -> int | None:
     """Return the number of rounds or epochs that a fitted model keeps; None for models without steps."""
     if hasattr(ranker, "kept_epoch_"):
         return int(ranker.kept_epoch_)
-    boosters: list[Any] = getattr(ranker, "boosters_", [])
+    boosters = getattr(ranker, "boosters_", [])
     return max(1, boosters[0].num_trees()) if len(boosters) == 1 else None
-
-
-def _ranker(model: str, params: Mapping[str, Any], measure: str, seed: int) -> Any:
-    from rankbound.models.by_name import make_ranker
-
-    params = dict(params)
-    bounding = params.pop("bounding", "none")  # apart from the others, in which "none" is None
-    return make_ranker(model, params, loss=None, bounding=bounding, loss_options={}, seed=seed, measure=measure)
-
-
-def _values(ranker: Any, part: Part, measure: str) -> NDArray[np.float64]:
-    features, _, qid = part.columns
-    scored = part.lists.with_scores(ranker.predict(features, qid))
-    return np.asarray(evaluate_lists(scored, [measure]).values[str(measure)], dtype=np.float64)

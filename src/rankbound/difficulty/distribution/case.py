@@ -36,6 +36,7 @@ def case_of(
     for level, count in sorted(zip(levels, counts, strict=True), reverse=True):
         if count:
             merged[float(level)] = merged.get(float(level), 0) + int(count)
+    merged, depth = definition.without_passed_over(merged, depth)
     n = sum(merged.values())
     relevant = sum(count for level, count in merged.items() if level > 0)
     values = definition.canonical_levels(measure, list(merged))

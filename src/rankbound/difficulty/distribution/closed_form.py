@@ -14,7 +14,7 @@ from rankbound.measures.cascade import FirstHit
 __all__ = ["MOST_PAIRS", "closed", "wrong_pairs"]
 
 Points = tuple[NDArray[np.float64], NDArray[np.float64]]
-MOST_PAIRS = 32_768  # the distribution of the wrong pairs is kept point by point up to this many points
+MOST_PAIRS = 100_000  # the distribution of the wrong pairs is kept point by point up to this many points
 
 
 def closed(case: Case) -> Points | None:

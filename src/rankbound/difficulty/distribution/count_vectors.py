@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CountVectors", "Growth", "count_vectors", "number_of_vectors"]
+__all__ = ["FRACTION", "CountVectors", "Growth", "count_vectors", "number_of_vectors"]
 
+FRACTION = 1e-8  # imaginary unit of fractions of a step
 Growth = Callable[[int, int, list[Any]], Any]  # rank, level, counts above: what a document of the level adds
 
 
@@ -81,6 +82,29 @@ class CountVectors:
                 next_high[to] = np.maximum(next_high[to], high[source] + added)
             low, high = next_low, next_high
         return low, high
+
+    def cells(self, growth: Growth, step: float) -> NDArray[np.complex128]:
+        """Mass of the totals of each count vector on a grid, moved by whole steps, a row per vector of all ranks.
+
+        Where the mean total is f steps above the point of its cell, the mass m is m + i `FRACTION` m f, see `dynamic`.
+        """
+        high = self.extremes(growth)[1].max(initial=0.0)
+        columns = math.ceil(high / step) + len(self.rows) + 2
+        cells = np.ones((1, columns), dtype=np.complex128)
+        cells[:, 1:] = 0.0
+        for rank in range(1, len(self.rows)):
+            following = np.zeros((len(self.rows[rank]), columns), dtype=np.complex128)
+            for level, to, source in self._moves(rank):
+                added = growth(rank, level, list(self.rows[rank - 1][source].T))
+                at = np.broadcast_to(np.asarray(added, dtype=np.float64), to.shape) / step
+                whole = np.rint(at).astype(np.int64)
+                factor = self.rows[rank][to, level] / rank * (1 + 1j * FRACTION * (at - whole))
+                for shift in np.unique(whole).tolist():
+                    these = whole == shift
+                    moved = cells[source[these], : columns - shift] * factor[these, None]
+                    following[to[these], shift:] += moved
+            cells = following
+        return cells
 
     def transforms(
         self, growth: Growth, size: int, turn: Callable[[NDArray[np.float64]], NDArray[np.complex128]]

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cached_property, lru_cache
 from typing import Any
@@ -17,23 +15,37 @@ from numpy.typing import NDArray
 
 from rankbound.difficulty.bounds import plain_measure
 from rankbound.difficulty.distribution import cache as distribution_cache
-from rankbound.difficulty.distribution.arrangements import enumerated, sampled, sampling_work, tolerance
+from rankbound.difficulty.distribution.arrangements import (
+    condensed,
+    enumerated,
+    rounding,
+    sampled,
+    sampling_work,
+    tolerance,
+)
+from rankbound.difficulty.distribution.branching import branched, is_branched
 from rankbound.difficulty.distribution.case import Case, case_of
 from rankbound.difficulty.distribution.closed_form import closed
 from rankbound.difficulty.distribution.dynamic import Points, dynamic, dynamic_work
+from rankbound.difficulty.distribution.ends import with_exact_ends
+from rankbound.difficulty.distribution.few_hits import has_few_hits, of_few_hits
 from rankbound.difficulty.distribution.limit import limit, limit_applies
 from rankbound.difficulty.distribution.mixture import TOGETHER, mixture_key, mixtures
 from rankbound.difficulty.distribution.smoothing import look_up, smooth_table
 from rankbound.difficulty.distribution.spectral import spectral
+from rankbound.difficulty.distribution.tilted import has_smooth_tails
 from rankbound.difficulty.distribution.walk import Walk
 from rankbound.errors import ArgumentError
+from rankbound.io import report_progress
 from rankbound.measures import LabelCounts, Measure
 
-__all__ = ["METHODS", "Distributions", "distribution_of", "distributions_of", "watched_distributions"]
+__all__ = ["METHODS", "Distributions", "distribution_of", "distributions_of"]
 
 METHODS = ("auto", "closed", "enumeration", "approximate", "dynamic", "sampled")
 SAMPLES = 300_000  # as in Westerborg, User/query-wise metric bounding in learning to rank
-_RESOLUTIONS = {"sampled": 1 / SAMPLES, "approximate": 1e-8}
+_RESOLUTIONS = {"sampled": 1 / SAMPLES, "approximate": 1e-8, "dynamic": 1e-10}
+_WITH_ENDS = ("approximate", "dynamic")  # methods whose ends are made exact afterwards
+_MOST_POINTS = 4_096  # of a distribution from a dynamic program; where it has more, points are joined
 _FEW_ARRANGEMENTS = 25_000  # enumerated by method='auto'
 _MOST_ARRANGEMENTS = 5_000_000  # enumerated by method='enumeration'
 _ENUMERATION_WORK = 3e6  # arrangements times ranks
@@ -44,22 +56,32 @@ _MOST_LEVELS = 400  # of measures that compare every level with every other
 _MANY_LEVELS = 12  # more than the mixture takes
 _SAMPLING_WORK = 4e9  # samples times ranks times levels that method='auto' draws, in about 10 seconds
 _LONGEST_SAMPLING = 4e11  # that method='sampled' draws, in about 15 minutes
+_PRECISE_WORK = 8e9  # grid points that a spectral program touches in about a second
 _QUICK_WORK = 1e7  # grid points that a dynamic program touches in the time of a few approximations
-_LIGHT_WORK, _MOST_WORK = 3e7, 2e9  # grid points that a dynamic program may touch
+_MOST_WORK = 2e9  # grid points that a dynamic program may touch
 _MOST_CELLS = 2e7  # grid points that it may hold
-_MOST_STATES = 3e6  # states times ranks of the spectral one; ten times as many where only one label is counted
-_FINE, _COARSE, _LONG = 4096, 2048, 64  # default grids, and the list length from which the coarse one is fine enough
-_LUMP, _FINER = 0.015, 8  # weight of a point from which a grid is made finer, and how much
+_MOST_STATES = 5e6  # states times ranks of the spectral one; ten times as many where only one label is counted
+_FINE = 4096  # points of a spectral program
+_GRIDS = (65_536, 32_768, 16_384, 8_192, 4_096, 2_048)  # of a dynamic program: the first that takes no longer than this
+_PRECISE, _FAST = (1.2e8, 1e-8), (1e7, 1e-2)  # grid points that it touches; probability that a grid may not resolve
 _SLOW = 0.005  # seconds of computation from which a distribution is stored on disk
 
 ComputedDistribution = tuple[NDArray[np.float64], NDArray[np.float64], str]  # scores, probabilities, method
 
 
 def distribution_of(
-    case: Case, method: str = "auto", grid: int | None = None, samples: int = SAMPLES, seed: int = 0, cache: bool = True
+    case: Case,
+    method: str = "auto",
+    grid: int | None = None,
+    samples: int = SAMPLES,
+    seed: int = 0,
+    cache: bool = True,
 ) -> ComputedDistribution:
-    """Scores, probabilities and the method that gave them; from memory or disk if they are there."""
-    if method != "sampled" and method != "auto":
+    """Scores, probabilities and the method that gave them; from memory or disk if they are there.
+
+    ``method="fast"`` is ``"auto"`` without precise tails.
+    """
+    if method not in ("sampled", "auto", "fast"):
         samples, seed = SAMPLES, 0  # without influence: keep them out of the key
     key = (case, method, grid, samples, seed)
     return _remembered(*key) if cache else _compute(*key)
@@ -67,7 +89,7 @@ def distribution_of(
 
 @lru_cache(maxsize=2048)
 def _remembered(case: Case, method: str, grid: int | None, samples: int, seed: int) -> ComputedDistribution:
-    quick = case.bounds[0] == case.bounds[2] or (method in ("auto", "closed") and closed(case) is not None)
+    quick = case.bounds[0] == case.bounds[2] or (method in ("auto", "fast", "closed") and closed(case) is not None)
     if quick or not case.measure.definition.built_in:  # a file could be of another measure with the same name
         return _compute(case, method, grid, samples, seed)
     key = (str(case.measure), case.labels, case.counts, case.ranks, case.ranker_strength, method, grid, samples, seed)
@@ -83,7 +105,12 @@ def _remembered(case: Case, method: str, grid: int | None, samples: int, seed: i
 
 
 def _compute(case: Case, method: str, grid: int | None, samples: int, seed: int) -> ComputedDistribution:
-    return _normalized(*_choose(case, method, grid, samples, seed))
+    scores, probabilities, how = _choose(case, method, grid, samples, seed)
+    if how == "dynamic" and len(scores) > _MOST_POINTS:
+        scores, probabilities = condensed(scores, probabilities)
+    if how in _WITH_ENDS and len(scores) > 1:
+        scores, probabilities = with_exact_ends(scores, probabilities, case)
+    return _normalized(scores, probabilities, how)
 
 
 def _normalized(scores: NDArray[np.float64], probabilities: NDArray[np.float64], how: str) -> ComputedDistribution:
@@ -95,6 +122,7 @@ def _normalized(scores: NDArray[np.float64], probabilities: NDArray[np.float64],
 
 
 def _choose(case: Case, method: str, grid: int | None, samples: int, seed: int) -> ComputedDistribution:
+    precise, method = method != "fast", "auto" if method == "fast" else method
     worst, _, best = case.bounds
     if worst == best:  # all orders have the same value
         return np.array([best]), np.ones(1), "closed" if method == "auto" else method
@@ -128,8 +156,10 @@ def _choose(case: Case, method: str, grid: int | None, samples: int, seed: int) 
         distribution = limit(case)
         if distribution is not None:
             return *distribution, "approximate"
-    if method == "approximate" or (method == "auto" and _prefers_mixture(case)):
-        distribution = mixtures([case])[0] if mixture_key(case) is not None else None
+    if method == "approximate" or (method == "auto" and _prefers_mixture(case, precise)):
+        distribution = mixtures([case], precise)[0] if mixture_key(case) is not None else None
+        if distribution is None and method == "approximate" and mixture_key(case) is not None:
+            distribution = mixtures([case], precise=False)[0]
         if distribution is not None:
             return *distribution, "approximate"
         if method == "approximate":
@@ -139,11 +169,15 @@ def _choose(case: Case, method: str, grid: int | None, samples: int, seed: int) 
                 "choose method='auto'"
             )
     if method in ("auto", "dynamic"):
-        distribution = _dynamic(case, grid)
+        distribution = _dynamic(case, grid, precise)
         if distribution is not None:
             return *distribution, "dynamic"
         if method == "dynamic":
             raise ArgumentError("the dynamic program has too many states for these labels; choose method='sampled'")
+        if mixture_key(case) is not None:
+            distribution = mixtures([case], precise=False)[0]
+            if distribution is not None:
+                return *distribution, "approximate"
     _check_sampling(case, samples, _SAMPLING_WORK if method == "auto" else _LONGEST_SAMPLING)
     return *sampled(case, samples, seed), "sampled"
 
@@ -168,13 +202,16 @@ def _check_sampling(case: Case, samples: int, most: float) -> None:
         )
 
 
-def _prefers_mixture(case: Case) -> bool:
-    """Whether the fast approximation goes before the dynamic program, which takes longer or spreads steps over a grid.
+def _prefers_mixture(case: Case, precise: bool) -> bool:
+    """Whether the mixture over counts on the first ranks goes before the dynamic program.
 
-    It does not depend on the other queries, so that a query has the same distribution alone and among others.
+    Where its tails are not precise, it is preferred if they need not be, or would take long. It does not depend on the
+    other queries, so that a query has the same distribution alone and among others.
     """
     key = mixture_key(case)
-    return key is not None and (key[0] == "grid" or dynamic_work(case, _FINE) > _QUICK_WORK)
+    if key is None or key[0] == "grid":
+        return key is not None
+    return dynamic_work(case, _FINE) > (_PRECISE_WORK if precise and not has_smooth_tails(case) else _QUICK_WORK)
 
 
 def _is_enumerated(case: Case) -> bool:
@@ -185,41 +222,34 @@ def _is_enumerated(case: Case) -> bool:
     return case.log_arrangements <= math.log(_FEW_ARRANGEMENTS) and log_work <= math.log(_ENUMERATION_WORK)
 
 
-def _dynamic(case: Case, grid: int | None) -> Points | None:
-    """The spectral program for smooth distributions, the one on a grid for others, None if both would take too long."""
+def _dynamic(case: Case, grid: int | None, precise: bool) -> Points | None:
+    """By sets of ranks, a tree, the spectral program for smooth distributions or the one on a grid for others.
+
+    None if all of them would take too long.
+    """
     if not case.measure.definition.has_walk:
         return None
+    most, rare = _PRECISE if precise else _FAST
+    if grid is None:
+        points = branched(case, rare) if is_branched(case, rare) else None
+        if points is not None:
+            return points
+        if has_few_hits(case):
+            return of_few_hits(case)
     walk = Walk.of(case)
     if len(walk.ranks) > _MOST_STEPS:
         return None
-    on_grid = grid or (_COARSE if case.n >= _LONG else _FINE)
-    work = dynamic_work(case, on_grid)
     states = math.prod(walk.shape)
     few_states = states * len(walk.ranks) <= _MOST_STATES * (10 if len(walk.axes) == 1 else 1)
-    light = case.measure.definition.is_concentrated(case.measure) and work <= _LIGHT_WORK
-    if few_states and not light and case.counts[walk.base] > 0:
+    if few_states and case.counts[walk.base] > 0:
         distribution = spectral(case, grid or _FINE)
         if distribution is not None:
             return distribution
-    if work > _MOST_WORK or states * on_grid > _MOST_CELLS:
+    sizes = (size for size in _GRIDS if dynamic_work(case, size) <= most and states * size <= _MOST_CELLS)
+    on_grid = grid or next(sizes, _GRIDS[-1])
+    if dynamic_work(case, on_grid) > _MOST_WORK or states * on_grid > _MOST_CELLS:
         return None
-    distribution = dynamic(case, on_grid)
-    finer = on_grid * _FINER
-    if (
-        grid is None
-        and _is_lumpy(case, distribution[1])
-        and work * _FINER <= _MOST_WORK
-        and states * finer <= _MOST_CELLS
-    ):
-        distribution = dynamic(case, finer)
-    return distribution
-
-
-def _is_lumpy(case: Case, probabilities: NDArray[np.float64]) -> bool:
-    """Whether one point has so much weight that the grid may be too coarse where the distribution is concentrated."""
-    if case.ranks < case.n:  # the ends may be real: nothing relevant among the ranks seen, or nothing else
-        probabilities = probabilities[1:-1]
-    return bool(probabilities.max(initial=0.0) > _LUMP)
+    return dynamic(case, on_grid)
 
 
 # ---- many queries ----------------------------------------------------------------------------------------------------
@@ -245,7 +275,8 @@ class Distributions:
         # P(score <= the first i) and P(score >= those from i on), one number more than there are scores
         self._below = _joined([_running(distribution[1]) for distribution in self.distributions])
         self._above = _joined([_running(distribution[1][::-1])[::-1] for distribution in self.distributions])
-        self._tolerance = np.array([tolerance(distribution[0]) for distribution in self.distributions])[class_of]
+        ends = np.array([rounding(distribution[0]) for distribution in self.distributions]).reshape(-1, 2)
+        self._least_slack, self._greatest_slack = ends[class_of].T
 
     def __len__(self) -> int:
         return len(self.class_of)
@@ -256,21 +287,23 @@ class Distributions:
     def cdf(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """P(score of a random ranking <= x), one x per query."""
         x = self._checked(x)
-        return np.where(
-            np.isnan(x), np.nan, self._below[self._first + self.class_of + self._count(x + self._tolerance)]
-        )
+        return np.where(np.isnan(x), np.nan, self._below[self._first + self.class_of + self._count(x + self._slack(x))])
 
     def survival(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """P(score of a random ranking >= x), one x per query."""
         x = self._checked(x)
-        count = self._count(np.nextafter(x - self._tolerance, -np.inf))
+        count = self._count(np.nextafter(x - self._slack(x), -np.inf))
         return np.where(np.isnan(x), np.nan, self._above[self._first + self.class_of + count])
+
+    def _slack(self, x: NDArray[np.float64]) -> Any:
+        return tolerance(x, self._least_slack, self._greatest_slack)
 
     @property
     def resolution(self) -> NDArray[np.float64]:
         """Probability that the tails of each query's distribution do not resolve.
 
-        It is 1 / the number of samples of a sampled distribution, 1e-8 for an approximate one, and 0 for all others.
+        It is 1 / the number of samples of a sampled distribution, 1e-8 for an approximate one, 1e-10 for a dynamic
+        program, and 0 for all others.
         """
         resolutions = [_RESOLUTIONS.get(distribution[2], 0.0) for distribution in self.distributions]
         return np.array(resolutions, dtype=np.float64)[self.class_of]
@@ -286,7 +319,7 @@ class Distributions:
         """The distributions of some queries, which may repeat."""
         taken = copy(self)
         taken.__dict__.pop("_smooth", None)
-        for name in ("class_of", "_first", "_size", "_tolerance"):
+        for name in ("class_of", "_first", "_size", "_least_slack", "_greatest_slack"):
             setattr(taken, name, getattr(self, name)[queries])
         return taken
 
@@ -348,25 +381,8 @@ def _joined(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
-_watcher: ContextVar[Callable[[int, int], None] | None] = ContextVar("watcher", default=None)
-
-
-@contextmanager
-def watched_distributions(progress: Callable[[int, int], None]) -> Iterator[None]:
-    """Call ``progress(done, all)`` for all distributions that are computed inside the block, whoever needs them.
-
-    >>> from rankbound.measures import parse_measure
-    >>> with watched_distributions(lambda done, all_: print(done, "of", all_)):
-    ...     distributions_of(measure=parse_measure("P@2"), counts=LabelCounts.binary([4, 3], [2, 1]))
-    1 of 2
-    2 of 2
-    Distributions(queries=2, distinct=2)
-    """
-    token = _watcher.set(progress)
-    try:
-        yield
-    finally:
-        _watcher.reset(token)
+def _report_distribution(done: int, total: int) -> None:
+    report_progress("distribution", done, total)
 
 
 def distributions_of(
@@ -374,13 +390,15 @@ def distributions_of(
     counts: LabelCounts,
     *,
     ranker_strength: float = 0.5,
+    precise: bool = False,
     cache: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> Distributions:
     """The distributions of a plain measure for the queries that the counts describe.
 
-    Queries that differ in nothing the measure sees share one distribution. ``progress(done, all)`` is called
-    after each distribution.
+    Queries that differ in nothing the measure sees share one distribution. ``precise`` is for p-values: tails of full
+    rankings with graded labels are then precise, too, which takes longer.
+    ``progress(done, all)`` is called after each distribution.
 
     >>> from rankbound.measures import parse_measure
     >>> distributions = distributions_of(parse_measure("P@2"), LabelCounts.binary([4, 3, 4], [2, 1, 2]))
@@ -390,18 +408,21 @@ def distributions_of(
     if not 0 < ranker_strength < 1:
         raise ArgumentError(f"ranker_strength must lie between 0 and 1, got {ranker_strength}")
     cases, class_of = _cases(plain_measure(measure), counts, ranker_strength)
-    return Distributions(_computed(cases, cache, progress or _watcher.get()), class_of)
+    method = "auto" if precise else "fast"
+    return Distributions(_computed(cases, method, cache, progress or _report_distribution), class_of)
 
 
 def _computed(
-    cases: Sequence[Case], cache: bool, progress: Callable[[int, int], None] | None
+    cases: Sequence[Case], method: str, cache: bool, progress: Callable[[int, int], None] | None
 ) -> list[ComputedDistribution]:
     """The distribution of each case: approximations of cases with the same tables together, the others one by one."""
-    distributions: list[ComputedDistribution | None] = [_recent.get(case) if cache else None for case in cases]
+    distributions: list[ComputedDistribution | None] = [None] * len(cases)
     together: dict[Any, list[int]] = {}
     for index, case in enumerate(cases):
-        if distributions[index] is None and _is_approximated(case):
-            together.setdefault(mixture_key(case), []).append(index)
+        if _is_approximated(case, precise=method == "auto"):
+            distributions[index] = _recent.get((case, method)) if cache else None
+            if distributions[index] is None:
+                together.setdefault(mixture_key(case), []).append(index)
     done = sum(distribution is not None for distribution in distributions)
 
     def finish(index: int, distribution: ComputedDistribution) -> None:
@@ -414,22 +435,22 @@ def _computed(
     for members in together.values():
         for start in range(0, len(members), TOGETHER):
             chunk = members[start : start + TOGETHER]
-            for index, points in zip(chunk, mixtures([cases[index] for index in chunk]), strict=True):
+            for index, points in zip(chunk, mixtures([cases[index] for index in chunk], method == "auto"), strict=True):
                 if points is not None:
-                    distribution = _normalized(*points, "approximate")
+                    distribution = _normalized(*with_exact_ends(*points, cases[index]), "approximate")
                     finish(index, distribution)
                     if cache:
-                        _recent.put(cases[index], distribution)
+                        _recent.put((cases[index], method), distribution)
     for index, case in enumerate(cases):
         if distributions[index] is None:
-            finish(index, distribution_of(case, cache=cache))
+            finish(index, distribution_of(case, method, cache=cache))
     return [distribution for distribution in distributions if distribution is not None]
 
 
-def _is_approximated(case: Case) -> bool:
-    """Whether method='auto' tries the approximation."""
+def _is_approximated(case: Case, precise: bool) -> bool:
+    """Whether the approximation is tried."""
     worst, _, best = case.bounds
-    return _prefers_mixture(case) and worst != best and not _is_enumerated(case) and closed(case) is None
+    return _prefers_mixture(case, precise) and worst != best and not _is_enumerated(case) and closed(case) is None
 
 
 class _Recent:
@@ -438,22 +459,22 @@ class _Recent:
     def __init__(self, most_points: int) -> None:
         self.most_points = most_points
         self.points = 0
-        self.kept: dict[Case, ComputedDistribution] = {}
+        self.kept: dict[tuple[Case, str], ComputedDistribution] = {}
         self.lock = threading.Lock()
 
-    def get(self, case: Case) -> ComputedDistribution | None:
-        """The distribution of a case if it is here."""
+    def get(self, key: tuple[Case, str]) -> ComputedDistribution | None:
+        """The distribution of a case by a method if it is here."""
         with self.lock:
-            distribution = self.kept.pop(case, None)
+            distribution = self.kept.pop(key, None)
             if distribution is not None:
-                self.kept[case] = distribution  # the last to be removed
+                self.kept[key] = distribution  # the last to be removed
             return distribution
 
-    def put(self, case: Case, distribution: ComputedDistribution) -> None:
+    def put(self, key: tuple[Case, str], distribution: ComputedDistribution) -> None:
         """Keep a distribution, and remove those that were not used for longest if there are too many points."""
         with self.lock:
-            if case not in self.kept:
-                self.kept[case] = distribution
+            if key not in self.kept:
+                self.kept[key] = distribution
                 self.points += len(distribution[0])
             while self.points > self.most_points:
                 oldest = next(iter(self.kept))
@@ -471,6 +492,7 @@ _recent = _Recent(10_000_000)
 
 def _cases(measure: Measure, counts: LabelCounts, ranker_strength: float) -> tuple[list[Case], NDArray[np.int64]]:
     """The distinct cases, and which of them each query is."""
+    counts = measure.definition.distinguished_counts(counts)
     labels = measure.definition.levels(measure, counts.values)
     if measure.definition.is_binary(measure):
         levels = np.array([1.0, 0.0])

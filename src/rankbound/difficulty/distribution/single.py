@@ -12,10 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from rankbound.arrays import floats
 from rankbound.difficulty.bounds import MOST_ITEMS, check_depth, one_query, plain_measure
-from rankbound.difficulty.distribution.arrangements import tolerance
+from rankbound.difficulty.distribution.arrangements import rounding, tolerance
 from rankbound.difficulty.distribution.case import case_of
 from rankbound.difficulty.distribution.many import METHODS, SAMPLES, distribution_of
 from rankbound.difficulty.distribution.smoothing import SmoothTable, look_up, smooth_table
+from rankbound.display import pandas_frame, plain_values, plot_of, table_of
 from rankbound.errors import ArgumentError
 from rankbound.measures import Measure
 
@@ -31,7 +32,7 @@ MOST_SAMPLES = 100_000_000  # rankings; the value of each is kept in memory
 class Distribution:
     """A distribution: scores in ascending order, their probabilities, and the method that gave them.
 
-    Scores that differ by less than rounding can explain (1e-10 of the largest) count as equal in `cdf` and `survival`.
+    Scores that differ by less than rounding can explain (1e-10 of their size) count as equal in `cdf` and `survival`.
     """
 
     measure: str
@@ -66,16 +67,23 @@ class Distribution:
         """Standard deviation of the score of a random order."""
         return math.sqrt(math.fsum((self.scores - self.mean) ** 2 * self.probabilities))
 
+    @cached_property
+    def _rounding(self) -> tuple[float, float]:
+        return rounding(self.scores)
+
+    def _slack(self, x: NDArray[np.float64]) -> Any:
+        return tolerance(x, *self._rounding)
+
     def cdf(self, x: ArrayLike) -> Any:
         """F(x) = P(score <= x), NaN for NaN. Source: algorithm 1 of Westerborg, see `smooth_cdf`."""
         x = _points(x)
-        at = np.searchsorted(self.scores, x + tolerance(self.scores), side="right")
+        at = np.searchsorted(self.scores, x + self._slack(x), side="right")
         return _plain(np.where(np.isnan(x), np.nan, self._below[at]))
 
     def survival(self, x: ArrayLike) -> Any:
         """P(score >= x): the p-value of "no better than a random order". For an x that is a score, 1 - F(x) + P(x)."""
         x = _points(x)
-        at = np.searchsorted(self.scores, x - tolerance(self.scores), side="left")
+        at = np.searchsorted(self.scores, x - self._slack(x), side="left")
         return _plain(np.where(np.isnan(x), np.nan, self._above[at]))
 
     def quantile(self, q: ArrayLike) -> Any:
@@ -111,27 +119,19 @@ class Distribution:
 
     def to_pandas(self) -> Any:
         """A pandas frame with the columns score and probability."""
-        from rankbound.report.display.conversion import pandas_frame
-
         return pandas_frame({"score": self.scores, "probability": self.probabilities})
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON."""
-        from rankbound.report.display.conversion import plain_values
-
         names = ("measure", "method", "mean", "std", "scores", "probabilities")
         return plain_values({name: getattr(self, name) for name in names})  # type: ignore[no-any-return]
 
     def plot(self, score: float | None = None) -> Plot:
         """Plot the probabilities, and where a ``score`` lies among them; needs the extra ``report``."""
-        from rankbound.report.display.plots import plot_distribution
-
-        return plot_distribution(self, score)
+        return plot_of(self, score=score)
 
     def _repr_html_(self) -> str:
-        from rankbound.report.display.tables import distribution_table
-
-        return distribution_table(self)
+        return table_of(self).to_html()
 
 
 def _points(x: ArrayLike) -> NDArray[np.float64]:
@@ -171,13 +171,13 @@ def distribution(
         ``1 - ranker_strength`` if not.
     method:
         ``closed`` (P, R, Success, Rprec, RR, U, PairAcc, Tau), ``enumeration`` of all arrangements, ``approximate`` (a
-        mixture over the counts of graded labels on the first ranks), ``dynamic`` program, or ``sampled`` orders;
-        ``auto`` takes the first that is feasible, and `Distribution.method` names it.
+        mixture over the counts of graded labels on the first ranks, tilted into the tails of full rankings),
+        ``dynamic`` program, or ``sampled`` orders; ``auto`` takes the first that is feasible, and `Distribution.method`
+        names it.
     samples, seed:
         For sampled distributions.
     grid:
-        Points of a dynamic program; by default 4096, in lists of 64 and more items 2048 where the distribution is
-        rough.
+        Points of a dynamic program; by default from 2,048 to 65,536, as many as take little time.
     cache:
         Keep the distribution in memory and, if it took long, on disk.
 
@@ -186,10 +186,21 @@ def distribution(
     variance are exact, its distribution function is within 3e-3 of the exact one, and probabilities of 1e-4 in the
     upper tail are right within a third. Where no fast method exists, ArgumentError names the largest feasible size.
 
-    Closed distributions and enumeration are exact. The approximation for graded labels keeps the mean, and its
-    distribution function is within 2e-3 of the exact one; it is used where a dynamic program would take longer, or
-    where it would spread the steps of a measure with a cutoff over a grid. A dynamic program keeps the mean exact, its
-    scores are points of a grid, and for long lists tails below 1e-16 are left out.
+    Closed distributions and enumeration are exact. Other methods, but for samples, keep the mean and, where they can be
+    counted, the probabilities of the worst and the best value. Other P(score >= x) and P(score <= x) of 1e-6 and more
+    have a relative error of at most 2 % at the values x that rankings have, in tests against enumeration, brackets, and
+    importance sampling on up to 400 documents. Exceptions:
+
+    - the limit distribution above;
+    - measures of graded labels with a cutoff beyond about 16 on lists for which a dynamic program would take more than
+      a second, and full rankings whose tails neither tilting nor a dynamic program resolves. They have an approximation
+      whose distribution function is within 2e-3 of the exact one, and whose tail probabilities below 1e-3 may be wrong
+      by a factor;
+    - dynamic programs on few points (`grid`), which many levels make necessary: with five levels and 2,048 points the
+      error reaches 10 % in tails. Values of infAP that differ by its 1e-5 fall together: ``method="dynamic"`` is off by
+      up to 12 % for nine documents, which ``auto`` enumerates;
+    - sampled probabilities p, with a standard error of sqrt(p (1 - p) / samples): with the default samples 2 % of p at
+      p = 0.008. Those below 1 / samples are not resolved.
 
     >>> null = distribution("P@2", n=4, relevant=2)
     >>> null.scores.tolist(), null.probabilities.round(4).tolist(), null.method
@@ -218,7 +229,8 @@ def distribution(
     if labels is not None:
         if n is not None or relevant is not None:
             raise ArgumentError("pass either labels or n and relevant, got both")
-        values, counts = np.unique(np.maximum(one_query(labels)[0], 0), return_counts=True)
+        known = np.maximum(one_query(labels)[0], measure.definition.lowest_label)
+        values, counts = np.unique(known, return_counts=True)
     else:
         _whole("n", n, 0)
         _whole("relevant", relevant, 0)

@@ -4,7 +4,8 @@ The characteristic function of a smooth distribution vanishes at high frequencie
 
 The dynamic program of `dynamic` is run with exp(i t growth) instead of moves over a grid: one number per
 state and frequency, no splitting, and as many frequencies as the distribution has detail: some dozens where a grid has
-thousands of points. What comes back is exact up to rounding: about 1e-16 in absolute terms, so tails below are lost.
+thousands of points. What comes back is exact but for the frequencies that are left out: about 1e-11 in absolute terms,
+so tails below are lost.
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ from rankbound.difficulty.distribution.walk import Walk, transition
 __all__ = ["MANY_ARRANGEMENTS", "spectral"]
 
 MANY_ARRANGEMENTS = (
-    70.0  # log: the finest detail of a distribution of A arrangements has amplitude A^(-1/2), here 1e-15
+    50.0  # log: the finest detail of a distribution of A arrangements has amplitude A^(-1/2), here 1e-11
 )
-_VANISHED = 1e-15
-_BLOCK = 72  # frequencies that go together; the states of a block stay in the processor's cache
+_VANISHED = 1e-12
+_ROUGH = 1e-8  # far more than that
+_HIGH = np.array([0.5, 0.7071, 1.3819])  # incommensurable frequencies, relative to half of those of a grid
+_POINTS = 16_384  # at least, so that one of them holds little of the tail beyond it
+_BLOCK = 36  # frequencies that go together; the states of a block stay in the processor's cache
 _TOGETHER = 8  # ranks whose turns are made together, fewer where there are many states
 
 
@@ -39,11 +43,13 @@ def spectral(case: Case, grid: int) -> Points | None:
     )  # the distribution repeats with this period; its ends carry no weight
     pairs = definition.closed_form(case.measure) == "wrong pairs" and case.random and case.ranks == case.n
     transform = _transform_of_pairs if pairs else _transform_of_sums
+    if _is_rough(case, base * grid / 8 * _HIGH):
+        return None
     parts: list[NDArray[np.complex128]] = []
     for start in range(0, grid // 4, _BLOCK):
         t = base * np.arange(start, start + _BLOCK, dtype=np.float64)
         # the first block also checks a few incommensurable high frequencies: the transform must have vanished there
-        high = base * grid / 8 * np.array([] if start else [0.5, 0.7071, 1.3819], dtype=np.float64)
+        high = base * grid / 8 * (_HIGH[:0] if start else _HIGH)
         part = transform(case, t, high)
         if not start and np.abs(part[_BLOCK:]).max() > _VANISHED:
             return None
@@ -51,10 +57,20 @@ def spectral(case: Case, grid: int) -> Points | None:
         if np.abs(part[_BLOCK - 8 : _BLOCK]).max() < _VANISHED:
             transformed = np.concatenate(parts).conj()
             spread = np.count_nonzero(np.fft.irfft(transformed, grid) > 1e-17)
-            points = grid * (1 << max(0, int(np.ceil(np.log2(grid / spread)))))
+            points = max(grid, _POINTS) * (1 << max(0, int(np.ceil(np.log2(grid / spread)))))
             scores = worst + (best - worst) * (1 + 1 / grid) / points * np.arange(points, dtype=np.float64)
             return _cleaned(scores, np.fft.irfft(transformed, points))
     return None
+
+
+def _is_rough(case: Case, high: NDArray[np.float64]) -> bool:
+    """Whether the transform does not vanish at high frequencies even if the levels are drawn independently."""
+    if case.rank_weights is None or not case.random:
+        return False
+    t = high * float(np.ravel(case.value(case.counts)[0])[0])
+    fractions = np.array(case.counts) / case.n
+    factors = np.exp(1j * np.multiply.outer(np.multiply.outer(t, case.rank_weights), np.array(case.labels))) @ fractions
+    return bool(np.abs(factors.prod(axis=1)).max() > _ROUGH)
 
 
 def _cleaned(scores: NDArray[np.float64], mass: NDArray[np.float64]) -> Points:

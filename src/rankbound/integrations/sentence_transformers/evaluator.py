@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rankbound.analysis.comparison import Comparison, compare
-from rankbound.analysis.inference import Inference
-from rankbound.analysis.runs import align_evaluations
 from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation import Evaluation, evaluate_lists
+from rankbound.evaluation.alignment import align_evaluations
+from rankbound.evaluation.comparison import Comparison, compare
+from rankbound.evaluation.inference import Inference
 from rankbound.integrations.sentence_transformers.samples import RerankingSamples
-from rankbound.integrations.sentence_transformers.scoring import EXTRA, model_scores
+from rankbound.integrations.sentence_transformers.scoring import model_scores
 from rankbound.io import atomic_write
 from rankbound.measures import Measure, parse_measures
-from rankbound.packages import required_package
+from rankbound.packages import import_package
+from rankbound.protocol import Protocol, as_protocol
 
 if TYPE_CHECKING:
     import polars as pl
@@ -66,6 +67,8 @@ class RankingEvaluator:
         Put before the names of the results and into those of files, for several evaluators in one training.
     inference:
         How intervals and p-values are computed, see `rankbound.Inference`.
+    protocol:
+        How the queries are evaluated, see `rankbound.Protocol`; ``empty`` replaces its field.
     empty:
         Queries without a relevant document: leave them out (``skip``), or count them as ``zero`` or ``one``.
     always_rerank_positives:
@@ -91,7 +94,8 @@ class RankingEvaluator:
         primary_measure: str | Measure | None = None,
         name: str = "",
         inference: Inference | None = None,
-        empty: str = "skip",
+        protocol: Protocol | None = None,
+        empty: str | None = None,
         always_rerank_positives: bool = True,
         prompt_name: str | None = None,
         batch_size: int = 64,
@@ -107,7 +111,8 @@ class RankingEvaluator:
             raise ArgumentError(
                 f"primary_measure must be one of {', '.join(self.measures)}, got {self.primary_measure!r}"
             )
-        self.name, self.inference, self.empty = name, inference or Inference(), empty
+        self.name, self.inference = name, inference or Inference()
+        self.protocol = as_protocol(protocol, {} if empty is None else {"empty": empty})
         self.primary_metric = self._key(self.primary_measure)
         self.greater_is_better = not self.measures[self.primary_measure].is_lower_better
         self.always_rerank_positives, self.write_csv = always_rerank_positives, write_csv
@@ -168,7 +173,7 @@ class RankingEvaluator:
         runs += [self.scored_lists(model) for model in models]
         titles = (["first stage"] if first_stage else []) + titles
         return compare(
-            *runs, measures=list(self.measures), names=titles, baseline=baseline, empty=self.empty,
+            *runs, measures=list(self.measures), names=titles, baseline=baseline, protocol=self.protocol,
             inference=self.inference,
         )  # fmt: skip
 
@@ -186,7 +191,8 @@ class RankingEvaluator:
 
     def get_config_dict(self) -> dict[str, Any]:
         """The settings, for the model card."""
-        settings = {"measures": list(self.measures), "confidence": self.inference.confidence, "empty": self.empty}
+        settings = {"measures": list(self.measures), "confidence": self.inference.confidence}
+        settings["empty"] = self.protocol.empty
         if self._base_rows:
             settings["always_rerank_positives"] = self.always_rerank_positives
         return settings
@@ -198,7 +204,7 @@ class RankingEvaluator:
 
     def _evaluate(self, lists: Lists) -> Evaluation:
         plain = str(self.measures[self.primary_measure].plain)  # its bounds decide the types of queries
-        return evaluate_lists(lists, parse_measures([plain]) | self.measures, empty=self.empty, bounds=True)
+        return evaluate_lists(lists, parse_measures([plain]) | self.measures, self.protocol, bounds=True)
 
     def _check_measures_are_defined(self) -> None:
         """Raise DataError before a training starts, not in its first evaluation."""
@@ -248,7 +254,7 @@ def _join_library(evaluator: RankingEvaluator) -> None:
 
     This is done when an evaluator is created, because the import of the library takes many seconds.
     """
-    base = required_package("sentence_transformers.base.evaluation", EXTRA).BaseEvaluator
+    base = import_package("sentence_transformers.base.evaluation").BaseEvaluator
     kind: Any = type(evaluator)
     if not issubclass(kind, base):
         evaluator.__class__ = _joined(kind, base)

@@ -11,8 +11,8 @@ import numpy as np
 import rankbound
 from rankbound.errors import ArgumentError, DataError
 from rankbound.integrations.sentence_transformers.samples import check_documents
-from rankbound.integrations.sentence_transformers.scoring import EXTRA, check_one_output
-from rankbound.packages import required_package
+from rankbound.integrations.sentence_transformers.scoring import check_one_output
+from rankbound.packages import import_package
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CrossEncoderRankingLoss"]
 
-torch = required_package("torch", EXTRA)
+torch = import_package("torch")
 _SOFTWARE = """
 @software{{rankbound,
     title={{rankbound: learning to rank that knows how hard each query is}},
@@ -77,7 +77,7 @@ class CrossEncoderRankingLoss(torch.nn.Module):  # type: ignore[misc, name-defin
         super().__init__()
         from rankbound.losses import get_loss
 
-        required_package("sentence_transformers.base", EXTRA)  # since 5.4
+        import_package("sentence_transformers.base")  # since 5.4
         check_one_output(model)
         if mini_batch_size is not None and (isinstance(mini_batch_size, bool) or not isinstance(mini_batch_size, int)):
             raise ArgumentError(f"mini_batch_size must be an integer or None, got {mini_batch_size!r}")

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.errors import ArgumentError
-from rankbound.packages import required_package
+from rankbound.packages import import_package
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["EXTRA", "check_one_output", "model_scores"]
-
-EXTRA = "sentence-transformers"
+__all__ = ["check_one_output", "model_scores"]
 
 
 def model_scores(
@@ -29,7 +27,7 @@ def model_scores(
     """Score of each document for its query; ``settings`` are passed to the model, the prompt to cross-encoders only."""
     if hasattr(model, "predict"):
         check_one_output(model)
-        identity = required_package("torch", EXTRA).nn.Identity()  # a sigmoid in 32 bits makes ties of high scores
+        identity = import_package("torch").nn.Identity()  # a sigmoid in 32 bits makes ties of high scores
         pairs = [(queries[query], text) for query, text in zip(query_of_item, documents, strict=True)]
         scores = model.predict(pairs, prompt_name=prompt_name, activation_fn=identity, **settings)
         return np.asarray(scores, dtype=np.float64).reshape(-1)

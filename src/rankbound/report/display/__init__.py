@@ -1,5 +1,9 @@
-"""How results show themselves in a notebook: tables in HTML, plots that need no network, and plain values.
+"""How each result is shown, registered for the generic functions of `rankbound.display`, which imports this package.
 
-The results (`Evaluation`, `Comparison`, `Bounds`, `Distribution`, `Lists`, rankers) import the modules of this package
-inside their methods, so that nothing here is loaded before it is used.
+`tables` has the table of each result, `plots` its plot, `pages` its page; `plot.Plot` shows a chart in a notebook
+without a network.
 """
+
+from rankbound.report.display import pages as pages
+from rankbound.report.display import plots as plots
+from rankbound.report.display import tables as tables

@@ -10,18 +10,15 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from rankbound.packages import required_package
-
-__all__ = ["Plot", "check_can_plot"]
+from rankbound.packages import DRAWING, check_packages
 
 # descriptions of every axis and mark, half of the size of a chart; the title describes the image as a whole
 _WORDS = re.compile(r' (?:aria-[a-z]+|role)="[^"]*"')
 
 
 def check_can_plot() -> None:
-    """Raise ImportError, with the extra to install, where altair or vl-convert is missing."""
-    for package in ("altair", "vl_convert"):
-        required_package(package, "report", "plot")
+    """Raise MissingPackageError where altair or vl-convert is missing."""
+    check_packages("plot", *DRAWING)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -9,28 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from rankbound.difficulty.bounding import Bounds
+from rankbound.difficulty.distribution import Distribution
+from rankbound.display import TrainingHistory, plot_of
 from rankbound.errors import ArgumentError, DataError
+from rankbound.evaluation.comparison import Comparison
+from rankbound.evaluation.result import Evaluation, Evaluations
+from rankbound.lists import Lists
 from rankbound.measures import Measure, parse_measure
 from rankbound.report.display.plot import Plot, check_can_plot
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from rankbound.analysis.comparison import Comparison
-    from rankbound.difficulty.bounding import Bounds
-    from rankbound.difficulty.distribution import Distribution
-    from rankbound.evaluation.result import Evaluation
-    from rankbound.lists import Lists
-
-__all__ = [
-    "plot_bounds",
-    "plot_comparison",
-    "plot_distribution",
-    "plot_evaluation",
-    "plot_evaluations",
-    "plot_history",
-    "plot_lists",
-]
 
 _BINS, _SCORE_BINS = 20, 60
 _PANELS = 9  # measures, or runs, with a panel of their own
@@ -41,11 +31,12 @@ _POINTS, _BARS, _QUERIES = 600, 300, 40  # queries drawn as points, bars and lin
 # ---- evaluations -----------------------------------------------------------------------------------------------------
 
 
-def plot_evaluation(result: Evaluation, measure: str | Measure | None) -> Plot:
+@plot_of.register(Evaluation)
+def plot_evaluation(result: Evaluation, *, measure: str | Measure | None = None) -> Plot:
     """Histograms of all measures, or the queries of one measure."""
     check_can_plot()
     if measure is not None:
-        name = _known(measure, result.measures)
+        name = _check_measure(measure, result.measures)
         if name in result.bounds:
             return _query_map(result, name)
         return _histograms({name: result.values[name]}, f"{name} of {result.queries:,} queries")
@@ -56,14 +47,15 @@ def plot_evaluation(result: Evaluation, measure: str | Measure | None) -> Plot:
     return _histograms(values, f"Evaluation of {result.queries:,} queries")
 
 
-def plot_evaluations(results: Mapping[str, Evaluation], measure: str | Measure | None) -> Plot:
+@plot_of.register(Evaluations)
+def plot_evaluations(results: Evaluations, *, measure: str | Measure | None = None) -> Plot:
     """The means of all runs with their intervals, or the queries of one measure."""
     check_can_plot()
     from rankbound.report.figures.systems import system_means
 
     names = list(dict.fromkeys(name for result in results.values() for name in result.measures))
     if measure is not None:
-        name = _known(measure, names)
+        name = _check_measure(measure, names)
         values = {run: result.values[name] for run, result in results.items() if name in result.values}
         return _histograms(values, f"{name} of {len(values)} runs")
     rows = [row for run, result in list(results.items())[:_RUNS] for row in _means(run, result)]
@@ -109,8 +101,8 @@ def _edges(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _query_map(result: Evaluation, name: str) -> Plot:
-    from rankbound.analysis.instances import thinned
-    from rankbound.analysis.query_sets import types_of
+    from rankbound.evaluation.query_sets import types_of
+    from rankbound.report.figures.contrasts import thinned
     from rankbound.report.figures.difficulty import query_map
 
     bounds, value = result.bounds[name], result.complete.get(name, result.values[name])
@@ -128,11 +120,12 @@ def _query_map(result: Evaluation, name: str) -> Plot:
 # ---- comparisons -----------------------------------------------------------------------------------------------------
 
 
-def plot_comparison(comparison: Comparison, measure: str | Measure | None) -> Plot:
+@plot_of.register(Comparison)
+def plot_comparison(comparison: Comparison, *, measure: str | Measure | None = None) -> Plot:
     """The differences of all measures with their intervals, or those of the queries by one measure."""
     check_can_plot()
     if measure is not None:
-        return _query_differences(comparison, _known(measure, comparison.measures))
+        return _query_differences(comparison, _check_measure(measure, comparison.measures))
     from rankbound.report.figures.results import differences
 
     shown = comparison.measures[:_PANELS]
@@ -150,7 +143,7 @@ def plot_comparison(comparison: Comparison, measure: str | Measure | None) -> Pl
 
 
 def _query_differences(comparison: Comparison, name: str) -> Plot:
-    from rankbound.analysis.scores import is_lower_better
+    from rankbound.evaluation.scores import is_lower_better
     from rankbound.report.figures.results import differences_by_query
 
     scores, counted = comparison.scores, comparison.scores.counted(name)
@@ -175,6 +168,7 @@ def _query_differences(comparison: Comparison, name: str) -> Plot:
 # ---- bounds and distributions ----------------------------------------------------------------------------------------
 
 
+@plot_of.register(Bounds)
 def plot_bounds(bounds: Bounds) -> Plot:
     """From the worst to the best value of each query, with the expected one."""
     check_can_plot()
@@ -192,7 +186,8 @@ def plot_bounds(bounds: Bounds) -> Plot:
     return Plot(bounds_of_queries(table, title=title), title)
 
 
-def plot_distribution(distribution: Distribution, score: float | None) -> Plot:
+@plot_of.register(Distribution)
+def plot_distribution(distribution: Distribution, *, score: float | None = None) -> Plot:
     """The probability of each score, and where a score lies among them."""
     check_can_plot()
     from rankbound.report.figures.results import distribution_of_scores
@@ -224,6 +219,7 @@ def _score_bars(scores: NDArray[np.float64], probabilities: NDArray[np.float64])
 # ---- lists and rankers -----------------------------------------------------------------------------------------------
 
 
+@plot_of.register(Lists)
 def plot_lists(lists: Lists) -> Plot:
     """Queries by their number of items, and items by their label."""
     check_can_plot()
@@ -249,36 +245,36 @@ def _labels(labels: NDArray[Any]) -> tuple[list[str], NDArray[np.int64]]:
     return [f"{low:.3g} to {high:.3g}" for low, high in pairwise(edges)], counts
 
 
-def plot_history(ranker: Any) -> Plot:
+@plot_of.register(TrainingHistory)
+def plot_history(training: TrainingHistory) -> Plot:
     """Loss and measures of a ranker by epoch."""
     check_can_plot()
     from rankbound.report.figures.results import training_history
 
-    name = type(ranker).__name__
-    if not hasattr(ranker, "history_"):
+    if training.history is None:
         raise ArgumentError(
-            f"plot shows history_, the loss and the measures of each epoch, and {name} has none; rankers that are "
-            "trained in epochs, such as MLPRanker and MatrixFactorization, have one"
+            f"plot shows history_, the loss and the measures of each epoch, and {training.ranker} has none; rankers "
+            "that are trained in epochs, such as MLPRanker and MatrixFactorization, have one"
         )
     rows = [
         {"quantity": quantity, "epoch": entry["epoch"], "value": float(value)}
-        for entry in ranker.history_
+        for entry in training.history
         for quantity, value in entry.items()
         if quantity != "epoch" and value is not None and np.isfinite(value)
     ]
     if not rows:
-        raise DataError(f"there is nothing to plot: the history of {name} has no epoch")
+        raise DataError(f"there is nothing to plot: the history of {training.ranker} has no epoch")
     table = pl.DataFrame(rows)
     quantities = table["quantity"].unique(maintain_order=True).head(_PANELS)
     table = table.filter(pl.col("quantity").is_in(quantities.to_list())).sort("epoch", maintain_order=True)
-    title = f"Training of {name}"
-    return Plot(training_history(table, getattr(ranker, "kept_epoch_", None), title=title), title)
+    title = f"Training of {training.ranker}"
+    return Plot(training_history(table, training.kept_epoch, title=title), title)
 
 
 # ---- shared ----------------------------------------------------------------------------------------------------------
 
 
-def _known(measure: str | Measure, measures: Sequence[str]) -> str:
+def _check_measure(measure: str | Measure, measures: Sequence[str]) -> str:
     name = str(measure)
     if name not in measures:
         raise ArgumentError(f"measure must be one of {', '.join(measures)}, got {name!r}")

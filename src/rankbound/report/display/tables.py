@@ -1,55 +1,50 @@
-"""The table of each result, as notebooks show it."""
+"""The table of each result."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 
-from rankbound.report.display.html import ROWS, html_table, remaining
-from rankbound.report.numbers import show_interval, show_number, show_p, show_policy
+from rankbound.difficulty.bounding import Bounds
+from rankbound.difficulty.distribution import Distribution
+from rankbound.display import plural, table_of
+from rankbound.evaluation.comparison import Comparison, Difference
+from rankbound.evaluation.result import Evaluation, Evaluations
+from rankbound.lists import Lists
+from rankbound.report.numbers import describe_intervals, show_interval, show_number, show_p, show_policy
+from rankbound.report.tables import Table
 
-if TYPE_CHECKING:
-    from rankbound.analysis.comparison import Comparison, Difference
-    from rankbound.difficulty.bounding import Bounds
-    from rankbound.difficulty.distribution import Distribution
-    from rankbound.evaluation.result import Evaluation
-    from rankbound.lists import Lists
-
-__all__ = [
-    "bounds_table",
-    "comparison_table",
-    "distribution_table",
-    "evaluation_table",
-    "evaluations_table",
-    "lists_table",
-]
+ROWS = 20  # rows of a table that is not complete; a note names how many there are in all
 
 _BOUNDS = ("worst", "expected", "best")
 _FEW = 10  # queries of Lists and Bounds that are shown
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 
 
-def evaluation_table(result: Evaluation) -> str:
+@table_of.register(Evaluation)
+def evaluation_table(result: Evaluation, *, complete: bool = False) -> Table:
     """A row per measure: its mean, the queries that count and, where they are known, the bounds in the mean."""
     means, counts, bounds = result.mean(), result.counted_queries(), result.mean_bounds()
     columns = ["measure", "mean", "queries", *(_BOUNDS if bounds else ())]
+    names = list(result.measures) if complete else list(result.measures[:ROWS])
     rows = []
-    for name in result.measures[:ROWS]:
+    for name in names:
         known = bounds.get(name, {})
         row = [name, show_number(means[name]), f"{counts[name]:,}"]
         rows.append([*row, *(show_number(known.get(side)) for side in _BOUNDS if bounds)])
-    notes = [*_policy(result), *result.warnings, *remaining(ROWS, len(result.measures), "in mean()")]
+    notes = [*_policy(result), *result.warnings, *describe_rest(len(rows), len(result.measures), "in mean()")]
     if bounds:
         notes.insert(0, "Worst, expected and best: over all rankings of the candidates, in the mean over the queries.")
-    return html_table(f"Evaluation of {_count(result.queries, 'query')}", columns, rows, notes=notes)
+    return Table.of_texts(f"Evaluation of {plural(result.queries, 'query')}", columns, rows, notes=notes)
 
 
-def evaluations_table(results: Mapping[str, Evaluation]) -> str:
+@table_of.register(Evaluations)
+def evaluations_table(results: Evaluations, *, complete: bool = False) -> Table:
     """A row per run, a column per measure."""
     measures = list(dict.fromkeys(name for result in results.values() for name in result.measures))
-    means = {run: result.mean() for run, result in list(results.items())[:ROWS]}
+    means = {run: result.mean() for run, result in islice(results.items(), None if complete else ROWS)}
     rows = [
         [run, *(show_number(mean.get(name)) for name in measures), f"{results[run].queries:,}"]
         for run, mean in means.items()
@@ -57,24 +52,27 @@ def evaluations_table(results: Mapping[str, Evaluation]) -> str:
     first = next(iter(results.values()), None)
     notes = [] if first is None else _policy(first, counts=False)
     notes += [f"{run}: {text}" for run, result in results.items() for text in result.warnings][:ROWS]
-    notes += remaining(ROWS, len(results), "in table()")
-    return html_table(f"Evaluation of {_count(len(results), 'run')}", ["run", *measures, "queries"], rows, notes=notes)
+    notes += describe_rest(len(rows), len(results), "in table()")
+    title = f"Evaluation of {plural(len(results), 'run')}"
+    return Table.of_texts(title, ["run", *measures, "queries"], rows, notes=notes)
 
 
-def comparison_table(comparison: Comparison) -> str:
+@table_of.register(Comparison)
+def comparison_table(comparison: Comparison, *, complete: bool = False) -> Table:
     """A row per measure and pair of runs: the means, their difference with its interval, its p-value, the queries."""
     policy = comparison.inference
-    shown = comparison.rows[:ROWS]
-    columns = ("measure", "run", "against", "mean", "difference", f"{100 * policy.confidence:g} % interval", "p",
-               "+ / = / −")  # fmt: skip
+    shown = comparison.rows if complete else comparison.rows[:ROWS]
+    level = f"{100 * policy.confidence:g} % interval"
+    columns = ("measure", "run", "against", "mean", "difference", level, "p", "+ / = / −")
     notes = [
-        f"p: {show_policy(policy)}. + / = / −: queries on which the run is better, equal, worse.",
+        f"p: {show_policy(policy)}; {describe_intervals(policy)}+ / = / −: queries on which the run is better, equal, "
+        "worse.",
         *comparison.notes,
         *comparison.warnings,
-        *remaining(ROWS, len(comparison.rows), "in table"),
+        *describe_rest(len(shown), len(comparison.rows), "in table"),
     ]
-    title = f"Comparison of {_count(len(comparison.runs), 'run')} on {_count(comparison.queries, 'query')}"
-    return html_table(title, columns, [_difference(row) for row in shown], notes=notes, text_columns=3)
+    title = f"Comparison of {plural(len(comparison.runs), 'run')} on {plural(comparison.queries, 'query')}"
+    return Table.of_texts(title, columns, map(_difference, shown), notes=notes, text_columns=3)
 
 
 def _difference(row: Difference) -> list[str]:
@@ -84,45 +82,59 @@ def _difference(row: Difference) -> list[str]:
         row.baseline,
         show_number(row.mean_run),
         show_number(row.difference, sign=True),
-        show_interval(row.ci_low, row.ci_high, sign=True),
+        show_interval(row.ci_low_corrected, row.ci_high_corrected, sign=True),
         show_p(row.p_corrected),
         f"{row.wins} / {row.ties} / {row.losses}",
     ]
 
 
-def bounds_table(bounds: Bounds) -> str:
+@table_of.register(Bounds)
+def bounds_table(bounds: Bounds, *, complete: bool = False) -> Table:
     """Worst, expected and best: one row, or one per query."""
     columns = [np.ravel(np.asarray(getattr(bounds, side), dtype=np.float64)) for side in _BOUNDS]
     total = len(columns[0])
     if np.ndim(bounds.worst) == 0:
-        return html_table("Bounds", _BOUNDS, [[show_number(column[0]) for column in columns]], text_columns=0)
-    rows = [[f"{query}", *(show_number(column[query]) for column in columns)] for query in range(min(_FEW, total))]
-    notes = remaining(_FEW, total, "in to_pandas()")
-    return html_table(f"Bounds of {_count(total, 'query')}", ("index", *_BOUNDS), rows, notes=notes)
+        return Table.of_texts("Bounds", _BOUNDS, [[show_number(column[0]) for column in columns]], text_columns=0)
+    shown = total if complete else min(_FEW, total)
+    rows = [[f"{query}", *(show_number(column[query]) for column in columns)] for query in range(shown)]
+    notes = describe_rest(shown, total, "in to_pandas()")
+    return Table.of_texts(f"Bounds of {plural(total, 'query')}", ("index", *_BOUNDS), rows, notes=notes)
 
 
-def distribution_table(distribution: Distribution) -> str:
+@table_of.register(Distribution)
+def distribution_table(distribution: Distribution, *, complete: bool = False) -> Table:
     """Mean, standard deviation, range and quantiles."""
     values = [distribution.mean, distribution.std, distribution.scores[0], distribution.scores[-1]]
     values += [distribution.quantile(q) for q in _QUANTILES]
     columns = ("mean", "std", "least", "greatest", *(f"{100 * q:g} %" for q in _QUANTILES))
     note = (
-        f"Scores of random rankings: {_count(len(distribution), 'different score')}; method: {distribution.method}. "
+        f"Scores of random rankings: {plural(len(distribution), 'different score')}; method: {distribution.method}. "
         "Percentages: quantiles."
     )
     title = f"Distribution of {distribution.measure} under random ranking"
-    return html_table(title, columns, [[show_number(value) for value in values]], notes=[note], text_columns=0)
+    return Table.of_texts(title, columns, [[show_number(value) for value in values]], notes=[note], text_columns=0)
 
 
-def lists_table(lists: Lists) -> str:
+@table_of.register(Lists)
+def lists_table(lists: Lists, *, complete: bool = False) -> Table:
     """A row per query: its items, the relevant ones, and its highest label."""
-    rows = [[str(lists.query_ids[query]), *_counts_of(lists, query)] for query in range(min(_FEW, len(lists)))]
+    shown = len(lists) if complete else min(_FEW, len(lists))
+    rows = [[str(lists.query_ids[query]), *_counts_of(lists, query)] for query in range(shown)]
     relevant = f"{100 * np.mean(lists.labels > 0):.3g} % relevant" if len(lists.labels) else "none relevant"
     kind = "with scores" if lists.scores is not None else "without scores"
-    notes = [f"{_count(len(lists.labels), 'item')}, {relevant}, {kind}."]
-    notes += remaining(_FEW, len(lists), "in to_pandas()")
+    notes = [f"{plural(len(lists.labels), 'item')}, {relevant}, {kind}."]
+    notes += describe_rest(shown, len(lists), "in to_pandas()")
     columns = ("query", "items", "relevant", "highest label")
-    return html_table(f"Lists of {_count(len(lists), 'query')}", columns, rows, notes=notes)
+    return Table.of_texts(f"Lists of {plural(len(lists), 'query')}", columns, rows, notes=notes)
+
+
+def describe_rest(shown: int, total: int, rest: str) -> Sequence[str]:
+    """The note on rows that are not shown, if there are any; ``rest`` says where they are.
+
+    >>> describe_rest(20, 50, "in per_query"), describe_rest(5, 5, "in per_query")
+    (['The first 20 of 50 rows; all of them are in per_query.'], [])
+    """
+    return [f"The first {shown:,} of {total:,} rows; all of them are {rest}."] if total > shown else []
 
 
 def _counts_of(lists: Lists, query: int) -> list[str]:
@@ -132,17 +144,7 @@ def _counts_of(lists: Lists, query: int) -> list[str]:
 
 def _policy(result: Evaluation, *, counts: bool = True) -> list[str]:
     """How the values were computed, as one sentence."""
-    parts = [_count(result.empty_queries, "empty query")] if counts and result.empty_queries else []
+    parts = [plural(result.empty_queries, "empty query")] if counts and result.empty_queries else []
     parts += [f"{name}: {value}" for name, value in result.policy.items()]
     text = "; ".join(parts)
     return [f"{text[0].upper()}{text[1:]}."] if text else []
-
-
-def _count(number: int, noun: str) -> str:
-    """A number with its noun.
-
-    >>> _count(1, "query"), _count(1200, "query"), _count(0, "run")
-    ('1 query', '1,200 queries', '0 runs')
-    """
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number:,} {noun if number == 1 else plural}"

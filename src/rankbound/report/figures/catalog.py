@@ -1,30 +1,37 @@
-"""Every figure by name: its title and caption, the tables it needs, and the function that draws it."""
+"""The figures of score tables and results: for each its words, the computation of its data, and its drawing.
+
+Captions name the figure of the paper that a chart corresponds to; `PAPERS` has the authors and titles.
+`rankbound.studies.figures` has the figures that are about studies.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from rankbound.report.figures import recipes
+import numpy as np
+import polars as pl
+
+from rankbound.errors import ArgumentError, DataError
+from rankbound.evaluation import query_sets
+from rankbound.evaluation.score_tables import QUERY, Contrast, mean_scores, measures_of
+from rankbound.measures import parse_measure
+from rankbound.report.figures import contrasts, difficulty, instances, systems
+from rankbound.report.figures.drawing import Cases, Figure, Tables
+from rankbound.report.figures.selection import (
+    DATA_SETS,
+    MEASURES,
+    OF_MANY_LISTED,
+    PANELS,
+    first_data_sets,
+    limit_systems,
+    limited_contrasts,
+    plain_measure_of_first,
+    select_measures,
+)
 from rankbound.report.figures.theme import LIMIT
 
-__all__ = ["FIGURES", "PAPERS", "Figure"]
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A figure: ``draw`` returns its charts by case ("" where there is only one), ``needs`` names tables."""
-
-    name: str
-    title: str
-    caption: str
-    needs: tuple[str, ...]
-    draw: Callable[[recipes.Tables], Mapping[str, Any]]
-
-
-# The papers that captions refer to, by their short names.
 PAPERS: Mapping[str, str] = MappingProxyType(
     {
         "Westerborg": "Ties Westerborg, User/Query-wise Metric Bounding in Learning to Rank, MSc thesis, TU "
@@ -38,208 +45,217 @@ PAPERS: Mapping[str, str] = MappingProxyType(
         "Evaluation",
     }
 )
+"""The papers that captions refer to, by their short names."""
+
 _SUBSET = (
-    f" Shows at most {recipes.DATA_SETS} data sets, the best {recipes.PANELS} systems, and {LIMIT:,} points: the same "
-    "fraction of each panel, evenly spread."
+    f"Shows at most {DATA_SETS} data sets, the best {PANELS} systems, and {LIMIT:,} points: the same fraction of each "
+    "panel, evenly spread."
 )
-_LISTED = f" Of more than {recipes.LISTED} systems, the best {recipes.LISTED} are shown."
 
 
-_ALL = (
-    Figure(
-        "lower-bounds",
-        "Worst possible scores",
-        "The score of the worst ranking of a query, by the fraction of its items that are relevant (Westerborg, figure "
-        "1.1).",
-        (),
-        recipes.lower_bounds,
-    ),
-    Figure(
-        "expected-losses",
-        "Expected loss of a random ranking",
-        "By the number of relevant items, with one, two and three irrelevant items for each (Westerborg, figure 3.2).",
-        (),
-        recipes.expected_losses,
-    ),
-    Figure(
-        "bounded-losses",
-        "Effect of bounding on a loss",
-        "Bounded against unbounded loss, from the best to the worst ranking of six queries (Westerborg, figures 3.1, "
-        "3.3, 3.4, 3.7).",
-        (),
-        recipes.bounded_losses,
-    ),
-    Figure(
-        "smooth-distributions",
-        "The null distribution, exact and smooth",
-        "Distribution of scores under random ranking. A small smoothing gain hides its steps, a large one follows them "
-        "(Westerborg, figure 3.5).",
-        (),
-        recipes.smooth_distributions,
-    ),
-    Figure(
-        "distributions",
-        "Null distributions of six queries",
-        "Smooth distributions of scores under random ranking, with the smoothing gain fitted to each query "
-        "(Westerborg, figure 3.6).",
-        (),
-        recipes.distributions,
-    ),
-    Figure(
-        "published-and-ours",
-        "Published results and ours",
-        "They agree on the dashed line; vertical lines are our 95 % intervals. Shows at most six measures.",
-        ("results",),
-        recipes.published_and_ours,
-    ),
-    Figure(
-        "expected-histogram",
-        "Scores of random rankings on these queries",
-        "Queries by the expected score of a random ranking (Karmaker and Feng, figures 2 and 3). In a wide histogram "
-        "the same score means different things on different queries.",
-        ("scores",),
-        recipes.expected_histogram,
-    ),
-    Figure(
-        "query-map",
-        "Types of queries",
-        "Mean score of the systems, as complete rankings of the candidates, against the expected score of a random "
-        "ranking; on the dashed line the systems do no better than random (after Karmaker and Feng, figure 1). The "
-        f"section on single queries explains the types. Shows at most {LIMIT:,} queries.",
-        ("scores",),
-        recipes.query_map,
-    ),
-    Figure(
-        "system-means",
-        "Mean of every system",
-        "With Student's 95 % interval over queries (Li et al., figure 1); each panel has its own axis. Shows at most "
-        f"four measures and {recipes.DATA_SETS} data sets." + _LISTED,
-        ("scores",),
-        recipes.system_means,
-    ),
-    Figure(
-        "cutoff-curves",
-        "Mean nDCG@k by cutoff",
-        "Bands are 95 % intervals over queries (Westerborg, figure 5.1). Click the legend to highlight one system.",
-        ("scores",),
-        recipes.cutoff_curves,
-    ),
-    Figure(
-        "score-distributions",
-        "Distributions of scores",
-        "Fraction of queries with at most each score; shaded where the system has fewer low scores than the baseline "
-        f"(Westerborg, figures 5.2 to 5.4). Shows at most {recipes.DATA_SETS} data sets, the best {recipes.PANELS} "
-        "systems, and 100 scores per panel.",
-        ("scores",),
-        recipes.score_distributions,
-    ),
-    Figure(
-        "instance-scatter",
-        "Query by query against the baseline",
-        "Above the dashed line the system scores higher than the baseline (Westerborg, figures 5.5 to 5.7)." + _SUBSET,
-        ("scores",),
-        recipes.instance_scatter,
-    ),
-    Figure(
-        "gain-by-activity",
-        "Difference from the baseline by number of relevant items",
-        "With a penalized spline and its pointwise 95 % band, fitted to all queries (Westerborg, figures 5.8 to 5.10; "
-        "Li et al., figure 5)." + _SUBSET,
-        ("scores",),
-        recipes.gain_by_activity,
-    ),
-    Figure(
-        "best-counts",
-        "How often each system is best",
-        "Over data sets, variants, folds and seeds, by measure; ties count for every tied system (Li et al., figure 2)."
-        f" Of more than {recipes.LISTED} systems, those that are never best are left out.",
-        ("scores",),
-        recipes.best_counts,
-    ),
-    Figure(
-        "marginal-means",
-        "Marginal means of the systems",
-        "Scores are standardized within each data set; thick lines are 95 % confidence intervals of the mean, thin "
-        "ones 95 % prediction intervals of a single run (Li et al., figure 3)." + _LISTED,
-        ("scores",),
-        recipes.marginal_means,
-    ),
-    Figure(
-        "marginal-means-by-data",
-        "Marginal means by data set",
-        "The marginal means for each data set (Li et al., figure 4)." + _LISTED,
-        ("scores",),
-        recipes.marginal_means_by_data,
-    ),
-    Figure(
-        "measure-agreement",
-        "Agreement of measures",
-        "Kendall's tau between the rankings of the systems by each pair of measures, on the queries that all systems "
-        "have (Karmaker and Feng, tables 6 and 16).",
-        ("scores",),
-        recipes.measure_agreement,
-    ),
-    Figure(
-        "asl-curves",
-        "Discriminative power",
-        "Achieved significance level of every pair of systems by Sakai's studentized bootstrap (by Student's t test "
-        f"for more than {recipes.BOOTSTRAPPED:,} queries), largest first. The lower the curve, the more pairs the "
-        f"measure distinguishes; the dashed line is 0.05. Shows at most {recipes.MEASURES} measures and {LIMIT:,} "
-        "points, evenly spread.",
-        ("scores",),
-        recipes.asl_curves,
-    ),
-    Figure(
-        "meta-evaluation",
-        "Measures by set of queries",
-        "Fraction of the pairs of systems that differ significantly, and of those on which a measure and its base "
-        "measure disagree, by Student's paired t test at 0.05; percentage absolute difference of means; Kendall's tau "
-        "with the base measure. That is the measure that a normalized one normalizes if it is shown, and otherwise "
-        "the first. On all queries, and on the tenths with the smallest and the largest gain over a random ranking "
-        "(Karmaker and Feng, tables 6 to 9 and 16 to 19).",
-        ("scores",),
-        recipes.meta_evaluation,
-    ),
-    Figure(
-        "swap-rates",
-        "Swap rates",
-        "Fraction of the pairs of systems that two data sets, or two sets of queries, put in opposite orders (Karmaker "
-        "and Feng, tables 10, 11, 20, 21).",
-        ("scores",),
-        recipes.swap_rates,
-    ),
-    Figure(
-        "training-paths",
-        "Training curves",
-        "Loss and measures by epoch; bands range from the minimum to the maximum over folds and seeds (Li and Wu, "
-        f"figures 1, 4, 5). Beyond {LIMIT:,} points, epochs are evenly thinned out.",
-        ("history",),
-        recipes.training_paths,
-    ),
-    Figure(
-        "approximation-error",
-        "Approximation error during training",
-        "Mean distance between the smooth measure and the exact one over the training queries (Qin et al., figures 1 "
-        "to 3).",
-        ("history",),
-        recipes.approximation_error,
-    ),
-    Figure(
-        "learned-coefficients",
-        "Learned coefficients",
-        "Coefficients of linear models, arranged as the images they weight and divided by the largest of each model "
-        f"(Li and Wu, figure 3). Images are reduced to {LIMIT:,} pixels in total; at most {recipes.MODELS} models.",
-        ("history",),
-        recipes.learned_coefficients,
-    ),
-    Figure(
-        "example-pairs",
-        "Pairs of images as a model orders them",
-        "The model ranks the left image of each pair first; labels (ages) and scores are below. The pairs are some "
-        "that it orders correctly, some that it orders wrongly, those it is most certain of, and those it can hardly "
-        f"distinguish (Li and Wu, figures 2, 6, 7). Test images of the first fold; at most {recipes.MODELS} models.",
-        ("examples",),
-        recipes.example_pairs,
-    ),
+# ---- data of figures -------------------------------------------------------------------------------------------------
+
+
+def cutoff_curves(table: pl.DataFrame, family: str = "nDCG", *, confidence: float = 0.95) -> pl.DataFrame:
+    """Mean of a measure over its cutoff k (Westerborg 2022, figure 5.1).
+
+    Columns: data, variant, system, k, mean, ci_low, ci_high, queries.
+    """
+    cutoffs = {
+        name: measure.cutoff
+        for name, measure in ((name, parse_measure(name)) for name in measures_of(table))
+        if measure.name == family and measure.bounding == "none" and measure.cutoff is not None
+    }
+    if len(cutoffs) < 2:
+        raise DataError(f"a curve over cutoffs needs {family} at two cutoffs at least, the table has {list(cutoffs)}")
+    k = pl.col("measure").replace_strict(cutoffs, return_dtype=pl.Int64).alias("k")
+    means = mean_scores(table, list(cutoffs), confidence=confidence).with_columns(k).drop("measure")
+    return means.select("data", "variant", "system", "k", "mean", "ci_low", "ci_high", "queries")
+
+
+def expected_histogram(table: pl.DataFrame, measure: str, *, bins: int = 20) -> pl.DataFrame:
+    """Number of queries by the expected score of a random ranking (Karmaker and Feng, figures 2 and 3).
+
+    Columns: data, variant, low, high, queries, fraction. A query counts once, whatever the number of systems.
+    """
+    if bins < 1:
+        raise ArgumentError(f"bins must be a positive integer, got {bins}")
+    scores = query_sets.expected_scores(table, measure)
+    values = scores["expected"].to_numpy()
+    edges = np.histogram_bin_edges(values, bins, (min(0.0, float(values.min())), max(1.0, float(values.max()))))
+    parts = []
+    for (data, variant), rows in scores.group_by("data", "variant", maintain_order=True):
+        counts = np.histogram(rows["expected"].to_numpy(), edges)[0]
+        bars = {"low": edges[:-1], "high": edges[1:], "queries": counts, "fraction": counts / counts.sum()}
+        parts.append(pl.DataFrame(bars).select(pl.lit(data).alias("data"), pl.lit(variant).alias("variant"), pl.all()))
+    return pl.concat(parts)
+
+
+# ---- data of figures from tables, within limits ----------------------------------------------------------------------
+
+
+def _published_and_ours(tables: Tables) -> Cases:
+    assert tables.results is not None
+    missing = [name for name in ("measure", "published", "ours") if name not in tables.results.columns]
+    if missing:
+        raise DataError(f"a table of results needs the columns measure, published, ours; missing: {', '.join(missing)}")
+    rows = tables.results.filter(pl.col("published").is_not_null(), pl.col("ours").is_not_null())
+    if rows.is_empty():
+        raise DataError("no result has a published counterpart")
+    numbers = {name: pl.Float64 for name in ("ci_low", "ci_high", "difference") if name not in rows.columns}
+    settings = [name for name, kind in rows.schema.items() if kind == pl.String and name not in ("measure", "note")]
+    label = pl.concat_str([pl.col(name).fill_null("") for name in settings] or [pl.lit("")], separator=" · ")
+    rows = rows.with_columns(
+        label.str.replace_all(r"( · )+", " · ").alias("setting"),
+        *(pl.lit(None, dtype=kind).alias(name) for name, kind in numbers.items()),
+        *([] if "data" in rows.columns else [pl.lit("results").alias("data")]),
+    )
+    first = rows["measure"].unique(maintain_order=True).head(MEASURES)
+    shown = ("setting", "data", "measure", "published", "ours", "difference", "ci_low", "ci_high")
+    return {"": (rows.filter(pl.col("measure").is_in(first.to_list())).select(shown).head(LIMIT),)}
+
+
+def _expected_histograms(tables: Tables) -> Cases:
+    table = first_data_sets(_scores_of(tables))
+    plain = [name for name in select_measures(table) if parse_measure(name).bounding == "none"][:3]
+    return {name: (expected_histogram(table, name), name) for name in plain}
+
+
+def _query_map(tables: Tables) -> Cases:
+    table = first_data_sets(_scores_of(tables))
+    measure = plain_measure_of_first(table)
+    queries = contrasts.thinned(query_sets.query_map(table, measure), ["data", "variant"], "expected", LIMIT)
+    return {"": (queries.select("data", "variant", "qid", "items", "relevant", "value", "expected", "type"), measure)}
+
+
+def _system_means(tables: Tables) -> Cases:
+    table = first_data_sets(_scores_of(tables))
+    return {"": (limit_systems(mean_scores(table, select_measures(table, 4)), table),)}
+
+
+def _cutoff_curves(tables: Tables) -> Cases:
+    """A row of panels for each loss."""
+    scores = _scores_of(tables)
+    table, panels = first_data_sets(scores), []
+    for case in limited_contrasts(scores):
+        labels = {case.baseline: "none" if case.case else case.baseline} | dict(
+            zip(case.systems, case.labels, strict=True)
+        )
+        selected = table.filter(pl.col("system").is_in(list(labels))).with_columns(pl.col("system").replace(labels))
+        lines = cutoff_curves(selected)
+        panels.append(lines.with_columns(pl.lit(f"{case.case} loss").alias("case")) if case.case else lines)
+    return {"": (pl.concat(panels), "nDCG")}
+
+
+def _for_each_contrast(compute: Callable[[pl.DataFrame, Contrast], tuple[Any, ...]]) -> Callable[[Tables], Cases]:
+    def compute_cases(tables: Tables) -> Cases:
+        scores = _scores_of(tables)
+        table = first_data_sets(scores)
+        return {contrast.case: (*compute(table, contrast), contrast) for contrast in limited_contrasts(scores)}
+
+    return compute_cases
+
+
+def _score_distributions(table: pl.DataFrame, contrast: Contrast) -> tuple[Any, ...]:
+    panels = len(contrast.systems) * table.select("data", "variant").n_unique()
+    return contrasts.score_distributions(table, contrast, points=min(100, LIMIT // (3 * panels)))
+
+
+def _instance_scores(table: pl.DataFrame, contrast: Contrast) -> tuple[Any, ...]:
+    return (_with_types(contrasts.instance_scores(table, contrast, limit=LIMIT), table, contrast),)
+
+
+def _gain_by_activity(table: pl.DataFrame, contrast: Contrast) -> tuple[Any, ...]:
+    lines = contrasts.activity_curves(table, contrast)
+    points = contrasts.instance_scores(table, contrast, limit=LIMIT - len(lines))
+    return _with_types(points, table, contrast), lines
+
+
+def _with_types(points: pl.DataFrame, table: pl.DataFrame, contrast: Contrast) -> pl.DataFrame:
+    """Add the type of each point's query, by which pages filter, where the table allows it."""
+    try:
+        types = query_sets.type_queries(table, [contrast.measure])
+    except DataError:  # the plain measure is not in the table
+        return points.drop("fold")
+    return points.join(types, on=list(QUERY), how="left", maintain_order="left").drop("fold")
+
+
+def _scores_of(tables: Tables) -> pl.DataFrame:
+    assert tables.scores is not None
+    return tables.scores
+
+
+# ---- the table -------------------------------------------------------------------------------------------------------
+
+FIGURES: Mapping[str, Figure] = MappingProxyType(
+    {
+        "published-and-ours": Figure(
+            "Published results and ours",
+            "They agree on the dashed line; vertical lines are our 95 % intervals.",
+            ("results",),
+            _published_and_ours,
+            systems.published_and_ours,
+            "Shows at most six measures.",
+        ),
+        "expected-histogram": Figure(
+            "Scores of random rankings on these queries",
+            "Queries by the expected score of a random ranking (Karmaker and Feng, figures 2 and 3). In a wide "
+            "histogram the same score means different things on different queries.",
+            ("scores",),
+            _expected_histograms,
+            difficulty.expected_histogram,
+        ),
+        "query-map": Figure(
+            "Types of queries",
+            "Mean score of the systems, as complete rankings of the candidates, against the expected score of a random "
+            "ranking; on the dashed line the systems do no better than random (after Karmaker and Feng, figure 1). The "
+            "section on single queries explains the types.",
+            ("scores",),
+            _query_map,
+            difficulty.query_map,
+            f"Shows at most {LIMIT:,} queries.",
+        ),
+        "system-means": Figure(
+            "Mean of every system",
+            "With Student's 95 % interval over queries (Li et al., figure 1); each panel has its own axis.",
+            ("scores",),
+            _system_means,
+            systems.system_means,
+            f"Shows at most four measures and {DATA_SETS} data sets. {OF_MANY_LISTED}",
+        ),
+        "cutoff-curves": Figure(
+            "Mean nDCG@k by cutoff",
+            "Bands are 95 % intervals over queries (Westerborg, figure 5.1). Click the legend to highlight one system.",
+            ("scores",),
+            _cutoff_curves,
+            systems.cutoff_curves,
+        ),
+        "score-distributions": Figure(
+            "Distributions of scores",
+            "Fraction of queries with at most each score; shaded where the system has fewer low scores than the "
+            "baseline (Westerborg, figures 5.2 to 5.4).",
+            ("scores",),
+            _for_each_contrast(_score_distributions),
+            instances.score_distributions,
+            f"Shows at most {DATA_SETS} data sets, the best {PANELS} systems, and 100 scores per panel.",
+        ),
+        "instance-scatter": Figure(
+            "Query by query against the baseline",
+            "Above the dashed line the system scores higher than the baseline (Westerborg, figures 5.5 to 5.7).",
+            ("scores",),
+            _for_each_contrast(_instance_scores),
+            instances.instance_scatter,
+            _SUBSET,
+        ),
+        "gain-by-activity": Figure(
+            "Difference from the baseline by number of relevant items",
+            "With a penalized spline and its pointwise 95 % band, fitted to all queries (Westerborg, figures 5.8 to "
+            "5.10; Li et al., figure 5).",
+            ("scores",),
+            _for_each_contrast(_gain_by_activity),
+            instances.gain_by_activity,
+            _SUBSET,
+        ),
+    }
 )
-FIGURES: Mapping[str, Figure] = MappingProxyType({figure.name: figure for figure in _ALL})
+"""Name -> figure, in the order of pages."""

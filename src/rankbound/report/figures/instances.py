@@ -10,9 +10,7 @@ from rankbound.report.figures.panels import grid, tips, with_panel
 from rankbound.report.figures.theme import BETTER, NEUTRAL, WORSE, alt
 
 if TYPE_CHECKING:
-    from rankbound.analysis.score_tables import Contrast
-
-__all__ = ["gain_by_activity", "instance_scatter", "score_distributions"]
+    from rankbound.evaluation.score_tables import Contrast
 
 _PANEL = (170, 130)
 
@@ -20,7 +18,7 @@ _PANEL = (170, 130)
 def score_distributions(curves: pl.DataFrame, intervals: pl.DataFrame, contrast: Contrast) -> Any:
     """Fraction of queries with at most each score; shaded where the system has fewer low scores than the baseline.
 
-    Takes both tables of `analysis.instances.score_distributions`.
+    Takes both tables of `contrasts.score_distributions`.
     """
     shown = ["system", f"baseline: {contrast.baseline}"]
     lines = pl.concat(
@@ -57,7 +55,7 @@ def score_distributions(curves: pl.DataFrame, intervals: pl.DataFrame, contrast:
 
 
 def instance_scatter(table: pl.DataFrame, contrast: Contrast) -> Any:
-    """Score of each system against the baseline's on the same query: takes `analysis.instances.instance_scores`."""
+    """Score of each system against the baseline's on the same query: takes `contrasts.instance_scores`."""
     sign = pl.when(pl.col("difference") > 0).then(pl.lit("higher")).when(pl.col("difference") < 0).then(pl.lit("lower"))
     table = with_panel(table.with_columns(sign.otherwise(pl.lit("equal")).alias("outcome")))
     ends = table.select(pl.min_horizontal("baseline", "score").min(), pl.max_horizontal("score", "baseline").max())
@@ -96,7 +94,7 @@ def instance_scatter(table: pl.DataFrame, contrast: Contrast) -> Any:
 def gain_by_activity(points: pl.DataFrame, curves: pl.DataFrame, contrast: Contrast) -> Any:
     """Difference from the baseline by the number of relevant items, with a smooth fit and its 95 % band.
 
-    Takes `analysis.instances.instance_scores` and `analysis.instances.activity_curves`.
+    Takes `contrasts.instance_scores` and `contrasts.activity_curves`.
     """
     points = points.filter(pl.col("relevant") > 0).with_columns(pl.col("relevant").cast(pl.Float64))
     table = with_panel(pl.concat([points, curves], how="diagonal"))

@@ -7,10 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from rankbound.analysis.score_tables import data_label
+from rankbound.evaluation.score_tables import data_label
 from rankbound.report.figures.theme import PALETTE, alt
-
-__all__ = ["color", "grid", "highlight", "order_of", "tips", "with_panel"]
 
 _NUMBER = ".4~f"
 _BOTH = "row and column"  # the title of a panel in a grid with gaps

@@ -9,17 +9,6 @@ import polars as pl
 from rankbound.report.figures.panels import color, grid, order_of, tips
 from rankbound.report.figures.theme import BETTER, NEUTRAL, PALETTE, WORSE, alt
 
-__all__ = [
-    "bounds_of_queries",
-    "differences",
-    "differences_by_query",
-    "distribution_of_scores",
-    "forest_plot",
-    "list_contents",
-    "training_history",
-    "value_histograms",
-]
-
 _LINE = 22  # height of one run's row
 _OUTCOMES = {"better": BETTER, "worse": WORSE, "equal": NEUTRAL}
 

@@ -11,8 +11,6 @@ from rankbound.errors import ArgumentError
 from rankbound.io import atomic_write
 from rankbound.report.figures.theme import alt, themed
 
-__all__ = ["SUFFIXES", "adaptive", "chart_svg", "save_chart"]
-
 SUFFIXES = (".html", ".svg", ".png", ".pdf", ".json")
 _FOLLOW_SCREEN = (
     "<style>:root { color-scheme: light dark }</style>"  # text and background follow the reader's preference

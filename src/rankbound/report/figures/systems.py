@@ -1,16 +1,14 @@
-"""Figures of systems: their means, how often each is best, and their marginal means."""
+"""Figures of systems: their means, over cutoffs, and beside published ones."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from rankbound.report.figures.panels import color, grid, highlight, order_of, tips, with_panel
-from rankbound.report.figures.theme import PALETTE, SEQUENTIAL, SHORT_LABEL, alt
+from rankbound.report.figures.theme import PALETTE, SHORT_LABEL, alt
 
 if TYPE_CHECKING:
     import polars as pl
-
-__all__ = ["best_counts", "cutoff_curves", "marginal_means", "published_and_ours", "system_means"]
 
 _LINE = 17  # height of one system's row
 
@@ -18,7 +16,7 @@ _LINE = 17  # height of one system's row
 def cutoff_curves(table: pl.DataFrame, measure: str) -> Any:
     """Mean of a measure by cutoff, with a band for its 95 % interval.
 
-    Takes `analysis.curves.cutoff_curves`; a column ``case`` (the loss) makes a row of panels for each.
+    Takes `catalog.cutoff_curves`; a column ``case`` (the loss) makes a row of panels for each.
     """
     selection, opacity = highlight("system")
     table = with_panel(table)
@@ -55,7 +53,7 @@ def cutoff_curves(table: pl.DataFrame, measure: str) -> Any:
 def system_means(table: pl.DataFrame) -> Any:
     """Mean of each system with its 95 % interval: columns data, variant, measure, system, mean, ci_low, ci_high."""
     table = with_panel(table)
-    y = _systems(table)
+    y = system_axis(table)
     interval = (
         alt.Chart()
         .mark_rule(strokeWidth=2)
@@ -78,72 +76,9 @@ def system_means(table: pl.DataFrame) -> Any:
             ),
         )
     )
-    return grid([interval, point], table, row="measure", column="panel", size=(190, _height(table)), independent=["x"])
-
-
-def best_counts(table: pl.DataFrame) -> Any:
-    """How often each system is the best by each measure: takes `analysis.marginal_means.best_counts`."""
-    most = int(table["count"].max() or 0)  # type: ignore[arg-type]
-    base = alt.Chart(table).encode(
-        x=alt.X(
-            "system:N",
-            title="system",
-            sort=order_of(table, "system"),
-            axis=alt.Axis(labelAngle=-40, labelExpr=SHORT_LABEL),
-        ),
-        y=alt.Y("measure:N", title="measure", sort=order_of(table, "measure")),
-        tooltip=tips(system="system *", measure="by *", count="times the best #", cases="of #"),
+    return grid(
+        [interval, point], table, row="measure", column="panel", size=(190, height_of(table)), independent=["x"]
     )
-    cell = base.mark_rect().encode(
-        color=alt.Color("count:Q", title="times the best", scale=alt.Scale(scheme=SEQUENTIAL, domainMin=0))
-    )
-    text = base.mark_text(fontSize=12).encode(
-        text="count:Q", color=alt.condition(alt.datum.count > most / 2, alt.value("white"), alt.value("black"))
-    )
-    return (cell + text).properties(
-        width=44 * table["system"].n_unique(), height=max(60, 26 * table["measure"].n_unique())
-    )
-
-
-def marginal_means(table: pl.DataFrame, *, by_data: bool = False) -> Any:
-    """Marginal means: thick lines are 95 % confidence intervals, thin ones 95 % prediction intervals.
-
-    Takes `analysis.marginal_means.system_marginal_means`; ``by_data`` makes a column of panels for each data set.
-    """
-    y = _systems(table)
-    title = "standardized score (SD)"
-    prediction = (
-        alt.Chart()
-        .mark_rule(strokeWidth=1, opacity=0.7)
-        .encode(y=y, x=alt.X("pi_low:Q", title=title), x2="pi_high:Q", color=alt.value(PALETTE[0]))
-    )
-    confidence = (
-        alt.Chart()
-        .mark_rule(strokeWidth=5, opacity=0.55)
-        .encode(y=y, x=alt.X("ci_low:Q", title=title), x2="ci_high:Q", color=alt.value(PALETTE[0]))
-    )
-    point = (
-        alt.Chart()
-        .mark_point(size=44, color=PALETTE[1], opacity=1)
-        .encode(
-            y=y,
-            x=alt.X("mean:Q", title=title),
-            tooltip=tips(
-                system="system *",
-                measure="measure *",
-                mean="marginal mean",
-                ci_low="95 % confidence from",
-                ci_high="to ",
-                pi_low="95 % prediction from",
-                pi_high="to",
-            ),
-        )
-    )
-    layers = [prediction, confidence, point]
-    if by_data:
-        table = table.rename({"data_label": "panel"})
-        return grid(layers, table, row="measure", column="panel", size=(190, _height(table)))
-    return grid(layers, table, column="measure", size=(210, _height(table)))
 
 
 def published_and_ours(table: pl.DataFrame) -> Any:
@@ -188,9 +123,11 @@ def published_and_ours(table: pl.DataFrame) -> Any:
     return grid([diagonal, interval, point], table, column="measure", size=(220, 220), independent=["x", "y"])
 
 
-def _systems(table: pl.DataFrame) -> Any:
+def system_axis(table: pl.DataFrame) -> Any:
+    """A vertical axis with a row for each system."""
     return alt.Y("system:N", title=None, sort=order_of(table, "system"), axis=alt.Axis(labelExpr=SHORT_LABEL))
 
 
-def _height(table: pl.DataFrame) -> int:
+def height_of(table: pl.DataFrame) -> int:
+    """Height of a panel with a row for each system."""
     return max(40, _LINE * table["system"].n_unique())

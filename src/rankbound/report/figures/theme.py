@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-try:
+from rankbound.packages import needed_by
+
+with needed_by("a figure"):
     import altair as alt
-except ImportError as error:
-    raise ImportError(
-        f"figures need altair and vl-convert, and {error.name} is missing: pip install 'rankbound[report]'"
-    ) from error
+
+from rankbound.report.safe_text import escape_controls
 
 __all__ = ["BETTER", "DIVERGING", "LIMIT", "NEUTRAL", "PALETTE", "SEQUENTIAL", "WORSE", "alt", "theme", "themed"]
 
@@ -104,8 +104,17 @@ def theme() -> dict[str, Any]:
 def themed(chart: Any) -> dict[str, Any]:
     """The chart as a Vega-Lite specification with the theme, ready to be embedded in a page or converted."""
     with alt.theme.enable("none"):
-        specification: dict[str, Any] = chart.to_dict(validate=False)  # the tests validate all figures
+        specification: dict[str, Any] = _printable(chart.to_dict(validate=False))  # the tests validate all figures
     return specification | {"config": _merged(theme(), specification.get("config", {}))}
+
+
+def _printable(value: Any) -> Any:
+    """The value with control characters and lone surrogates of its texts written out: no SVG may contain them."""
+    if isinstance(value, str):
+        return value if value.isprintable() else escape_controls(value)
+    if isinstance(value, dict):
+        return {_printable(key): _printable(entry) for key, entry in value.items()}
+    return [_printable(entry) for entry in value] if isinstance(value, list) else value
 
 
 def _merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,1 +1,0 @@
-"""What the numbers say: significance of differences, comparison of runs, meta-evaluation of measures, curves."""

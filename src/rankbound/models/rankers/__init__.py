@@ -1,0 +1,1 @@
+"""Rankers: models that compute the scores of documents from their features."""

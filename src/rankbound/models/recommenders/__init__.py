@@ -1,0 +1,1 @@
+"""Recommenders: models of users and items, and their evaluation by full ranking."""

@@ -1,0 +1,234 @@
+"""The tables of pages: means, differences between systems, and published numbers beside ours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rankbound.evaluation.inference import LARGE, Inference
+from rankbound.evaluation.scores import is_lower_better
+from rankbound.report.numbers import in_interval, show_interval, show_number, show_p, show_policy
+from rankbound.report.tables import BETTER, MARK, OUTSIDE, WORSE, Cell, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import polars as pl
+
+    from rankbound.report.system_tests import SystemTest, Verdict
+
+_ANOTHER_ORDER = (
+    "Repeats of a query (folds, seeds) are averaged first here; what is compared with published numbers is the mean of "
+    "the folds' and seeds' means, and may differ in the last digits."
+)
+_NOT_SETTINGS = (
+    "measure", "published", "ours", "difference", "ci_low", "ci_high", "p_value", "versus", "versus_difference",
+    "versus_low", "versus_high", "chosen", "note",
+)  # fmt: skip
+
+
+def means_table(verdicts: Sequence[Verdict], *, repeated: bool = False) -> Table:
+    """A row per system and data set, a column per measure; the best in bold, marked where it differs from `versus`.
+
+    ``repeated``: results of folds or seeds are shown too, whose means are taken in another order; the note says so.
+    """
+    import polars as pl
+
+    measures = list(dict.fromkeys(verdict.measure for verdict in verdicts))
+    several = len({verdict.data_set for verdict in verdicts}) > 1
+    verdict_of = {(v.data_set, v.measure): v for v in verdicts}
+    tests = {key: {test.system: test for test in v.systems} for key, v in verdict_of.items()}
+    best = {
+        (v.data_set, v.measure): (min if is_lower_better(v.measure) else max)(round(t.mean, 4) for t in v.systems)
+        for v in verdicts
+    }
+    grouped = any(len(verdict.systems) > 2 for verdict in verdicts)
+    rows, data, sets = [], [], []
+    for data_set in dict.fromkeys(verdict.data_set for verdict in verdicts):
+        first = next(verdict for verdict in verdicts if verdict.data_set == data_set)
+        for system in (test.system for test in first.systems):
+            cells: list[Cell] = []
+            numbers: dict[str, str | float | None] = {"data": data_set, "system": system}
+            for measure in measures:
+                test = tests.get((data_set, measure), {}).get(system)
+                numbers[measure] = None if test is None else test.mean
+                if test is None:
+                    cells.append(Cell("–"))
+                    continue
+                bold = len(first.systems) > 1 and round(test.mean, 4) == best[data_set, measure]
+                cells.append(Cell(show_number(test.mean), bold, _mark(verdict_of[data_set, measure], test)))
+            lead = tests.get((data_set, measures[0]), {}).get(system)
+            letters = [Cell(lead.letters if lead is not None else "")] if grouped else []
+            rows.append((*([Cell(data_set)] if several else []), Cell(system), *letters, *cells))
+            data.append(numbers)
+            sets.append(data_set)
+    return Table(
+        "means",
+        "Mean over queries",
+        (*(["data set"] if several else []), "system", *(["groups"] if grouped else []), *measures),
+        1 + several + grouped,
+        tuple(rows),
+        " ".join(filter(None, (_note_on_marks(verdicts), _ANOTHER_ORDER if repeated else ""))),
+        pl.DataFrame(data, schema={"data": pl.String, "system": pl.String} | dict.fromkeys(measures, pl.Float64)),
+        tuple(sets),
+    )
+
+
+def differences_table(verdicts: Sequence[Verdict]) -> Table:
+    """A row per tested pair: difference, its interval, p-value, queries won, tied and lost."""
+    import polars as pl
+
+    several = len({verdict.data_set for verdict in verdicts}) > 1
+    rows, data, sets = [], [], []
+    for v in verdicts:
+        for test in v.systems:
+            if test.difference is None:
+                continue
+            significant = v.is_significant(test)
+            rows.append(
+                (
+                    *([Cell(v.data_set)] if several else []),
+                    Cell(v.measure),
+                    Cell(test.system),
+                    Cell(v.versus),
+                    Cell(show_number(test.difference, sign=True), significant, _mark(v, test)),
+                    Cell(show_interval(test.difference_low, test.difference_high, sign=True)),
+                    Cell(show_interval(test.corrected_low, test.corrected_high, sign=True)),
+                    Cell(show_p(test.p_value)),
+                    Cell(show_number(test.minimum_detectable_difference)),
+                    Cell(f"{test.wins} / {test.ties} / {test.losses}"),
+                )
+            )
+            data.append(
+                {
+                    "data": v.data_set,
+                    "measure": v.measure,
+                    "system": test.system,
+                    "versus": v.versus,
+                    "queries": test.shared,
+                    "difference": test.difference,
+                    "ci_low": test.difference_low,
+                    "ci_high": test.difference_high,
+                    "ci_low_corrected": test.corrected_low,
+                    "ci_high_corrected": test.corrected_high,
+                    "p_value": test.p_value,
+                    "minimum_detectable_difference": test.minimum_detectable_difference,
+                    "wins": test.wins,
+                    "ties": test.ties,
+                    "losses": test.losses,
+                }
+            )
+            sets.append(v.data_set)
+    words, counts = ("data", "measure", "system", "versus"), ("queries", "wins", "ties", "losses")
+    columns = (*words, "queries", "difference", "ci_low", "ci_high", "ci_low_corrected", "ci_high_corrected", "p_value",
+               "minimum_detectable_difference", "wins", "ties", "losses")  # fmt: skip
+    types = {name: pl.String if name in words else pl.Int64 if name in counts else pl.Float64 for name in columns}
+    policy = verdicts[0].inference if verdicts else Inference()
+    level = f"{100 * policy.confidence:g} %"
+    return Table(
+        "differences",
+        "Differences between systems",
+        (
+            *(["data set"] if several else []),
+            "measure",
+            "system",
+            "against",
+            "difference",
+            f"{level} interval",
+            "corrected interval",
+            "p",
+            "detectable",
+            "+ / = / −",
+        ),
+        3 + several,
+        tuple(rows),
+        _note_on_differences(verdicts[0]) if verdicts else "",
+        pl.DataFrame(data, schema=types),
+        tuple(sets),
+    )
+
+
+_INTERVALS = {"bca": "bootstrap over queries", "percentile": "percentile bootstrap over queries", "t": "Student's"}
+
+
+def _note_on_differences(verdict: Verdict) -> str:
+    policy = verdict.inference
+    large = "" if policy.interval == "t" else f" (Student's from {LARGE:,} queries on and at extreme levels)"
+    return (
+        f"{BETTER} better, {WORSE} worse: p < {policy.alpha:g}. Intervals: {_INTERVALS[policy.interval]}{large}; "
+        f"corrected: at the level that holds for all comparisons together. "
+        f"p: {show_policy(policy)} {verdict.family}. "
+        f"Detectable: the smallest true difference that a t test would find with a power of {policy.power:g}, before "
+        "correction. + / = / −: queries on which the system is better, equal, worse."
+    )
+
+
+def published_table(results: pl.DataFrame, inference: Inference | None = None) -> Table:
+    """Published numbers next to ours, and the test of ours against another setting where there is one."""
+    policy = inference or Inference()
+    settings = [name for name in results.columns if name not in _NOT_SETTINGS and results[name].n_unique() > 1]
+    tested, corrected = _corrected(results, policy)
+    noted = "note" in results.columns and any(results["note"].to_list())
+    rows = []
+    for row, p in zip(results.rows(named=True), corrected, strict=True):
+        low, high = row.get("ci_low"), row.get("ci_high")
+        outside = row["published"] is not None and low is not None and not in_interval(row["published"], low, high)
+        cells = [Cell("" if row[name] is None else str(row[name])) for name in (*settings, "measure")]
+        cells += [
+            Cell(show_number(row["published"])),
+            Cell(show_number(row["ours"])),
+            Cell(show_interval(low, high)),
+            Cell(show_number(row["difference"], sign=True), mark=OUTSIDE if outside else ""),
+        ]
+        if tested:
+            significant = p is not None and p < policy.alpha
+            ahead = Cell(show_number(row.get("versus_difference"), sign=True), significant, MARK if significant else "")
+            cells += [Cell(str(row.get("versus") or "–")), ahead, Cell(show_p(p))]
+        rows.append((*cells, *([Cell(str(row["note"] or ""))] if noted else [])))
+    level = f"{100 * policy.confidence:g} %"
+    note = f"Difference: ours minus published. {OUTSIDE} the published number lies outside our {level} interval."
+    if tested:
+        tests = sum(p is not None for p in corrected)
+        family = "the test" if tests == 1 else f"the {tests} tests"
+        note += f" {MARK} p < {policy.alpha:g}, {show_policy(policy)} over {family} of this table."
+    columns = [name.replace("_", " ") for name in (*settings, "measure", "published", "ours")]
+    columns += [f"{level} interval", "difference"]
+    columns += (["against", "ahead by", "p"] if tested else []) + (["note"] if noted else [])
+    sets = results["data"].to_list() if "data" in results.columns else []
+    return Table(
+        "published",
+        "Published and ours",
+        tuple(columns),
+        len(settings) + 1,
+        tuple(rows),
+        note,
+        results,
+        tuple("" if name is None else str(name) for name in sets),
+    )
+
+
+def _corrected(results: pl.DataFrame, policy: Inference) -> tuple[bool, list[float | None]]:
+    """Whether there is any test, and the p-values corrected over all of them."""
+    raw = results["p_value"].to_list() if "p_value" in results.columns else [None] * results.height
+    made = [p for p in raw if p is not None]
+    fixed = iter(policy.correct(made).tolist() if made else ())
+    return bool(made), [None if p is None else next(fixed) for p in raw]
+
+
+def _mark(verdict: Verdict, test: SystemTest) -> str:
+    """Whether a system is significantly better or worse than the one it is compared with."""
+    if not verdict.is_significant(test) or not test.difference:
+        return ""
+    return BETTER if (test.difference > 0) != is_lower_better(verdict.measure) else WORSE
+
+
+def _note_on_marks(verdicts: Sequence[Verdict]) -> str:
+    if all(len(verdict.systems) == 1 for verdict in verdicts):
+        return ""
+    versus = {verdict.versus for verdict in verdicts}
+    named = versus.pop() if len(versus) == 1 else "the best system"
+    policy = verdicts[0].inference
+    test = f"p < {policy.alpha:g}, {show_policy(policy)} {verdicts[0].family}"
+    note = f"Bold: best. {BETTER} significantly better and {WORSE} significantly worse than {named} ({test})."
+    if any(len(verdict.systems) > 2 for verdict in verdicts):
+        note += f" Systems that share a letter do not differ significantly by {verdicts[0].measure}."
+    return note

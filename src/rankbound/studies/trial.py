@@ -1,0 +1,173 @@
+"""Running a trial: a pure function of a spec and its data that returns scores per query and the training history.
+
+To add a kind of trial (`KINDS`), something to record besides the scores (`RECORDERS`) or a table for one study
+(`rankbound.studies.derived.DERIVED`), write a function and enter it in the table; a module of your own does so when
+workers import it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from rankbound.errors import DataError
+from rankbound.models.by_name import make_ranker
+from rankbound.parallel import import_modules
+from rankbound.studies.sources import Source, digest_of
+from rankbound.studies.trial_spec import Trial, TrialSpec
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from rankbound.lists import Lists
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """The result of a trial.
+
+    ``scores`` has a row per query with qid, items, relevant and a column per measure, null where the measure is not
+    defined for the query; columns of bounds may follow. ``history`` has the columns epoch, quantity and value.
+    ``metadata`` are plain values about the trial, among them ``eval_score`` where held-out data selected the epoch.
+    ``examples`` are pairs of images, see `rankbound.studies.image_pairs`.
+    """
+
+    scores: pl.DataFrame
+    history: pl.DataFrame
+    metadata: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    examples: pl.DataFrame | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """The argument of a recorder: the spec, the fitted model, the parts of the data, and a factory for the model."""
+
+    spec: TrialSpec
+    model: Any
+    parts: Mapping[str, Any]
+    make: Callable[..., Any]
+
+
+def run_trial(trial: Trial) -> Outcome:
+    """Run a trial in this process, after importing the modules that its spec names."""
+    began = time.perf_counter()
+    import_modules(trial.spec.modules)
+    if trial.digest and digest_of(trial.source) != trial.digest:
+        raise DataError(f"{trial.source.name}: its files on this machine are not those that the study was started with")
+    outcome = KINDS[trial.spec.kind](trial.spec, trial.source)
+    return replace(outcome, seconds=time.perf_counter() - began)
+
+
+# ---- for the kinds of trials -----------------------------------------------------------------------------------------
+
+
+def ranker_of(spec: TrialSpec, **changes: Any) -> Any:
+    """The model of a spec, not yet fitted; ``changes`` replace some of its parameters."""
+    return make_ranker(
+        spec.model, {**spec.params, **changes}, loss=spec.loss, bounding=spec.bounding,
+        loss_options=spec.loss_options, seed=spec.seed, measure=spec.select_by, verbose=False, n_jobs=1,
+    )  # fmt: skip
+
+
+def score_frame(lists: Lists, values: Mapping[str, Any]) -> pl.DataFrame:
+    """A row per query: qid, items, relevant, the values of each measure, and bounds where labels are graded."""
+    import polars as pl
+
+    relevant = np.bincount(lists.query_of_item, weights=lists.labels >= 1, minlength=len(lists))
+    columns = {
+        "qid": pl.Series(np.asarray(lists.query_ids).astype(np.str_).tolist(), dtype=pl.String),
+        "items": pl.Series(lists.sizes),
+        "relevant": pl.Series(relevant.astype(np.int64)),
+    }
+    numbers = {**values, **_graded_bounds(lists, values)}
+    return pl.DataFrame(columns | {name: pl.Series(np.asarray(v), nan_to_null=True) for name, v in numbers.items()})
+
+
+def _graded_bounds(lists: Lists, measures: Iterable[str]) -> dict[str, Any]:
+    """Worst, expected and best value of measures without a bounding, where the labels are graded.
+
+    With binary labels the bounds follow from the numbers of items and of relevant items, which the table has.
+    """
+    from rankbound.difficulty import bounds_of
+    from rankbound.evaluation.query_sets import BOUNDS, bound_column
+    from rankbound.measures import LabelCounts, parse_measure
+
+    if np.isin(lists.labels, (0, 1)).all():
+        return {}
+    counts = LabelCounts.from_labels(lists.labels, lists.offsets)
+    plain = {name: measure for name in measures if (measure := parse_measure(name)).bounding == "none"}
+    bounds = {name: bounds_of(measure, counts) for name, measure in plain.items()}
+    return {bound_column(bound, name): getattr(values, bound) for name, values in bounds.items() for bound in BOUNDS}
+
+
+def history_frame(history: list[dict[str, float]], held_out: str, recorded: Any = ()) -> pl.DataFrame:
+    """Epoch, quantity and value, from the history of a model (measured on the part ``held_out``) and from recorders."""
+    import polars as pl
+
+    rows = [
+        (int(entry["epoch"]), name if name == "loss" else f"{held_out} {name}", float(value))
+        for entry in history
+        for name, value in entry.items()
+        if name != "epoch"
+    ]
+    schema = {"epoch": pl.Int64, "quantity": pl.String, "value": pl.Float64}
+    return pl.DataFrame([*rows, *recorded], schema=schema, orient="row")
+
+
+def recorded_by(fitted: Fitted) -> list[tuple[int, str, float]]:
+    """The rows that the recorders of a spec add to the history."""
+    return [row for name in fitted.spec.record for row in RECORDERS[name](fitted)]
+
+
+# ---- tables of functions, which import what they need when they are called -------------------------------------------
+
+
+def _run_on_rows(spec: TrialSpec, source: Source) -> Outcome:
+    from rankbound.studies.trial_rows import run
+
+    return run(spec, source)
+
+
+def _run_on_users(spec: TrialSpec, source: Source) -> Outcome:
+    from rankbound.studies.trial_users import run
+
+    return run(spec, source)
+
+
+def _run_on_faces(spec: TrialSpec, source: Source) -> Outcome:
+    from rankbound.studies.trial_faces import run
+
+    return run(spec, source)
+
+
+def _record_approximation_error(fitted: Fitted) -> Iterable[HistoryRow]:
+    from rankbound.studies.approximation import approximation_error
+
+    return approximation_error(fitted)
+
+
+def _record_coefficients(fitted: Fitted) -> Iterable[HistoryRow]:
+    from rankbound.studies.learning import coefficients
+
+    return coefficients(fitted)
+
+
+HistoryRow: TypeAlias = tuple[int, str, float]
+
+KINDS: dict[str, Callable[[TrialSpec, Source], Outcome]] = {
+    "letor": _run_on_rows,
+    "ratings": _run_on_users,
+    "faces": _run_on_faces,
+}
+"""Kind of a trial -> the function that runs it."""
+
+RECORDERS: dict[str, Callable[[Fitted], Iterable[HistoryRow]]] = {
+    "approximation-error": _record_approximation_error,
+    "coefficients": _record_coefficients,
+}
+"""Name -> function of a `Fitted` that returns rows of the history: (epoch, quantity, value)."""
