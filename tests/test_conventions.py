@@ -30,7 +30,7 @@ PACKAGES = (
 # modules of the pipeline of evaluate, whose public names are those of the packages
 PIPELINE = {
     *"audit audit_judgments audit_runs baselines coverage gate groups large lists ranks references".split(),
-    *"group_tests rank_intervals resampling result risk runs".split(),
+    *"group_tests rank_intervals resampling result risk runs query_sets".split(),
 }
 OTHER_DEFAULTS = {  # functions whose default differs, as the page says
     "candidates": {"rankbound.models.Negatives"},
@@ -95,7 +95,8 @@ def uses() -> Iterator[Use]:
     ]
     for package in (*PACKAGES, *modules):
         module = importlib.import_module(package)
-        for name in module.__all__:
+        defined = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+        for name in getattr(module, "__all__", [name for name in defined if not name.startswith("_")]):
             try:
                 target = getattr(module, name)
             except MissingPackageError:  # an integration of a tool that is not here

@@ -19,23 +19,6 @@ from rankbound.errors import ArgumentError, DataError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "array_of",
-    "check_finite",
-    "floats",
-    "for_kernel",
-    "integers",
-    "is_between",
-    "labels_of",
-    "mask_of",
-    "names_of",
-    "numbers",
-    "offsets_of",
-    "offsets_of_groups",
-    "offsets_of_matrix",
-    "weights_of",
-]
-
 _NUMBER = (bool, int, float, np.bool_, np.integer, np.floating)
 _INT64 = np.dtype(np.int64)
 _MOST_WEIGHT = 1e30

@@ -18,19 +18,6 @@ from __future__ import annotations
 from os import PathLike
 from typing import Any
 
-__all__ = [
-    "ArgumentError",
-    "CoverageWarning",
-    "DataError",
-    "FileFormatError",
-    "InferenceWarning",
-    "MeasureError",
-    "RankboundError",
-    "UnknownUserWarning",
-    "WeightWarning",
-]
-
-
 _LONGEST = 2_000  # characters of a message
 
 

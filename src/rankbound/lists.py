@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from rankbound.report.display.plot import Plot
 
-__all__ = ["Coverage", "Lists", "check_dicts", "sort_within_queries"]
-
 
 @dataclass(frozen=True, slots=True)
 class Coverage:

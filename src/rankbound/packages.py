@@ -10,18 +10,6 @@ from contextlib import contextmanager
 from types import MappingProxyType, ModuleType
 from typing import NamedTuple
 
-__all__ = [
-    "CLUSTER",
-    "EFFICIENTNET_PACKAGES",
-    "PACKAGES",
-    "MissingPackageError",
-    "Package",
-    "check_packages",
-    "find_missing",
-    "import_package",
-    "needed_by",
-]
-
 
 class Package(NamedTuple):
     """What pip calls a package, and the extra of rankbound that installs it; None for a package of no extra."""

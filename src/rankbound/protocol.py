@@ -17,29 +17,6 @@ from typing import Protocol as StructuralType
 import rankbound
 from rankbound.errors import ArgumentError
 
-__all__ = [
-    "CANDIDATES",
-    "CONVENTIONS",
-    "DEFAULT_MEASURES",
-    "EMPTY",
-    "EXPLICIT",
-    "JUDGED_OUTSIDE",
-    "MEASURES_OF_UNJUDGED",
-    "MISSING",
-    "RECOMMENDER_MEASURES",
-    "TIES",
-    "UNJUDGED",
-    "CandidateRule",
-    "Empty",
-    "JudgedOutside",
-    "Missing",
-    "Protocol",
-    "ProtocolFields",
-    "Ties",
-    "Unjudged",
-    "as_protocol",
-]
-
 # The first of the options is the default.
 Ties = Literal["average", "input", "docid"]
 Empty = Literal["skip", "zero", "one"]

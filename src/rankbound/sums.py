@@ -16,8 +16,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["deviation_of", "exact_sum", "mean_of", "ratio"]
-
 _AT_ONCE = 1 << 16  # numbers that are objects of Python at the same time
 
 

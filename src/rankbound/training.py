@@ -27,8 +27,6 @@ from rankbound.parallel import current_workers
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["OPTIMIZERS", "SCHEDULES", "SELECTIONS", "Examples", "Settings", "Trained", "train"]
-
 OPTIMIZERS = ("adam", "adamw", "sgd")
 SCHEDULES = ("constant", "cosine")
 SELECTIONS = ("validation", "test", "last")

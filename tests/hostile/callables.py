@@ -562,8 +562,11 @@ NO_ARRAYS = {
         next_judgments read_filled with_judgments""".split()},
     **{f"evaluation.predicted.{name}": _TABLES for name in """Agreement PredictedEvaluation PredictedMean PredictedRow
         agreement_of evaluate_predicted predicted_mean""".split()},
-    **{f"evaluation.unjudged.{name}": _MADE for name in """DecidingDocument Decision decide
-        lists_on_shared_queries""".split()},
+    **{f"evaluation.unjudged.{name}": _MADE for name in "DecidingDocument Decision decide".split()},
+    **{f"evaluation.{name}": "gets what other modules have checked" for name in """alignment.lists_on_shared_queries
+        comparison.compare_scores inference.caution_about_wilcoxon inference.warn intervals.bootstrap_intervals
+        intervals.non_centralities letters.letter power.detectable query_sets.bound_column query_sets.is_bound_column
+        query_sets.types_of score_tables.without_unmeasured""".split()},
     **{f"evaluation.label_uncertainty.{name}": _MADE for name in """Unjudged given_grades labels_of_unjudged
         with_grades""".split()},
     "evaluation.comparison.compare": "is the compare of the front door",
@@ -624,7 +627,7 @@ def public_names() -> set[str]:
             sources[f"{short}.{module.name}."] = importlib.import_module(f"{package.__name__}.{module.name}")
     found = set()
     for prefix, source in sources.items():
-        for name in _names_of(source):
+        for name in names_of(source):
             value = getattr(source, name)
             if callable(value) and not (inspect.isclass(value) and issubclass(value, BaseException)):
                 found.add(prefix + name)
@@ -634,8 +637,8 @@ def public_names() -> set[str]:
     return found
 
 
-def _names_of(module: ModuleType) -> list[str]:
-    """``__all__``, or the functions and classes that a module defines."""
+def names_of(module: ModuleType) -> list[str]:
+    """The names that a package lists, or the functions and classes that a module defines."""
     defined = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
     return getattr(module, "__all__", None) or [name for name in defined if not name.startswith("_")]
 

@@ -8,8 +8,7 @@ import typer
 
 from rankbound.cli import options, output
 from rankbound.errors import ArgumentError
-
-__all__ = ["bounds", "describe_query", "parse_labels"]
+from rankbound.report import numbers
 
 
 def bounds(
@@ -43,7 +42,7 @@ def bounds(
     output.print_table(
         f"{measure} of {describe_query(labels, n, relevant, depth)}",
         ["", "value"],
-        [[name, output.show_number(value, digits=6)] for name, value in values.items()],
+        [[name, numbers.show_number(value, digits=6)] for name, value in values.items()],
     )
 
 

@@ -14,8 +14,6 @@ from typer.main import get_group
 
 from rankbound.errors import ArgumentError
 
-__all__ = ["COMMANDS", "Command", "CommandsOnDemand"]
-
 
 class Command(NamedTuple):
     """The module and attribute of a command (a function, or a Typer app of further commands) and its summary."""

@@ -15,11 +15,10 @@ from rankbound.cli.protocol_options import takes_protocol
 from rankbound.cli.report import check_page_path
 from rankbound.errors import CoverageWarning, InferenceWarning
 from rankbound.protocol import DEFAULT_MEASURES, MEASURES_OF_UNJUDGED, UNJUDGED, Protocol
+from rankbound.report import numbers
 
 if TYPE_CHECKING:
     from rankbound.evaluation.comparison import Comparison
-
-__all__ = ["compare", "print_comparison"]
 
 MOST_RUNS = 40  # rows of the summary of many runs
 MOST_LETTERS = 20  # runs that have letters; more of them have intervals of their ranks
@@ -174,9 +173,9 @@ def _print_groups(comparison: Comparison) -> None:
                     *([row.baseline] if versus is None else []),
                     row.group,
                     f"{row.queries:,}",
-                    output.show_number(row.difference, sign=True),
-                    output.show_interval(row.ci_low_corrected, row.ci_high_corrected, sign=True),
-                    output.show_p(row.p_corrected),
+                    numbers.show_number(row.difference, sign=True),
+                    numbers.show_interval(row.ci_low_corrected, row.ci_high_corrected, sign=True),
+                    numbers.show_p(row.p_corrected),
                 ]
                 for row in rows[:MOST_RUNS]
             ],
@@ -187,7 +186,7 @@ def _print_groups(comparison: Comparison) -> None:
         output.print_note("")
     tests = sum(row.p_corrected is not None for row in comparison.by_group)
     output.print_note(
-        f"p: {output.show_policy(policy)} over the {tests:,} tests of groups; {output.describe_intervals(policy)}"
+        f"p: {numbers.show_policy(policy)} over the {tests:,} tests of groups; {numbers.describe_intervals(policy)}"
         f"{output.NO_TEST_OF_FEW}"
     )
     if not comparison.decisions:
@@ -205,7 +204,7 @@ def _print_decisions(comparison: Comparison) -> None:
             [
                 row.measure,
                 f"{row.run} − {row.baseline}",
-                output.show_interval(row.low, row.high, sign=True),
+                numbers.show_interval(row.low, row.high, sign=True),
                 "decided" if row.is_decided else "open",
                 f"{row.decided_queries} of {row.queries}",
                 row.significance,
@@ -246,9 +245,9 @@ def _print_coverage(comparison: Comparison) -> None:
     if unjudged:
         lowest = min(unjudged, key=lambda run: unjudged[run].judged_at_cutoff)
         output.print_note(
-            f"{len(unjudged)} of {len(covered)} runs return documents without a judgment; Judged@"
-            f"{unjudged[lowest].cutoff} is lowest for {lowest}, {output.show_number(unjudged[lowest].judged_at_cutoff)}"
-            "; --json has the coverage of every run"
+            f"{len(unjudged)} of {len(covered)} runs return documents without a judgment; "
+            f"Judged@{unjudged[lowest].cutoff} is lowest for {lowest}, "
+            f"{numbers.show_number(unjudged[lowest].judged_at_cutoff)}; --json has the coverage of every run"
         )
 
 
@@ -276,19 +275,19 @@ def _print_summary(comparison: Comparison) -> None:
             [
                 row["run"],
                 cells[row["run"]],
-                output.show_number(row["mean"]),
-                output.show_interval(row["ci_low"], row["ci_high"]),
-                output.show_number(row["difference"], sign=True),
-                output.show_interval(row["difference_low"], row["difference_high"], sign=True),
-                output.show_p(row["p_corrected"]),
-                *(output.show_number(means[row["run"]][name]) for name in others),
+                numbers.show_number(row["mean"]),
+                numbers.show_interval(row["ci_low"], row["ci_high"]),
+                numbers.show_number(row["difference"], sign=True),
+                numbers.show_interval(row["difference_low"], row["difference_high"], sign=True),
+                numbers.show_p(row["p_corrected"]),
+                *(numbers.show_number(means[row["run"]][name]) for name in others),
             ]
             for row in summary[:MOST_RUNS]
         ],
         text_columns=2,
         note="difference: run − the run it is compared with; "
-        f"p: {output.show_policy(policy)} over the {comparison.table['p_corrected'].count():,} tests of all "
-        f"measures; {output.describe_intervals(policy, 'interval of the difference')}{meaning}",
+        f"p: {numbers.show_policy(policy)} over the {comparison.table['p_corrected'].count():,} tests of all "
+        f"measures; {numbers.describe_intervals(policy, 'interval of the difference')}{meaning}",
     )
     if len(summary) > MOST_RUNS:
         output.print_note(f"{len(summary) - MOST_RUNS} more runs: --rows FILE or --json have all of them")
@@ -296,7 +295,7 @@ def _print_summary(comparison: Comparison) -> None:
     if len(detectable):
         output.print_note(
             f"Minimum detectable difference by {lead}, at a power of {policy.power:g} before correction: "
-            f"{output.show_number(detectable.median())} in the median pair"  # type: ignore[arg-type]
+            f"{numbers.show_number(detectable.median())} in the median pair"  # type: ignore[arg-type]
         )
 
 
@@ -308,7 +307,7 @@ def _print_two_runs(comparison: Comparison) -> None:
     output.print_table(
         "Mean over the shared queries",
         ["run", *comparison.measures],
-        [[run, *(output.show_number(value) for value in means.values())] for run, means in comparison.mean().items()],
+        [[run, *(numbers.show_number(value) for value in means.values())] for run, means in comparison.mean().items()],
     )
     output.print_note("")
     title = f"Difference: {second} − {first}"
@@ -319,19 +318,19 @@ def _print_two_runs(comparison: Comparison) -> None:
         [
             [
                 row.measure,
-                output.show_number(row.difference, sign=True),
-                output.show_interval(row.ci_low_corrected, row.ci_high_corrected, sign=True),
-                output.show_number(row.effect_size, digits=2, sign=True),
-                output.show_p(row.p_t_holm),
-                output.show_p(row.p_wilcoxon_holm),
-                output.show_p(row.p_randomization_holm),
-                output.show_number(row.minimum_detectable_difference),
+                numbers.show_number(row.difference, sign=True),
+                numbers.show_interval(row.ci_low_corrected, row.ci_high_corrected, sign=True),
+                numbers.show_number(row.effect_size, digits=2, sign=True),
+                numbers.show_p(row.p_t_holm),
+                numbers.show_p(row.p_wilcoxon_holm),
+                numbers.show_p(row.p_randomization_holm),
+                numbers.show_number(row.minimum_detectable_difference),
                 f"{row.wins} / {row.ties} / {row.losses}",
             ]
             for row in comparison.rows
         ],
         note="p-values are Holm-corrected over all rows that have one; intervals: "
-        f"{output.show_correction(comparison.inference)}; detectable: the smallest true difference that a "
+        f"{numbers.show_correction(comparison.inference)}; detectable: the smallest true difference that a "
         f"t test finds with a power of {comparison.inference.power:g}; + / = / −: queries on which the run is better, "
         "equal, worse",
     )
@@ -347,8 +346,8 @@ def _print_two_runs(comparison: Comparison) -> None:
                     row.measure,
                     row.type,
                     str(row.queries),
-                    output.show_number(row.difference, sign=True),
-                    output.show_interval(row.ci_low, row.ci_high, sign=True),
+                    numbers.show_number(row.difference, sign=True),
+                    numbers.show_interval(row.ci_low, row.ci_high, sign=True),
                     f"{row.wins} / {row.ties} / {row.losses}",
                 ]
                 for row in comparison.by_type

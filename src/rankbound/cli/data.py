@@ -12,6 +12,7 @@ import typer
 from rankbound.cli import options, output
 from rankbound.errors import ArgumentError
 from rankbound.packages import DRAWING, check_packages
+from rankbound.report import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -280,7 +281,7 @@ def _print_description(target: str, summary: dict[str, Any]) -> None:
         _print_bars(title, names, [bar["count"] for bar in sizes["histogram"]])
     if difficulty := summary.get("difficulty"):
         fraction = difficulty["no_choice_fraction"]
-        mean = output.show_number(difficulty["mean_expected"])
+        mean = numbers.show_number(difficulty["mean_expected"])
         title = f"expected nDCG of a random ranking: mean {mean}; queries without a choice {fraction:.1%}"
         names = [f"{bar['from']:.1f}-{bar['to']:.1f}" for bar in difficulty["histogram"]]
         _print_bars(title, names, [bar["count"] for bar in difficulty["histogram"]])

@@ -10,6 +10,7 @@ import typer
 from rankbound.cli import options, output
 from rankbound.errors import ArgumentError
 from rankbound.packages import check_packages
+from rankbound.report import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from rankbound.evaluation import Evaluation
     from rankbound.lists import Lists
     from rankbound.report.findings import Findings
-
-__all__ = ["demo"]
 
 PLAIN, NORMALIZED = "nDCG@10", "EM(nDCG@10)"
 MEASURES = (PLAIN, NORMALIZED, "MM(nDCG@10)", "DB(nDCG@10)", "UL2(nDCG@10)", "AP")
@@ -269,7 +268,7 @@ def _print(folder: str, evaluations: Mapping[str, Evaluation], findings: Finding
     output.print_table(
         "Rankers on generated queries, and a random ranking of the same documents",
         ["ranker", *MEASURES],
-        [[name, *(output.show_number(value) for value in mean.values())] for name, mean in means.items()],
+        [[name, *(numbers.show_number(value) for value in mean.values())] for name, mean in means.items()],
     )
     trained, weak, random = (means[name] for name in (OURS, "one feature", "random ranking"))
     output.print_note(

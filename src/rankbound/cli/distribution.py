@@ -10,11 +10,10 @@ import typer
 
 from rankbound.cli import options, output
 from rankbound.errors import ArgumentError
+from rankbound.report import numbers
 
 if TYPE_CHECKING:
     from rankbound.difficulty.distribution import Distribution
-
-__all__ = ["distribution"]
 
 _BINS, _WIDEST = 20, 50  # bins of the histogram, and characters of its longest bar
 
@@ -102,8 +101,8 @@ def distribution(
         return
     query = describe_query(labels, n, relevant, depth)
     summary = {"mean": distribution.mean, "std": distribution.std, "worst": bounds.worst, "best": bounds.best}
-    rows = [[name, output.show_number(value, digits=6)] for name, value in summary.items()]
-    rows += [[f"quantile {q}", output.show_number(value, digits=6)] for q, value in at.items()]
+    rows = [[name, numbers.show_number(value, digits=6)] for name, value in summary.items()]
+    rows += [[f"quantile {q}", numbers.show_number(value, digits=6)] for q, value in at.items()]
     order = "a random ranking" if ranker_strength == 0.5 else f"a ranker of strength {ranker_strength:g}"
     output.print_table(f"{measure} of {order}: {query}", ["", "value"], rows, note=f"method: {distribution.method}")
     output.print_note(_histogram(distribution))

@@ -14,14 +14,13 @@ from rankbound.cli.predicted import Predicted, estimate_with_predictions, print_
 from rankbound.cli.protocol_options import takes_protocol
 from rankbound.errors import CoverageWarning
 from rankbound.protocol import RANGE_OF, UNJUDGED, Protocol
+from rankbound.report import numbers
 
 if TYPE_CHECKING:
     from rankbound.evaluation import Evaluation
     from rankbound.evaluation.against_random import AgainstRandom
     from rankbound.evaluation.group_tests import GroupMean
     from rankbound.evaluation.inference import Inference
-
-__all__ = ["evaluate"]
 
 
 @takes_protocol()
@@ -176,11 +175,11 @@ def _print_one(name: str, result: Evaluation, confidence: float) -> None:
     for measure, mean in result.mean().items():
         row = [measure, _shown(measure, mean)]
         if intervals:
-            row.append(output.show_interval(*intervals.get(measure, (None, None))))
+            row.append(numbers.show_interval(*intervals.get(measure, (None, None))))
         if ranges:
-            row.append(output.show_interval(*ranges[measure]))
+            row.append(numbers.show_interval(*ranges[measure]))
         if bounds:
-            row += [output.show_number(bounds.get(measure, {}).get(side)) for side in _BOUNDS]
+            row += [numbers.show_number(bounds.get(measure, {}).get(side)) for side in _BOUNDS]
         rows.append([*row, str(counted[measure])])
     columns = [
         "measure",
@@ -215,10 +214,10 @@ def _print_groups(title: str, rows: Sequence[GroupMean], policy: Inference) -> N
                     row.measure,
                     row.group,
                     f"{row.queries:,}",
-                    output.show_number(row.mean),
-                    output.show_interval(row.ci_low_corrected, row.ci_high_corrected),
-                    output.show_number(row.difference, sign=True),
-                    output.show_p(row.p_corrected),
+                    numbers.show_number(row.mean),
+                    numbers.show_interval(row.ci_low_corrected, row.ci_high_corrected),
+                    numbers.show_number(row.difference, sign=True),
+                    numbers.show_p(row.p_corrected),
                 ]
                 for row in rows
                 if row.attribute == attribute
@@ -229,8 +228,8 @@ def _print_groups(title: str, rows: Sequence[GroupMean], policy: Inference) -> N
         tests = sum(row.p_corrected is not None for row in rows)
         output.print_note(
             "difference: from the mean of the other queries; "
-            f"p: Student's t test, {output.show_correction(policy)} over the {tests:,} tests of groups; "
-            f"{output.describe_intervals(policy)}{output.NO_TEST_OF_FEW}"
+            f"p: Student's t test, {numbers.show_correction(policy)} over the {tests:,} tests of groups; "
+            f"{numbers.describe_intervals(policy)}{output.NO_TEST_OF_FEW}"
         )
 
 
@@ -271,13 +270,13 @@ def _print_against_random(tests: dict[str, Mapping[str, AgainstRandom]], policy:
                 *(str(count) for count in (test.better, test.no_evidence, test.worse, test.no_choice)),
                 str(test.above_expected),
                 "–" if test.queries == 0 else f"{100 * test.fraction_better:.0f} %",
-                *(output.show_p(p) for p in test.combined.values()),
+                *(numbers.show_p(p) for p in test.combined.values()),
             ]
             for name, by_measure in tests.items()
             for measure, test in by_measure.items()
         ],
         text_columns=1 + several,
-        note=f"better, worse: p < {policy.alpha:g}, {output.show_correction(policy)} over the queries with a choice; "
+        note=f"better, worse: p < {policy.alpha:g}, {numbers.show_correction(policy)} over the queries with a choice; "
         "above expected: the run scores more than random rankings do in the mean; estimated better: fraction of the "
         'queries on which it is better at all (Storey); p: of "no better than random on any query", where Fisher and '
         "higher criticism assume independent queries and the harmonic mean does not",
@@ -309,7 +308,7 @@ def _shown(measure: str, mean: float) -> str:
 
     parsed = parse_measure(measure)
     counts = parsed.definition.aggregate(parsed) == "sum" and mean == round(mean)
-    return f"{mean:.0f}" if counts else output.show_number(mean)
+    return f"{mean:.0f}" if counts else numbers.show_number(mean)
 
 
 def _note(result: Evaluation) -> str:

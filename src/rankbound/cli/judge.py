@@ -10,8 +10,6 @@ import typer
 from rankbound.cli import options, output
 from rankbound.errors import ArgumentError
 
-__all__ = ["judge"]
-
 
 def judge(
     qrels: options.Qrels,

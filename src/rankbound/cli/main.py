@@ -19,8 +19,6 @@ from rankbound.cli.commands import CommandsOnDemand
 from rankbound.errors import ArgumentError, RankboundError
 from rankbound.packages import MissingPackageError
 
-__all__ = ["app", "run"]
-
 BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
 _MOST_THREADS = 1_024  # of polars
 

@@ -11,8 +11,6 @@ from rankbound.cli import options, output
 if TYPE_CHECKING:
     from rankbound.measures import Definition
 
-__all__ = ["measures"]
-
 
 def measures(
     names: Annotated[

@@ -16,33 +16,6 @@ from rankbound.protocol import DEFAULT_MEASURES
 if TYPE_CHECKING:
     from rankbound.evaluation.inference import Inference
 
-__all__ = [
-    "Cluster",
-    "Confidence",
-    "Correction",
-    "CorrectionName",
-    "Groups",
-    "Interval",
-    "IntervalMethod",
-    "Json",
-    "Measures",
-    "PerQuery",
-    "Qrels",
-    "RanksFilled",
-    "Resamples",
-    "Scratch",
-    "Seed",
-    "Shuffle",
-    "Test",
-    "TestName",
-    "TypeQuota",
-    "check_inputs",
-    "files_in",
-    "inference",
-    "plain_measures",
-    "with_own_run",
-]
-
 
 class IntervalMethod(StrEnum):
     """How confidence intervals are computed."""

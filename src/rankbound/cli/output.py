@@ -16,13 +16,7 @@ import typer
 
 from rankbound.errors import ArgumentError
 from rankbound.report.numbers import (
-    describe_intervals,
-    say_p,
-    show_correction,
-    show_interval,
     show_number,
-    show_p,
-    show_policy,
 )
 from rankbound.report.safe_text import escape_controls
 
@@ -32,29 +26,6 @@ if TYPE_CHECKING:
 
     from rankbound.lists import Coverage
     from rankbound.report.tables import Table
-
-__all__ = [
-    "NO_TEST_OF_FEW",
-    "check_table_path",
-    "describe_candidates",
-    "describe_coverage",
-    "describe_intervals",
-    "json_text",
-    "plain_params",
-    "print_json",
-    "print_note",
-    "print_table",
-    "print_warnings",
-    "say_p",
-    "show_correction",
-    "show_interval",
-    "show_number",
-    "show_p",
-    "show_policy",
-    "show_table",
-    "working",
-    "write_table",
-]
 
 NO_TEST_OF_FEW = "groups of fewer than 5 queries have neither interval nor test"
 _WIDE = 4000  # columns: tables are never truncated, a narrow terminal wraps their lines

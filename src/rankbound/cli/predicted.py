@@ -11,11 +11,10 @@ import typer
 from rankbound.cli import options, output
 from rankbound.errors import ArgumentError, CoverageWarning, InferenceWarning
 from rankbound.protocol import UNJUDGED, Protocol
+from rankbound.report import numbers
 
 if TYPE_CHECKING:
     from rankbound.evaluation.predicted import Agreement, PredictedEvaluation, PredictedRow
-
-__all__ = ["Predicted", "estimate_with_predictions", "print_estimates"]
 
 Predicted = Annotated[
     str | None,
@@ -85,12 +84,12 @@ def _cells(row: PredictedRow) -> list[str]:
     return [
         row.measure,
         f"{row.run} − {row.baseline}" if is_difference else row.run,
-        output.show_number(found.mean, sign=is_difference),
-        output.show_interval(found.low, found.high, sign=is_difference),
-        output.show_number(found.human_mean, sign=is_difference),
-        output.show_interval(found.human_low, found.human_high, sign=is_difference),
-        output.show_number(found.predicted_mean, sign=is_difference),
-        output.show_number(found.weight, digits=2),
+        numbers.show_number(found.mean, sign=is_difference),
+        numbers.show_interval(found.low, found.high, sign=is_difference),
+        numbers.show_number(found.human_mean, sign=is_difference),
+        numbers.show_interval(found.human_low, found.human_high, sign=is_difference),
+        numbers.show_number(found.predicted_mean, sign=is_difference),
+        numbers.show_number(found.weight, digits=2),
     ]
 
 
@@ -109,5 +108,5 @@ def _print_agreement(agreement: Agreement) -> None:
         ["label", *grades],
         [[grade, *(str(count) for count in counts)] for grade, counts in zip(grades, agreement.confusion, strict=True)],
         note=f"{agreement.documents} documents with both labels; Cohen's kappa "
-        f"{output.show_number(agreement.kappa, digits=2)}",
+        f"{numbers.show_number(agreement.kappa, digits=2)}",
     )

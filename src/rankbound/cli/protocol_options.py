@@ -13,8 +13,6 @@ from rankbound.cli.options import check_inputs, files_in
 from rankbound.errors import ArgumentError
 from rankbound.protocol import CANDIDATES, CONVENTIONS, UNJUDGED, Empty, JudgedOutside, Missing, Protocol, Ties
 
-__all__ = ["OPTIONS", "takes_protocol"]
-
 
 def _choice(options: Any, text: str) -> Any:
     return Annotated[options | None, typer.Option(help=text, show_default=get_args(options)[0])]

@@ -15,8 +15,6 @@ from rankbound.protocol import Protocol
 if TYPE_CHECKING:
     from rankbound.difficulty import ReferenceScores
 
-__all__ = ["references"]
-
 _DEFAULT_MEASURES = ("nDCG@10", "AP", "RR")
 
 

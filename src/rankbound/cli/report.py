@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from rankbound.report.figures.drawing import FigureOutcome, Tables
     from rankbound.studies.store import Store
 
-__all__ = ["check_page_path", "report"]
-
 
 @takes_protocol()
 def report(

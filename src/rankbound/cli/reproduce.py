@@ -10,11 +10,10 @@ import typer
 from rankbound.cli import options, output
 from rankbound.errors import ArgumentError
 from rankbound.packages import CLUSTER, check_packages
+from rankbound.report import numbers
 
 if TYPE_CHECKING:
     from rankbound.studies import AllStudies, StudyPlan, StudyResult
-
-__all__ = ["parse_only", "reproduce"]
 
 
 def reproduce(
@@ -239,11 +238,14 @@ def _print_result(result: StudyResult, as_json: bool) -> None:
     rows = []
     for row in table.iter_rows(named=True):
         cells = [str(row[name]) for name in varying]
-        cells += [output.show_number(row["published"]), output.show_number(row["ours"])]
-        cells += [output.show_number(row["difference"], sign=True), output.show_interval(row["ci_low"], row["ci_high"])]
+        cells += [numbers.show_number(row["published"]), numbers.show_number(row["ours"])]
+        cells += [
+            numbers.show_number(row["difference"], sign=True),
+            numbers.show_interval(row["ci_low"], row["ci_high"]),
+        ]
         if has_test:
-            difference = output.show_number(row["versus_difference"], sign=True)
-            cells.append(f"{difference}, {output.say_p(row['p_value'])} ({row['versus']})" if row["versus"] else "")
+            difference = numbers.show_number(row["versus_difference"], sign=True)
+            cells.append(f"{difference}, {numbers.say_p(row['p_value'])} ({row['versus']})" if row["versus"] else "")
         rows.append([*cells, *([row["note"]] if has_note else [])])
     constant = {name: table[name][0] for name in settings if name not in varying and table[name][0]}
     title = f"{study.name}: {study.title}" + "".join(f"; {name} {value}" for name, value in constant.items())

@@ -11,11 +11,10 @@ from rankbound.cli import options, output
 from rankbound.cli.protocol_options import takes_protocol
 from rankbound.errors import ArgumentError
 from rankbound.protocol import Protocol
+from rankbound.report import numbers
 
 if TYPE_CHECKING:
     import polars as pl
-
-__all__ = ["stability"]
 
 _DEFAULT_MEASURES = ("nDCG@10", "AP")
 
@@ -101,7 +100,7 @@ def stability(
         _print_measure(str(references), str(plain), group, confidence)
     output.print_note(
         f"Means over {splits} splits of the queries into halves. A difference is that from the plain measure, with its "
-        f"{100 * confidence:g} % jackknife interval over queries. Significant: {output.show_policy(policy)}."
+        f"{100 * confidence:g} % jackknife interval over queries. Significant: {numbers.show_policy(policy)}."
     )
 
 
@@ -125,9 +124,9 @@ def _print_measure(references: str, plain: str, table: pl.DataFrame, confidence:
         for quantity in QUANTITIES:
             row = by_key[measure, quantity]
             cells += [
-                output.show_number(row["value"]),
-                output.show_number(row["difference"], sign=True),
-                output.show_interval(row["ci_low"], row["ci_high"], sign=True),
+                numbers.show_number(row["value"]),
+                numbers.show_number(row["difference"], sign=True),
+                numbers.show_interval(row["ci_low"], row["ci_high"], sign=True),
             ]
         rows.append(cells)
     output.print_table(f"{plain}, {table['systems'][0]} runs; {_REFERENCES[references]}", columns, rows)

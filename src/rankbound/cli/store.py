@@ -8,8 +8,6 @@ import typer
 
 from rankbound.cli import options, output
 
-__all__ = ["app"]
-
 app = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help="List, export and import the results of studies.")
 
 Folder = Annotated[str, typer.Argument(metavar="DIR", help="The folder of a store, as rankbound reproduce creates it.")]

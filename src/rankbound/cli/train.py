@@ -17,6 +17,7 @@ from rankbound.errors import ArgumentError, DataError, RankboundError
 from rankbound.models import RECOMMENDERS
 from rankbound.packages import check_packages
 from rankbound.parallel import workers as together
+from rankbound.report import numbers
 
 if TYPE_CHECKING:
     from rankbound.data.letor import LetorData
@@ -258,7 +259,7 @@ def _report(ranker: Ranker, parts: Fold[Any], chosen: dict[str, Any], target: Pa
             }
         )
         return
-    table = [[name, *(output.show_number(values[role][name]) for role in values)] for name in names]
+    table = [[name, *(numbers.show_number(values[role][name]) for role in values)] for name in names]
     without = f" ({no_choice} of them without a choice: all rankings have the same {target_measure})"
     note = f"{len(parts.train.lists)} queries{without if no_choice else ''}, {rows} rows, {width} features"
     if steps:

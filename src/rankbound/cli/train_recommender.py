@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankbound.cli import output
 from rankbound.errors import ArgumentError, DataError
+from rankbound.report import numbers
 
 if TYPE_CHECKING:
     from rankbound.data.interactions import Interactions
@@ -89,7 +90,7 @@ def _report(
     if weights:
         summary += "; weights " + ", ".join(f"{entry['model']} {entry['weight']:.3g}" for entry in weights)
     if values:
-        table = [[name, *(output.show_number(values[role][name]) for role in values)] for name in names]
+        table = [[name, *(numbers.show_number(values[role][name]) for role in values)] for name in names]
         output.print_table(f"{title}, by full ranking", ["measure", *values], table, note=summary)
     else:
         output.print_note(f"{title}: {summary}")

@@ -14,8 +14,6 @@ from rankbound.errors import ArgumentError, DataError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["weights"]
-
 
 class Per(StrEnum):
     """The unit of a weight."""

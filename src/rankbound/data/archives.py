@@ -13,8 +13,6 @@ from typing import IO, Any
 
 from rankbound.errors import DataError
 
-__all__ = ["is_archive", "unpack"]
-
 _FREE_BYTES, _RATIO = 1 << 30, 200  # any archive may unpack to 1 GiB, and beyond that to 200 times its own size
 
 

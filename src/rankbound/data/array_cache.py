@@ -26,8 +26,6 @@ from rankbound.errors import DataError
 from rankbound.io import atomic_write, cache_folder, locked_folder, remove_leftovers
 from rankbound.lists import Lists
 
-__all__ = ["READER_VERSION", "read_cached"]
-
 READER_VERSION = 1  # increase it when a reader returns other arrays for the same file
 
 Table = TypeVar("Table", bound=LetorData | Interactions)

@@ -13,8 +13,6 @@ from rankbound.data.text_chunks import CONTROL, StrPath, has_controls, is_plain_
 from rankbound.errors import DataError, FileFormatError
 from rankbound.lists import Lists
 
-__all__ = ["BeirData", "read_beir", "read_judgments"]
-
 Rows: TypeAlias = list[tuple[str, ...]]
 
 

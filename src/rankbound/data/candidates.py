@@ -21,8 +21,6 @@ from rankbound.protocol import CANDIDATES, EXPLICIT, JUDGED_OUTSIDE
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["CandidateSource", "read_candidates"]
-
 _COLUMN = "column:"
 
 

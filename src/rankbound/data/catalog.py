@@ -18,8 +18,6 @@ from typing import Any
 from rankbound.errors import ArgumentError
 from rankbound.io import cache_folder
 
-__all__ = ["DataFile", "Entry", "FoldFiles", "find_entry", "find_file", "known_sets", "set_folders"]
-
 _SUFFIXES = ("", ".gz", ".zst")
 
 

@@ -20,8 +20,6 @@ from rankbound.errors import DataError, FileFormatError
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["base_name", "is_csv", "is_no_number", "read_csv", "refuse_entry"]
-
 _COMPRESSED = (".gz", ".zst")
 _AT_ONCE = 1 << 16  # bytes, so that intermediate arrays stay in the cache of the processor
 

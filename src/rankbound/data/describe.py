@@ -25,8 +25,6 @@ from rankbound.lists import Lists
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["TrecFile", "describe", "read_any", "size_histogram"]
-
 _LETOR_LINE = re.compile(r"\S+\s+(qid:\S+|\d+:\S+)(\s+\d+:\S*)*\s*(#.*)?$")
 _INTEGER = re.compile(r"[+-]?[0-9]+$")
 _LARGEST_LABEL = 1000  # a larger number in the last of four fields is the time of a rating

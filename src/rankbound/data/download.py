@@ -14,8 +14,6 @@ from typing import IO, Any
 
 from rankbound.errors import ArgumentError, DataError
 
-__all__ = ["Progress", "fetch"]
-
 Progress = Callable[[int, int | None], None]  # bytes received, total bytes if the server knows
 _BLOCK = 1 << 18
 _NUMBER, _HEADER = re.compile("[0-9]{1,18}"), re.compile("[ -~]{1,1000}")  # of headers

@@ -18,8 +18,6 @@ from rankbound.errors import ArgumentError, DataError, FileFormatError
 from rankbound.io import read_arrays, read_bytes
 from rankbound.packages import needed_by
 
-__all__ = ["Faces", "read_faces"]
-
 _AAF = re.compile(r"(?P<id>\d{5,18})A(?P<age>\d{2,3})$")  # 00010A02: person, age
 _UTK = re.compile(r"(?P<age>\d{1,3})_\d_.*$")  # 26_1_0_20170116...: age, gender, race, date
 _IMAGES = (".jpg", ".jpeg", ".png")

@@ -21,23 +21,6 @@ from rankbound.lists import Lists
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "COLUMN_NAMES",
-    "as_polars",
-    "check_mark",
-    "find_columns",
-    "id_text",
-    "is_table",
-    "is_table_path",
-    "lists_from_frame",
-    "plain_type",
-    "polars_explained",
-    "polars_failures",
-    "read_frame",
-    "rename_columns",
-    "with_equal_id_types",
-]
-
 # names that a column may have: ours, those of ir_measures, PyTerrier, ranx and BEIR, and common ones
 COLUMN_NAMES = {
     "qid": ("qid", "query_id", "q_id", "query-id", "query", "user", "user_id"),

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["GrowingFile", "GrowingTable"]
-
 _VALUES = 1 << 22  # of the rows that are copied at a time
 
 

@@ -22,8 +22,6 @@ from rankbound.errors import ArgumentError, DataError
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["columns_of", "held_out_judgments", "is_held_out"]
-
 _LABELS = {name for name in frames.COLUMN_NAMES["label"] if name != "rating"}
 
 

@@ -16,8 +16,6 @@ from rankbound.data.interactions import Interactions, kept_rows, name_codes
 from rankbound.data.ratings import ROLES, role_indices
 from rankbound.errors import ArgumentError, DataError
 
-__all__ = ["as_interactions", "find_codes", "recoded", "series_of", "weighted_interactions"]
-
 
 def as_interactions(
     data: Any,

@@ -13,18 +13,6 @@ from numpy.typing import NDArray
 from rankbound.data.growing_table import GrowingFile, GrowingTable
 from rankbound.errors import DataError
 
-__all__ = [
-    "LONGEST_NAME",
-    "Interactions",
-    "NameCoder",
-    "comparable_names",
-    "count_codes",
-    "kept_rows",
-    "name_codes",
-    "notes_of",
-    "sorted_rows",
-]
-
 LONGEST_NAME = 255  # bytes: every entry of a NumPy text array is as wide as the longest
 _STEP = 1 << 20
 

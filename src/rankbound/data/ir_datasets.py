@@ -21,8 +21,6 @@ from rankbound.packages import import_package
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["IrDataset", "is_ir_dataset", "read_ir_dataset"]
-
 _PREFIX = "irds:"
 _PARTS = ("docs", "queries", "qrels", "scoreddocs")
 

@@ -22,8 +22,6 @@ from rankbound.data.csv_text import base_name
 from rankbound.data.text_chunks import CONTROL, StrPath, line_chunks
 from rankbound.errors import DataError, FileFormatError
 
-__all__ = ["check_same_judgments", "is_json_lines", "read_json_lines"]
-
 Table: TypeAlias = dict[str, dict[str, float]]
 
 _NAMES = ("qid", "query_id", "_id", "id", "query")

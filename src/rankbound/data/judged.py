@@ -28,16 +28,6 @@ if TYPE_CHECKING:
 
     from rankbound.data.candidates import CandidateSource
 
-__all__ = [
-    "CHUNK",
-    "CandidatesError",
-    "DuplicateError",
-    "dict_chunks",
-    "from_dicts",
-    "from_frames",
-    "nothing_in_common",
-]
-
 CHUNK = 100_000  # documents of dicts that are evaluated at once: enough for speed, few enough for the cache
 _UNJUDGED = -1e300  # stands for "no label" while labels are looked up
 

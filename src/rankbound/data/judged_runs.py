@@ -11,8 +11,6 @@ from typing import Self
 from rankbound.data.set_files import plain_name
 from rankbound.errors import DataError
 
-__all__ = ["JudgedRuns"]
-
 
 @dataclass(frozen=True)
 class JudgedRuns:

@@ -19,19 +19,6 @@ from rankbound.io import report_progress
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "ROWS",
-    "Rows",
-    "SeenQueries",
-    "Table",
-    "is_dask_frame",
-    "is_in_parts",
-    "look_up",
-    "open_table",
-    "row_count",
-    "whole_queries",
-]
-
 ROWS = 1_000_000  # of a part
 
 

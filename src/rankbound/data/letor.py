@@ -16,8 +16,6 @@ from rankbound.data.text_chunks import StrPath, line_chunks, read_text
 from rankbound.errors import DataError, FileFormatError
 from rankbound.lists import Lists
 
-__all__ = ["LABELS", "LetorData", "group_file", "read_groups", "read_letor", "read_mapped_letor"]
-
 LABELS = (-1.0, 31.0)  # -1 means "not judged" in LETOR; beyond 31 the gain 2^label - 1 is no longer meaningful
 _CHUNK, _SMALL_CHUNK = 2 << 20, 1 << 18  # bytes of text, whose features can be a hundred times as large
 

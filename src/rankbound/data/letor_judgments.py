@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from rankbound.data.letor import LetorData
 
-__all__ = ["check_row_order", "document_names", "is_letor", "read_letor_judgments", "read_text_judgments"]
-
 _LABEL_AND_PAIR = re.compile(rb"\s*(\S+\s+)?(qid:|\d+:\S)")
 _LONGEST = 1 << 16  # bytes of a line that are looked at
 

@@ -19,8 +19,6 @@ from rankbound.data.frames import polars_failures
 from rankbound.data.text_chunks import CONTROL, StrPath, has_controls, is_plain_number
 from rankbound.errors import FileFormatError
 
-__all__ = ["WIDEST", "Block", "BlockParser"]
-
 WIDEST = 65_536  # features are dense: a single index of 10^9 must not allocate terabytes
 _TAB, _NEWLINE, _SPACE, _ZERO, _COLON = 9, 10, 32, 48, 58
 _QID = np.frombuffer(b"qid:", np.uint8)

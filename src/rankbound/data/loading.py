@@ -21,8 +21,6 @@ from rankbound.errors import ArgumentError, DataError
 from rankbound.io import cache_folder
 from rankbound.lists import Lists
 
-__all__ = ["load_fold", "load_set", "read_files", "read_interactions_file", "read_letor_file"]
-
 _LARGE = 8 << 20  # bytes on disk; the parsed arrays of larger files are cached
 _LARGE_FILE = 64 << 20  # the same for files of users, which are not read again and again
 

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from rankbound.data.growing_table import GrowingFile
 from rankbound.data.interactions import Interactions, count_codes, notes_of, sorted_rows
 
-__all__ = ["sort_on_disk"]
-
 BUCKET = 1 << 20  # rows that are sorted at once
 _MOST_BUCKETS = 200  # open files
 _STEP = 1 << 20  # rows that are read at once

@@ -33,18 +33,6 @@ if TYPE_CHECKING:
 
     from distributed import Client
 
-__all__ = [
-    "Division",
-    "Part",
-    "SplitQueryError",
-    "Tables",
-    "Work",
-    "divide",
-    "not_written",
-    "open_work",
-    "scratch_folder",
-]
-
 Result = TypeVar("Result")
 
 _PREFIX, _LOCK = "rankbound-", "in-use"

@@ -16,17 +16,6 @@ from rankbound.data.interactions import Interactions
 from rankbound.data.letor import LetorData
 from rankbound.errors import ArgumentError, DataError
 
-__all__ = [
-    "binarize",
-    "binarized",
-    "keep_queries",
-    "keep_users",
-    "prepare_citeulike",
-    "prepare_movielens",
-    "relevant_only",
-    "scale_per_query",
-]
-
 
 def binarize(labels: ArrayLike, at_least: float | str = 1) -> NDArray[np.int32]:
     """Return 1 for relevant labels and 0 for others; "highest" regards only the largest label that occurs as relevant.

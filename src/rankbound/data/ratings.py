@@ -18,8 +18,6 @@ from rankbound.data.mapped_interactions import sort_on_disk
 from rankbound.data.text_chunks import CONTROL, StrPath, has_controls, is_plain_number, line_chunks
 from rankbound.errors import ArgumentError, DataError, FileFormatError
 
-__all__ = ["FORMATS", "ROLES", "find_roles", "first_line", "read_mapped_ratings", "read_ratings", "role_indices"]
-
 FORMATS: Mapping[str, str] = MappingProxyType(
     {
         "table": "csv or parquet with a header; MovieLens ratings.csv is one",

@@ -12,8 +12,6 @@ from rankbound.data.interactions import Interactions
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Lists
 
-__all__ = ["UserLists", "age_pairs", "align_interactions", "is_among", "pair_keys", "sample_lists"]
-
 _ROUNDS = 8  # of drawing for all users at once; the few users with hardly any item left follow one by one
 _MANY = 20  # a user who needs at least 1 / _MANY of all items is sampled alone where some have too few items
 

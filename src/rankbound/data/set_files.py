@@ -15,8 +15,6 @@ from rankbound.data.download import Progress, fetch
 from rankbound.errors import DataError
 from rankbound.io import atomic_write, cache_folder, locked_folder, open_bytes, remove_leftovers
 
-__all__ = ["FileState", "check", "content_sha256", "obtain", "plain_name", "present_files"]
-
 
 @dataclass(frozen=True)
 class FileState:

@@ -26,17 +26,6 @@ from rankbound.protocol import MISSING
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "LARGE_TEXT",
-    "chunks_of_lists",
-    "is_large_text",
-    "is_parquet",
-    "is_source",
-    "queries_without_documents",
-    "to_frame",
-    "to_lists",
-]
-
 LARGE_TEXT = 32 << 20  # bytes of a TREC file on disk, compressed or not, from which on it is read in chunks
 
 

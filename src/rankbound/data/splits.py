@@ -20,18 +20,6 @@ from rankbound.data.interactions import Interactions
 from rankbound.errors import ArgumentError, DataError
 from rankbound.io import atomic_write
 
-__all__ = [
-    "SPLITS",
-    "Fold",
-    "k_core",
-    "letor_folds",
-    "monte_carlo",
-    "random_parts",
-    "split_interactions",
-    "user_folds",
-    "write_split",
-]
-
 SPLITS = ("user", "time", "leave-one-out")
 
 Part = TypeVar("Part")

@@ -11,8 +11,6 @@ from rankbound.data.preparation import scale_per_query
 from rankbound.errors import ArgumentError
 from rankbound.lists import Lists
 
-__all__ = ["synthetic_images", "synthetic_interactions", "synthetic_letor"]
-
 
 def synthetic_letor(
     queries: int = 200,

@@ -16,18 +16,6 @@ import numpy as np
 from rankbound.errors import DataError, FileFormatError
 from rankbound.io import open_bytes, read_bytes
 
-__all__ = [
-    "BOM",
-    "CONTROL",
-    "StrPath",
-    "count_byte",
-    "has_controls",
-    "is_plain_number",
-    "line_chunks",
-    "read_text",
-    "refuse_packed",
-]
-
 StrPath: TypeAlias = str | PathLike[str]
 
 BOM = b"\xef\xbb\xbf"

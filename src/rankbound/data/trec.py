@@ -25,8 +25,6 @@ from rankbound.lists import Lists
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["lists_from_trec", "read_pairs", "read_qrels", "read_run", "repeated_document", "run_frames"]
-
 _QRELS = ("qid", "iteration", "docid", "label")
 _RUN = ("qid", "q0", "docid", "rank", "score", "tag")
 _SEPARATOR = re.compile("[ \t]+")

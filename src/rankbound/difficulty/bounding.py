@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
     from rankbound.report.display.plot import Plot
 
-__all__ = ["BOUNDING_NAMES", "Bounding", "Bounds", "Difficulty", "get_bounding"]
-
 
 @dataclass(frozen=True, slots=True)
 class Bounds:

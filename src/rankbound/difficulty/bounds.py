@@ -21,8 +21,6 @@ from rankbound.measures.ranked import LARGEST_DEPTH
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["bounds", "bounds_of"]
-
 MOST_ITEMS = 100_000_000  # of one query; sums over ranks take memory for each item
 
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from rankbound.lists import Lists
 
-__all__ = ["candidate_mask", "check_rule", "rule_of"]
-
 
 def rule_of(candidates: Any) -> str:
     """Return the rule of candidates that have been read, or of their name."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from rankbound.difficulty.bounding import NullDistributions
 
-__all__ = ["SMALLEST_P", "PValues", "p_values_of"]
-
 SMALLEST_P = 1e-15  # smaller ones are beyond the precision of sums of probabilities
 _ROUNDING = 1e-12
 

@@ -1,9 +1,9 @@
 """The pooled index: a mean over queries between that of random rankings (0) and that of the best ones (1), and its z.
 
-EM normalizes each query and then takes the mean; the pooled index takes means first, (mean x - mean E) / (mean B - mean
-E), so that queries whose best ranking is little better than a random one weigh little. With one relevant document per query these are the adjusted measures
-of PyKEEN (Hoyt et al. 2022): its adjusted mean reciprocal rank index is the pooled index of RR, its adjusted hits at k
-that of Success@k, and its z-scores are those here.
+EM normalizes each query and then takes the mean; the pooled index takes means first, (mean x - mean E) / (mean B -
+mean E), so that queries whose best ranking is little better than a random one weigh little. With one relevant document
+per query these are the adjusted measures of PyKEEN (Hoyt et al. 2022): its adjusted mean reciprocal rank index is the
+pooled index of RR, its adjusted hits at k that of Success@k, and its z-scores are those here.
 """
 
 from __future__ import annotations

@@ -18,17 +18,6 @@ from rankbound.measures import LabelCounts, Measure
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "QUERY_TYPES",
-    "describe_query_types",
-    "difficulty_of",
-    "difficulty_weights",
-    "query_type_rule",
-    "query_types",
-    "query_weights",
-    "weights_of_parts",
-]
-
 
 def difficulty_of(measure: Measure, counts: LabelCounts, ranker_strength: float | None = None) -> Difficulty:
     """What any ranking of each query could score under the plain measure, without its bounding.

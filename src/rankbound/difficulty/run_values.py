@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from rankbound.lists import Lists
 
-__all__ = ["QueryValues", "RunValues"]
-
 _STAND_INS = {"skip": np.nan, "zero": 0.0, "one": 1.0}
 
 

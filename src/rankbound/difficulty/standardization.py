@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["LEAST_REFERENCES", "ReferenceScores", "missing_references", "standardize"]
-
 LEAST_REFERENCES = 2
 _ROUNDING = 1e-12  # scores that differ by less are equal up to the rounding of floating-point sums
 _MOST = 1e100  # the squares of larger scores overflow

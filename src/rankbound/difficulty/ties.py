@@ -43,8 +43,6 @@ from rankbound.measures.combinatorics import log_factorials
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["bounded_values"]
-
 _MOST_ORDERS = 5_040  # 7!: orders of one tied block that are enumerated,
 _MOST_ITEMS = 36_000  # if these orders hold no more items than this; lists of 7 are always enumerated
 _DRAWS, _FEWER_DRAWS = 256, 64  # orders that are drawn; fewer

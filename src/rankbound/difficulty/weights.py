@@ -27,17 +27,6 @@ from rankbound.errors import ArgumentError, DataError, WeightWarning
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "DEFAULT_FORM",
-    "LEAST_EFFECTIVE",
-    "WEIGHT_FORMS",
-    "QueryWeights",
-    "effective_cap",
-    "effective_sample_fraction",
-    "shape_weights",
-    "warn_of_two_weightings",
-]
-
 WEIGHT_FORMS: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = MappingProxyType(
     {"plain": lambda weights: weights, "sqrt": np.sqrt}
 )

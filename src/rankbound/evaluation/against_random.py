@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from rankbound.evaluation.scores import ScoreMatrix
 
-__all__ = ["OUTCOMES", "AgainstRandom", "against_random", "systems_against_random"]
-
 OUTCOMES = ("better", "no evidence", "worse", "no choice")
 
 

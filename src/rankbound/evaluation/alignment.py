@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from rankbound.difficulty.p_values import PValues
 
-__all__ = ["align_evaluations", "align_lists", "align_runs", "lists_on_shared_queries"]
-
 
 class _SharedQueries(NamedTuple):
     """Judgments and runs as frames of the queries that all of them have, with query ids of one type.

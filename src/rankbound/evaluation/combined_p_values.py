@@ -26,8 +26,6 @@ from rankbound.evaluation.resampling import check_resamples
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["fisher", "harmonic_mean", "higher_criticism"]
-
 _SMALLEST = 1e-300  # its logarithm, reciprocal and square root are finite
 _CELLS = 4_000_000  # random numbers in memory at a time
 _MOST_CELLS = 400_000_000  # random numbers in all

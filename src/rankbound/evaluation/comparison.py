@@ -52,8 +52,6 @@ if TYPE_CHECKING:
 
     from rankbound.report.display.plot import Plot
 
-__all__ = ["Comparison", "Difference", "TypeDifference", "compare", "run_names"]
-
 
 @dataclass(frozen=True, slots=True)
 class Difference:

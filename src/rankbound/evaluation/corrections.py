@@ -12,8 +12,6 @@ from rankbound.errors import ArgumentError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["benjamini_hochberg", "bonferroni", "holm"]
-
 
 def bonferroni(p_values: ArrayLike) -> NDArray[np.float64]:
     """Bonferroni's correction: m p-values times m, at most 1; bounds the probability of any false rejection.

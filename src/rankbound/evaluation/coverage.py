@@ -18,8 +18,6 @@ from rankbound.sums import exact_sum
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["judged_coverage", "warn_of_coverage"]
-
 _CUTOFF = 10  # k of Judged@k if no measure has a cutoff
 
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from rankbound.evaluation.scores import ScoreMatrix
 
-__all__ = ["CORRECTIONS", "INTERVALS", "TESTS", "Inference", "group_letters", "mean_intervals", "pair_statistics"]
-
 INTERVALS = ("bca", "percentile", "t")
 TESTS = ("t", "wilcoxon", "randomization")
 CORRECTIONS = ("holm", "bonferroni", "benjamini-hochberg", "none")

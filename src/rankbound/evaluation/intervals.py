@@ -26,14 +26,6 @@ from rankbound.sums import deviation_of, mean_of
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "bootstrap_interval",
-    "bootstrap_interval_columns",
-    "effect_size_interval",
-    "effect_size_interval_columns",
-    "student_interval_columns",
-]
-
 _LARGE_T = 200.0  # beyond, the normal part of the non-central t distribution does not matter
 _SECANT_STEPS = 12
 _ACCURACY = 1e-10  # of a normal quantile

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["JudgmentPlan", "NextJudgment", "importance_of_documents", "next_judgments", "read_filled", "with_judgments"]
-
 UNKNOWN = "?"
 _BLOCK = 4_000_000
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from rankbound.measures import Measure
 
-__all__ = ["Unjudged", "given_grades", "labels_of_unjudged", "with_grades"]
-
 
 @dataclass(frozen=True, eq=False)
 class Unjudged:

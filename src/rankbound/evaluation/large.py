@@ -31,8 +31,6 @@ from rankbound.protocol import Protocol
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Settings", "evaluate_frames", "evaluate_tables", "evaluate_text", "sort_queries"]
-
 
 @dataclass(frozen=True, eq=False)
 class Settings:

@@ -12,8 +12,6 @@ from rankbound.errors import ArgumentError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-__all__ = ["compact_letters", "letter_groups"]
-
 
 def letter_groups(significant: ArrayLike) -> list[list[int]]:
     """Groups of systems, as lists of indices: two systems are in a common group iff they do not differ significantly.

@@ -21,8 +21,6 @@ from rankbound.protocol import DEFAULT_MEASURES, EXPLICIT, UNJUDGED, Protocol
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["evaluate_lists", "requested_measures"]
-
 
 def evaluate_lists(
     lists: Lists,

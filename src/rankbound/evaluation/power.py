@@ -14,8 +14,6 @@ from rankbound.evaluation.resampling import check_differences, standard_deviatio
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["detection_power", "minimum_detectable_difference", "queries_needed"]
-
 _MOST_QUERIES = 10**9
 
 

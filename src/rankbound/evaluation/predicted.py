@@ -38,16 +38,6 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "Agreement",
-    "PredictedEvaluation",
-    "PredictedMean",
-    "PredictedRow",
-    "agreement_of",
-    "evaluate_predicted",
-    "predicted_mean",
-]
-
 FEWEST = 3  # human values: n - 2 degrees of freedom
 
 

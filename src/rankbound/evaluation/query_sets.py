@@ -17,8 +17,6 @@ from rankbound.measures import LabelCounts, Measure, parse_measure
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["QUERY_SETS", "expected_scores", "in_query_set", "query_map", "type_queries"]
-
 QUERY_SETS = ("all", "uninformative", "ideal")
 BOUNDS = ("worst", "expected", "best")
 _NEAR = 1e-6  # so near its ends UL2 says nothing of E but rounding

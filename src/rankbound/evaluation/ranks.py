@@ -30,8 +30,6 @@ from rankbound.protocol import Protocol
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["evaluate_ranks", "is_rank_table"]
-
 _RANK, _SIZE = "rank", "candidates"
 _OTHERS = {*frames.COLUMN_NAMES["docid"], *frames.COLUMN_NAMES["label"]}
 _MOST = 10**7  # candidates of a query

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from rankbound.evaluation import Evaluation
 
-__all__ = ["RecommendationProfile", "activity_groups", "recommendation_profile"]
-
 
 @dataclass(frozen=True)
 class RecommendationProfile:

@@ -14,8 +14,6 @@ from rankbound.errors import ArgumentError
 from rankbound.measures import STANDARDIZATIONS, Measure, parse_measures
 from rankbound.protocol import Protocol, as_protocol
 
-__all__ = ["evaluate_references", "references_of"]
-
 
 def evaluate_references(
     qrels: Any,

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from rankbound.report.display.plot import Plot
 
-__all__ = ["Evaluation", "Evaluations", "merge_evaluations", "reorder_queries"]
-
 _SIDES = ("worst", "expected", "best")
 _LEAST = 0.00001  # trec_eval's floor under values of a geometric mean
 

@@ -38,8 +38,6 @@ from rankbound.protocol import (
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["are_runs_by_name", "default_measures", "evaluate", "evaluate_run", "evaluate_runs"]
-
 
 @overload
 def evaluate(

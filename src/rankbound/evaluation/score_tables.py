@@ -16,20 +16,6 @@ import polars as pl
 from rankbound.errors import ArgumentError, DataError, MeasureError
 from rankbound.measures import parse_measure
 
-__all__ = [
-    "QUERY",
-    "Contrast",
-    "check_frame",
-    "check_scores",
-    "contrasts",
-    "data_label",
-    "mean_scores",
-    "measures_of",
-    "query_scores",
-    "systems_of",
-    "trial_means",
-]
-
 QUERY = ("data", "variant", "fold", "qid")
 _INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)  # that NumPy has too
 _LARGEST = 1e100

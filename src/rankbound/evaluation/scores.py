@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from rankbound.difficulty.p_values import PValues
 
-__all__ = ["QUERY_TYPE_CODES", "QueryDifficulty", "ScoreMatrix", "difference", "is_lower_better"]
-
 QUERY_TYPE_CODES = ("", *QUERY_TYPES)  # the page stores the type of a query as its index in this tuple
 _ROUNDING = 1e-12  # smaller differences are rounding errors of floating-point sums and count as 0
 _QUERY = tuple(name for name in QUERY if name != "fold")

@@ -26,22 +26,6 @@ from rankbound.evaluation.resampling import (
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "WinTieLoss",
-    "effect_size",
-    "effect_size_columns",
-    "paired_t",
-    "paired_t_columns",
-    "randomization",
-    "randomization_columns",
-    "smallest_randomization_p",
-    "studentized_bootstrap",
-    "studentized_bootstrap_columns",
-    "wilcoxon",
-    "wilcoxon_columns",
-    "win_tie_loss",
-]
-
 EXACT_RANDOMIZATION = 18  # up to this many non-zero differences all 2^n sign patterns are counted
 EXACT_WILCOXON = 50  # up to this many the distribution of the rank sum is computed exactly
 _FEW_HITS = 10  # fewer draws as extreme as the data say little about a p-value (Knijnenburg et al. 2009)

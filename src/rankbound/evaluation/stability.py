@@ -38,8 +38,6 @@ from rankbound.protocol import Protocol, ProtocolFields, as_protocol
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["QUANTITIES", "compare_normalizations", "disjoint_references", "stability", "with_standardized"]
-
 QUANTITIES = ("Kendall tau", "swap rate", "significant fraction")
 LEAST_QUERIES = 4  # two in each half
 _ROUNDING = 1e-12  # means that differ by less are tied

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["DecidingDocument", "Decision", "decide"]
-
 MOST_DOCUMENTS = 10  # of one comparison
 _SWEEPS = 50
 _TOLERANCE = 1e-12

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from rankbound.measures.measure import Measure
 
-__all__ = ["CatBoostMetric", "catboost_metric"]
-
 _NOT_MEASURED = 0.0  # for data that the metric is not bound to; CatBoost does not accept NaN
 
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from rankbound.models.rankers.trees import LambdaMART
 
-__all__ = ["fit_on_dask"]
-
 _ATTEMPTS = 3  # trainings that may lose a worker
 _SECONDS_TO_NOTICE = 10  # that a worker is lost, when its neighbors report an error
 _SECONDS_TO_RETURN = 30  # for a worker that its nanny starts again

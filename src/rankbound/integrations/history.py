@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from rankbound.measures.measure import Measure
 
-__all__ = ["QueryHistory"]
-
 
 class QueryHistory:
     """Values of a measure per round and query, for one or several data sets; recorders of boosting libraries fill it.

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 ir_measures: Any = import_package("ir_measures")
 util = ir_measures.util
 
-__all__ = ["ir_measure"]
-
 _P_VALUE, _BETTER, _PLAIN = "PValue", "BetterThanRandom", "Rankbound"
 _LEVEL = 0.05  # of BetterThanRandom, without correction
 _CHOICES = {

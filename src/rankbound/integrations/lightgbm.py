@@ -15,8 +15,6 @@ from rankbound.integrations.measured_lists import MeanMeasure
 if TYPE_CHECKING:
     from rankbound.measures.measure import Measure
 
-__all__ = ["LightGBMRecorder", "lightgbm_metric"]
-
 
 @dataclass(frozen=True)
 class _LightGBMMetric:

@@ -20,8 +20,6 @@ else:
     Callback = import_package("lightning.pytorch").Callback
     from rankbound.integrations.torchmetrics import RankingMetric
 
-__all__ = ["RankingCallback"]
-
 _QUERIES = ("qid", "indexes", "offsets", "mask")
 
 

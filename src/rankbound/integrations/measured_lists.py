@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from rankbound.difficulty.bounding import Difficulty
 
-__all__ = ["MeanMeasure", "MeasuredLists", "metric_measure"]
-
 _KEPT = 8  # data sets that a metric remembers: a training evaluates a few, in turn
 
 

@@ -18,8 +18,6 @@ from rankbound.packages import import_package
 if TYPE_CHECKING:
     from rankbound.evaluation.scores import ScoreMatrix
 
-__all__ = ["log_to", "log_to_mlflow"]
-
 _LONGEST = 240  # characters of a name; MLflow allows 250, with the suffix of a limit
 
 

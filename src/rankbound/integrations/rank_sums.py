@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from rankbound.lists import Lists
     from rankbound.measures import LabelCounts, Measure
 
-__all__ = ["RankSums"]
-
 _ADDITIVE, _PRECISIONS, _FIRST_HIT = range(3)
 _SMALL_CUTOFF = 100  # up to which items are dropped before the others are counted
 _MOST_PAIRS = 400  # pairs of a relevant and any item, per item, from which on sorting is faster

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from rankbound.measures.measure import Measure
 
-__all__ = ["QueryRanker", "RankingScorer", "ranking_scorer"]
-
 _ROUTING = "call sklearn.set_config(enable_metadata_routing=True) and pass qid= to the fit of the search"
 
 

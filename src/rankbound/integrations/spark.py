@@ -24,8 +24,6 @@ from rankbound.protocol import CANDIDATES, Protocol, ProtocolFields, as_protocol
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["evaluate_spark"]
-
 _SIDES = ("worst", "expected", "best")
 
 

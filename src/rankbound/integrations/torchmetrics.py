@@ -31,8 +31,6 @@ else:
     Metric = import_package("torchmetrics").Metric
     torch = import_package("torch")
 
-__all__ = ["RankingMetric"]
-
 _TIES = ("average", "input")
 _FORMS = "qid (or indexes), offsets or mask"
 

@@ -15,8 +15,6 @@ from rankbound.packages import import_package
 if TYPE_CHECKING:
     from rankbound.measures.measure import Measure
 
-__all__ = ["xgboost_metric", "xgboost_recorder"]
-
 
 @dataclass(frozen=True)
 class _XGBoostMetric:

@@ -16,8 +16,6 @@ import stat
 import tempfile
 from pathlib import Path
 
-__all__ = ["cache_folder", "caching_is_off", "is_private_and_writable"]
-
 _VARIABLE = "RANKBOUND_CACHE"
 
 

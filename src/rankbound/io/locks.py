@@ -17,8 +17,6 @@ from pathlib import Path
 
 from rankbound.errors import DataError
 
-__all__ = ["locked_file", "locked_folder", "waiting_lock"]
-
 _FOLDERS_CAN_BE_LOCKED = os.name != "nt"
 _LOCK_FILE = ".rankbound.lock"
 _POLL_SECONDS = 0.01

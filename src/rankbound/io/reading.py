@@ -18,8 +18,6 @@ from rankbound.io.progress import is_watched, report_progress
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["open_bytes", "read_arrays", "read_bytes"]
-
 WATCHED = 8 << 20  # bytes of a file from which on the progress of reading is reported
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from rankbound.errors import DataError
 
-__all__ = ["atomic_write", "remove_leftovers"]
-
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[Path]:

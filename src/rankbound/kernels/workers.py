@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Any
 
-__all__ = ["run_blocks"]
-
 
 class _Work:
     """Blocks of one call, each of which is executed once."""

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from rankbound.losses.tensor_inputs import Batch
     from rankbound.measures.measure import Measure
 
-__all__ = ["LOSS_BOUNDINGS", "Evaluated", "KernelResult", "MeasureLoss", "RankingLoss", "positive"]
-
 LOSS_BOUNDINGS = ("none", "min-max", "expectation", "expectation-max", "distribution", "log-distribution")
 _REDUCTIONS = ("mean", "sum", "none")
 _LARGEST_FLOAT32, _LARGEST_FLOAT64 = 1e38, 1e300  # a sum of larger losses would overflow the type of the scores

@@ -22,8 +22,6 @@ from rankbound.losses.smooth import NAMED_LOSSES, SmoothMeasureLoss, SoftRankLos
 from rankbound.losses.structures import has_loss, measures_with_loss
 from rankbound.measures.measure import Measure, parse_measure
 
-__all__ = ["LOSS_NAMES", "get_loss", "loss_names", "warm_up"]
-
 _OTHER: dict[str, tuple[type[RankingLoss], dict[str, Any]]] = {
     "RankNet": (RankNetLoss, {}),
     "DirectRanker": (DirectRankerLoss, {}),

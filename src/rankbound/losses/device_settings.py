@@ -9,8 +9,6 @@ from typing import Any
 
 from rankbound.errors import ArgumentError
 
-__all__ = ["is_vectorized", "pair_memory", "set_pair_memory", "vectorized"]
-
 _DEFAULT, _DEFAULT_ON_CPU = 256.0, 8.0  # megabytes; on the CPU what caches hold is fastest
 _forced: ContextVar[bool] = ContextVar("vectorized", default=False)
 _chosen: list[float] = []

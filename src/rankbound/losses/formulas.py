@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 Step = Callable[[Tensor], Tensor]  # a sigmoid
 
-__all__ = ["SmoothOptions", "bound_values", "smooth_curvature", "smooth_measure", "soft_rank"]
-
 # ---- smooth measures -------------------------------------------------------------------------------------------------
 
 # With x = alpha * (score - midrange), the step s_ij = step(x_j - x_i) that counts j as above i, its rank R_i = 1 + the

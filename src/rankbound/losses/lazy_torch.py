@@ -6,8 +6,6 @@ from typing import Any
 
 from rankbound.packages import import_package
 
-__all__ = ["torch"]
-
 
 class _LazyTorch:
     """Stands for the module torch; the first use of a name imports it."""

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from rankbound.losses.padded import Bucket, Layout
 
-__all__ = ["DistillationLoss", "ListMLELoss", "ListNetLoss", "PointwiseLoss", "SoftmaxLoss", "XENDCGLoss"]
-
 _GAINS = {"exp": exponential_gain, "linear": linear_gain}
 _MOST_TARGET = 1e30  # a loss in float32 must not overflow
 _MOST_SCORE = 1e30  # of a teacher: differences and quotients of scores stay far from overflow

@@ -6,12 +6,14 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from rankbound.errors import ArgumentError
-from rankbound.losses.torch_calls import call, torch
+from rankbound.losses.torch_calls import call
+from rankbound.packages import needed_by
+
+with needed_by("a loss of tensors"):
+    import torch
 
 if TYPE_CHECKING:
     from rankbound.losses.base import RankingLoss
-
-__all__ = ["LossModule"]
 
 
 class LossModule(torch.nn.Module):  # type: ignore[misc]  # torch ships no types we follow

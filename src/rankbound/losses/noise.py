@@ -41,17 +41,6 @@ if TYPE_CHECKING:
 
     from rankbound.losses.padded import Layout
 
-__all__ = [
-    "DeviceNoise",
-    "HostNoise",
-    "check_seed",
-    "generator_for",
-    "gumbel_noise",
-    "logistic_noise",
-    "noise_for",
-    "noise_over",
-]
-
 _SMALLEST = np.float32(2.0**-25)  # half the spacing of the float32 uniforms: keeps 0 out of the logarithms
 _over: ContextVar[Workers | None] = ContextVar("over", default=None)
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from rankbound.losses.plans import Plan
 
-__all__ = ["DEFAULT_OBJECTIVE", "gradient_and_hessian", "lightgbm_objective", "xgboost_objective"]
-
 DEFAULT_OBJECTIVE = "noisy-lambda-nDCG"  # chosen by the study in docs/results/training.md
 _LEAST_HESSIAN = 1e-9  # an item without pairs must not lead to a division by zero
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     PairFunction = Callable[[Tensor, slice], tuple[Tensor, ...]]
     Curvature = Callable[[Tensor, Tensor, slice, tuple[Tensor, ...]], Tensor]
 
-__all__ = ["Bucket", "Layout", "evaluate_formula", "layout_of"]
-
 _PADDING, _FEW_PAIRS = 0.25, 30_000  # padding of a bucket: this fraction of its pairs, or so many
 
 

@@ -22,15 +22,6 @@ if TYPE_CHECKING:
 
     Weights = Callable[[slice], Tensor]  # of a chunk of rows: [lists, rows, length]
 
-__all__ = [
-    "classification",
-    "likelihood_of_order",
-    "pair_loss",
-    "regression",
-    "soft_pairs",
-    "softmax_cross_entropy",
-]
-
 # ---- pairs -----------------------------------------------------------------------------------------------------------
 
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from rankbound.losses.padded import Bucket, Layout
 
-__all__ = ["DirectRankerLoss", "LambdaLoss", "LambdaRankLoss", "PairOptions", "RankNetLoss"]
-
 _LOGISTIC, _SQUARE, _TANH = range(3)  # costs of the kernel, and of `pair_formulas`
 
 

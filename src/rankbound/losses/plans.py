@@ -21,19 +21,6 @@ if TYPE_CHECKING:
 
     from rankbound.difficulty.bounding import Difficulty
 
-__all__ = [
-    "BoundedPlan",
-    "Form",
-    "Plan",
-    "Sigmoid",
-    "SmoothPlan",
-    "count_true",
-    "differs",
-    "plan_levels",
-    "plan_relevant",
-    "sort_by_level",
-]
-
 
 class Form(IntEnum):
     """The forms of smooth measures, see `rankbound.losses.formulas`; the kernel has the same numbers."""

@@ -28,22 +28,6 @@ if TYPE_CHECKING:
 
     from rankbound.losses.padded import Bucket
 
-__all__ = [
-    "NAMED_LOSSES",
-    "APLoss",
-    "ERRLoss",
-    "KendallTauLoss",
-    "NDCGLoss",
-    "NRBPLoss",
-    "PrecisionLoss",
-    "RRLoss",
-    "SmoothLoss",
-    "SmoothMeasureLoss",
-    "SoftRankLoss",
-    "check_gain",
-    "with_gain",
-]
-
 _DCG_OF_GAIN = {"exp": "exp-log2", "linear": "log2"}
 # name: the sigmoid, and the factor of its argument; tanh is (1 + tanh x) / 2 = logistic(2 x). Sources: logistic, Qin,
 # Liu & Li, ApproxNDCG, eq. 19, and Westerborg 2022, eq. 2.9; tanh, arctan and erf, ibid., footnote 3; relu, Liang et

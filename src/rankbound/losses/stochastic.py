@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from rankbound.losses.padded import Layout
     from rankbound.losses.plans import Plan
 
-__all__ = ["StochasticLoss", "not_negative", "whole_and_positive"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class StochasticLoss(RankingLoss):

@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 GIVEN = -1  # in place of the index of a built-in discount: the kernel gets values and derivatives
 Terms = tuple[Any, Any, Any]  # weights per item, cutoffs per query, and whether the order of a query matters
 
-__all__ = ["Structure", "has_loss", "measures_with_loss", "structure_of"]
-
 
 @dataclass(frozen=True)
 class Structure(ABC):
@@ -116,6 +114,7 @@ class _Discounted(Structure):
         return int(changes[0]) if len(changes) else len(table)
 
     def smooth_plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> SmoothPlan:
+        """What the formula and the kernel need besides scores."""
         counts = LabelCounts.from_labels(labels, offsets)
         values = np.asarray(self.definition.levels(self.measure, labels))
         weights, cuts, matters = self._terms(values, offsets, counts)
@@ -178,9 +177,11 @@ class PrecisionSumStructure(Structure):
     form: ClassVar[Form] = Form.PRECISION_SUM
 
     def discount_table(self, n: int) -> NDArray[np.float64]:
+        """The discounts of the first n ranks."""
         return RECIPROCAL.table(n)  # a precision is a count of items divided by the rank
 
     def smooth_plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> SmoothPlan:
+        """What the formula and the kernel need besides scores."""
         counts = LabelCounts.from_labels(labels, offsets)
         relevant = np.asarray(self.levels(labels) > 0)
         divisor = np.asarray(self.definition.divisor(self.measure, counts))
@@ -196,6 +197,7 @@ class PairwiseStructure(Structure):
     form: ClassVar[Form] = Form.PAIRS
 
     def smooth_plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> SmoothPlan:
+        """What the formula and the kernel need besides scores."""
         levels = self.levels(labels)
         counts, of_levels = LabelCounts.from_labels(labels, offsets), LabelCounts.from_labels(levels, offsets)
         order, rows, columns_from = plan_levels(levels, offsets, of_levels)

@@ -60,8 +60,6 @@ from rankbound.measures.label_counts import LabelCounts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["NEARNESS", "Normalization", "PairPlan", "Swap", "plan_pairs", "plan_swaps"]
-
 NEARNESS = 0.01  # added to the distance of two scores before the weight of the pair is divided by it, as in LightGBM
 _NONE = np.zeros(0)
 

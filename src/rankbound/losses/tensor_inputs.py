@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from rankbound.losses.base import RankingLoss
     from rankbound.losses.plans import Plan
 
-__all__ = ["check_devices", "flat_batch", "flattened", "is_nested", "known_batch"]
-
 
 def is_nested(values: Any) -> bool:
     """Whether values are a nested tensor with layout torch.jagged."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from rankbound.losses.base import RankingLoss
     from rankbound.losses.plans import Plan
 
-__all__ = ["LossFunction", "ReducedKernelFunction", "call", "checked_scores", "torch", "weight_tensor"]
-
 _uncompiled: list[Callable[..., Any]] = []
 
 

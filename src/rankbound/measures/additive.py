@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from rankbound.measures.measure import Measure
     from rankbound.measures.ranked import Ranked
 
-__all__ = ["Additive", "Binary"]
-
 
 class Additive(Discounted):
     """A measure that sums gain(label) * discount(rank); the table above has what follows from them."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from rankbound.measures.measure import Measure
     from rankbound.measures.ranked import Ranked
 
-__all__ = ["MEAN", "AveragePrecision"]
-
 MEAN = Parameter("arithmetic", "'arithmetic' or 'geometric'", ("arithmetic", "geometric"))
 
 

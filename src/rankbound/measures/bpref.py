@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from rankbound.measures.label_counts import LabelCounts
     from rankbound.measures.measure import Measure
 
-__all__ = ["Bpref"]
-
 
 class Bpref(JudgmentMeasure):
     """Bpref = (1/P) sum over relevant documents of 1 - min(n, P) / min(N, P).

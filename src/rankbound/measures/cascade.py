@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from rankbound.measures.measure import Measure
     from rankbound.measures.ranked import Ranked
 
-__all__ = ["Cascade", "FirstHit"]
-
 _TICKS = 2.0**54
 _NEVER = 400.0
 _CERTAIN = 1 - 2.0**-53  # a stop probability of 1 would have a logarithm of minus infinity; the error is 1e-16

@@ -15,20 +15,6 @@ T = TypeVar("T", int, float)
 
 _NEGLIGIBLE = 1e-20
 
-__all__ = [
-    "arrangements",
-    "distinct_columns",
-    "first_hit_probabilities",
-    "harmonic_numbers",
-    "log_choose",
-    "log_factorials",
-    "mean_products",
-    "mean_products_of_levels",
-    "products_work",
-    "random_orders",
-    "ratio",
-]
-
 
 def ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> NDArray[np.float64]:
     """Numerator over denominator, and 0 where the denominator is not positive."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from rankbound.measures.measure import Measure
     from rankbound.measures.ranked import Ranked
 
-__all__ = ["NumQ", "NumRel", "NumRet"]
-
 
 class NumRet(Binary):
     """NumRet = documents returned; NumRet(rel=1) = relevant documents returned."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from rankbound.measures.measure import Measure
 
-__all__ = ["DCG"]
-
 _EXPONENTIAL = ("dcg", "exp-log2")  # among the settings, which are those that differ from the default
 
 

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from rankbound.measures.measure import Measure
     from rankbound.measures.ranked import Ranked
 
-__all__ = ["REL", "VARIANT", "BoundsTuple", "Definition", "Parameter", "Value", "orders_of"]
-
 Value = int | float | str
 BoundsTuple = tuple[Any, Any, Any]  # worst, expected, best: arrays over queries
 _ENUMERATED = 1_000  # up to this many distinguishable orders of one query are enumerated

@@ -8,8 +8,6 @@ from rankbound.measures.definition import Definition, Walked
 from rankbound.measures.measure import BOUNDINGS
 from rankbound.measures.registry import definitions
 
-__all__ = ["describe", "reference_page"]
-
 
 def describe(definition: Definition) -> dict[str, Any]:
     """Name, summary, formula, parameters, aliases, source and properties of a measure, ready for JSON.

@@ -27,8 +27,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BUILT_IN", "CONSTANT", "GEOMETRIC", "LETOR", "LOG2", "RECIPROCAL", "Discount"]
-
 _LONGEST_KEPT = 1000  # ranks up to which tables of discounts are kept
 _STEP = 1e-4  # of the central differences, if a discount has no slope
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from rankbound.measures.measure import Measure
 
-__all__ = ["ERR"]
-
 
 class ERR(Cascade):
     """ERR@k = sum over ranks r <= k of (1/r) P(the user stops at r).

@@ -11,8 +11,6 @@ from rankbound.errors import DataError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["exponential_gain", "linear_gain"]
-
 _LARGEST_EXPONENT = 1000  # 2^1024 overflows, and gains are summed
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from rankbound.measures.label_counts import LabelCounts
     from rankbound.measures.measure import Measure
 
-__all__ = ["InferredAP"]
-
 _EPSILON = 0.00001  # of trec_eval: keeps the inferred precision defined above the first judged documents
 _TOGETHER = 1 << 17  # terms that are in memory at a time
 _UNLIKELY = 46.0  # -log of a probability that changes no digit, even where it is divided by _EPSILON

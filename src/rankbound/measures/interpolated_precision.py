@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from rankbound.measures.measure import Measure
     from rankbound.measures.ranked import Ranked
 
-__all__ = ["InterpolatedPrecision"]
-
 
 class InterpolatedPrecision(Definition):
     """IPrec@x = the largest precision at any rank whose recall is at least x; trec_eval's iprec_at_recall.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from rankbound.measures.measure import Measure
     from rankbound.measures.ranked import Ranked
 
-__all__ = ["Judged"]
-
 
 class Judged(Definition):
     """Judged@k = (judged documents among the first k) / (documents among the first k).

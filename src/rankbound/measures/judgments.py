@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from rankbound.measures.measure import Measure
     from rankbound.measures.ranked import Ranked
 
-__all__ = ["JudgmentMeasure", "KindCounts", "TiedGroups", "count_of_level", "counts_of_levels"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KindCounts:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from rankbound.measures.label_counts import LabelCounts
     from rankbound.measures.measure import Measure
 
-__all__ = ["KendallTau"]
-
 
 class KendallTau(Pairwise):
     """(concordant - discordant) / sqrt(pairs with different labels * all pairs).

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from rankbound.lists import Lists
 
-__all__ = ["LabelCounts"]
-
 _DENSE_LEVELS = 256  # up to this many whole-number labels are counted in a table, more are sorted
 
 

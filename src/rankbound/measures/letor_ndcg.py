@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from rankbound.measures.measure import Measure
 
-__all__ = ["LetorNDCG"]
-
 
 class LetorNDCG(NDCG):
     """nDCG with gain 2^label - 1 and the discount 1 at ranks 1 and 2, then 1 / log2(rank).

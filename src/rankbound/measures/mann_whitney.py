@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from rankbound.measures.label_counts import LabelCounts
     from rankbound.measures.measure import Measure
 
-__all__ = ["MannWhitney"]
-
 
 class MannWhitney(Pairwise):
     """U = sum over relevant documents of (rank - 1) - P(P - 1)/2 = pairs (relevant, other) in the wrong order.

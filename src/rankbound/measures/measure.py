@@ -19,8 +19,6 @@ from rankbound.errors import ArgumentError, MeasureError
 from rankbound.measures.definition import Definition, Value
 from rankbound.measures.registry import find
 
-__all__ = ["BOUNDINGS", "STANDARDIZATIONS", "Measure", "parse_measure", "parse_measures"]
-
 # wrapper in a measure's name -> name of the bounding
 BOUNDINGS: Mapping[str, str] = MappingProxyType(
     {

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from rankbound.measures.label_counts import LabelCounts
     from rankbound.measures.measure import Measure
 
-__all__ = ["NDCG"]
-
 
 class NDCG(DCG):
     """nDCG@k = DCG@k / (DCG@k of the labels in descending order).

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from rankbound.measures.label_counts import LabelCounts
     from rankbound.measures.measure import Measure
 
-__all__ = ["NRBP"]
-
 
 class NRBP(Binary):
     """nRBP(p)@k = RBP(p)@k / (1 - p^min(k, P)), P the number of relevant documents."""

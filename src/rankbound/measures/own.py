@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from rankbound.measures.label_counts import LabelCounts
     from rankbound.measures.measure import Measure
 
-__all__ = ["additive", "cascade", "pairwise"]
-
 _CHECKED_RANKS = 1_000  # ranks at which a discount is checked
 _CHECKED_LABELS = 5  # labels 0..4, at which gains, stop probabilities and weights are checked
 _DISCOUNTS = {discount.name: discount for discount in BUILT_IN if discount.name != "geometric"}

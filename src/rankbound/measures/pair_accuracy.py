@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from rankbound.measures.label_counts import LabelCounts
     from rankbound.measures.measure import Measure
 
-__all__ = ["PairAccuracy"]
-
 
 class PairAccuracy(Pairwise):
     """The fraction of the pairs with different labels whose higher label is ranked first; a tie counts half.

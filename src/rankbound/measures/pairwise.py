@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from rankbound.measures.measure import Measure
     from rankbound.measures.ranked import Ranked
 
-__all__ = ["Pairwise"]
-
 _MOST_LEVELS = 64  # distinct labels of a measure with weights: the work grows with their square
 
 

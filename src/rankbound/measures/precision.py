@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from rankbound.measures.label_counts import LabelCounts
     from rankbound.measures.measure import Measure
 
-__all__ = ["Precision"]
-
 
 class Precision(Binary):
     """P@k = (relevant documents among the first k) / k, also where the list is shorter than k."""

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from rankbound.measures.measure import Measure
     from rankbound.measures.ranked import Ranked
 
-__all__ = ["PrecisionSum"]
-
 
 class PrecisionSum(Walked):
     """A measure that sums precisions at the ranks of relevant documents."""

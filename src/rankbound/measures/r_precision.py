@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from rankbound.measures.label_counts import LabelCounts
     from rankbound.measures.measure import Measure
 
-__all__ = ["RPrecision"]
-
 
 class RPrecision(Binary):
     """Rprec = (relevant documents among the first P) / P, P the number of relevant documents.

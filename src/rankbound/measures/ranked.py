@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from rankbound.lists import Lists
 
-__all__ = ["Hits", "Ranked", "TiedBlocks"]
-
 LARGEST_DEPTH = 2**62  # beyond any list; a larger depth is the same
 _BATCH = 2_000_000  # items of orders of ties that are evaluated together
 

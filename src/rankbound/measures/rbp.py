@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from rankbound.measures.label_counts import LabelCounts
     from rankbound.measures.measure import Measure
 
-__all__ = ["PERSISTENCE", "RBP"]
-
 PERSISTENCE = Parameter(0.8, "a number between 0 and 1", most=1.0, most_included=False)
 
 

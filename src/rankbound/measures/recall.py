@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from rankbound.measures.label_counts import LabelCounts
     from rankbound.measures.measure import Measure
 
-__all__ = ["Recall"]
-
 
 class Recall(Binary):
     """R@k = (relevant documents among the first k) / (relevant documents)."""

@@ -6,8 +6,6 @@ from rankbound.measures.cascade import FirstHit
 from rankbound.measures.definition import REL
 from rankbound.measures.discounts import RECIPROCAL
 
-__all__ = ["ReciprocalRank"]
-
 
 class ReciprocalRank(FirstHit):
     """RR@k = 1 / (rank of the first relevant document), 0 if it is not among the first k."""

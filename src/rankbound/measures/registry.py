@@ -33,8 +33,6 @@ from rankbound.measures.sum_of_precisions import SumOfPrecisions
 if TYPE_CHECKING:
     from rankbound.measures.definition import Definition, Value
 
-__all__ = ["definitions", "find", "get_definition", "register", "unregister"]
-
 # A new built-in measure is a file next to this one and a line here; the tests of the whole catalog then cover it.
 _BUILT_IN: tuple[Definition, ...] = (
     NDCG(), DCG(), LetorNDCG(), ERR(), AveragePrecision(), SumOfPrecisions(), Precision(), Recall(), ReciprocalRank(),

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from rankbound.measures.label_counts import LabelCounts
     from rankbound.measures.measure import Measure
 
-__all__ = ["SetF", "SetPrecision", "SetRecall"]
-
 
 class _SetMeasure(Binary):
     """A measure of the set of returned documents; with a cutoff k, of the first k ranks as in P@k."""

@@ -6,8 +6,6 @@ from rankbound.measures.cascade import FirstHit
 from rankbound.measures.definition import REL
 from rankbound.measures.discounts import CONSTANT
 
-__all__ = ["Success"]
-
 
 class Success(FirstHit):
     """Success@k = 1 if a relevant document is among the first k, else 0. Also called hit rate."""

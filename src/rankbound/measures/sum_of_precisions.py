@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from rankbound.measures.label_counts import LabelCounts
     from rankbound.measures.measure import Measure
 
-__all__ = ["SumOfPrecisions"]
-
 
 class SumOfPrecisions(PrecisionSum):
     """SP@k = sum over the relevant documents at ranks r <= k of the precision at r.

@@ -21,18 +21,6 @@ from rankbound.parallel.threads import ONE_THREAD
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = [
-    "MOST_WORKERS",
-    "check_address",
-    "check_versions",
-    "no_workers",
-    "open_client",
-    "open_workers",
-    "results_of",
-    "versions",
-    "workers_of",
-]
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from rankbound.evaluation.scores import ScoreMatrix
     from rankbound.report.system_tests import SystemTest, Verdict
 
-__all__ = ["Findings", "TypeGain", "find_words", "gains_by_type", "published_words", "rival"]
-
 _FEWEST_OF_A_TYPE = 5  # a mean over fewer queries is not worth a sentence
 _ROUNDING = 1e-9  # differences of means below this are not mentioned
 _SETS_IN_WORDS = 4  # more data sets than this are counted, not described one by one

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from rankbound.evaluation.scores import ScoreMatrix
 
-__all__ = ["deflate", "json_for_script", "pack_measures", "pack_pairs", "pack_queries"]
-
 MISSING = -32768  # encodes "no value" among 16-bit integers; assets/data.js has the same
 _DIGITS = 4  # decimals kept, as many as the page shows
 

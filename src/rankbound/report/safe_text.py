@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["escape_controls", "shorten", "without_formulas"]
-
 # C0 and C1 controls except the line feed, marks of direction, separators of lines, lone surrogates, what XML forbids
 _CONTROLS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 _FORMULA = r"^[=+\-@\t\r]"  # what Excel, LibreOffice and Google Sheets take for the beginning of a formula

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from rankbound.measures import parse_measure
 
-__all__ = ["describe_scale"]
-
 # by the name of the bounding or standardization
 _SCALES = {
     "min-max": "is 0 for the worst and 1 for the best ranking of the candidates",

@@ -16,8 +16,6 @@ from rankbound.evaluation.scores import ScoreMatrix, is_lower_better
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SystemTest", "Verdict", "judge_systems"]
-
 
 @dataclass(frozen=True, slots=True)
 class SystemTest:

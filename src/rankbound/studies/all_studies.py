@@ -13,8 +13,6 @@ from rankbound.studies.sources import can_be_read
 from rankbound.studies.spec import Study, known_studies, load_study
 from rankbound.studies.study import StudyPlan, StudyResult, data_folder, plan_study, run_study
 
-__all__ = ["AllStudies", "plan_all_studies", "run_all_studies"]
-
 
 @dataclass(frozen=True)
 class AllStudies:

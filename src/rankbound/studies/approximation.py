@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from rankbound.data.letor import LetorData
 
-__all__ = ["ERROR", "approximation_error", "error_along_training"]
-
 ERROR = "approximation error"
 _STEPS = 20  # number of epochs at which the error is measured
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from rankbound.studies.spec import Claim
 
-__all__ = ["Verdict", "claim_rows", "judge_claims"]
-
 
 class Verdict(NamedTuple):
     """A claim, and the numbers of rows whose 95 % interval of the difference agrees, disagrees, or decides nothing."""

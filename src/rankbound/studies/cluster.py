@@ -29,8 +29,6 @@ from rankbound.studies.worker import Failure, attempt
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["MOST_BYTES", "Parcel", "on_cluster", "pack", "receive"]
-
 MOST_BYTES = 256 << 20
 
 

@@ -24,8 +24,6 @@ from rankbound.io import atomic_write
 from rankbound.studies.store import FRAMES, SCHEMA, open_store, read_trial_frame
 from rankbound.studies.trial_spec import TrialSlot, TrialSpec
 
-__all__ = ["Exchange", "export_store", "import_store"]
-
 _INDEX = "store.json"
 _LARGEST_INDEX, _LARGEST_FRAME = 1 << 30, 1 << 32  # bytes
 _LONGEST = 1e12  # seconds of a trial

@@ -15,8 +15,6 @@ from rankbound.studies.trial_spec import TrialSlot
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["meta_tables", "real_systems"]
-
 _PUBLISHED = Path(__file__).with_name("papers") / "ul-tables.meta-evaluation.csv"
 _CUTOFFS = (5, 10, 15, 20, 30)
 _NDCG = "nDCG(dcg='exp-log2')"

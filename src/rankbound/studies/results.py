@@ -25,20 +25,6 @@ from rankbound.studies.spec import PAIRWISE_ACCURACY
 from rankbound.studies.store import Store
 from rankbound.studies.trial_spec import TrialSlot
 
-__all__ = [
-    "RESULT_COLUMNS",
-    "Estimate",
-    "chosen",
-    "estimate",
-    "examples_table",
-    "history_table",
-    "published_number",
-    "read_published",
-    "results_table",
-    "score_table",
-    "without_empty_texts",
-]
-
 _QUERY_COLUMNS = ("qid", "items", "relevant")
 RESULT_COLUMNS: dict[str, Any] = {
     "measure": pl.String, "published": pl.Float64, "ours": pl.Float64, "difference": pl.Float64, "ci_low": pl.Float64,

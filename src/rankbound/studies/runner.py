@@ -18,8 +18,6 @@ from rankbound.studies.trial import Outcome
 from rankbound.studies.trial_spec import Trial, TrialSlot
 from rankbound.studies.worker import Failure, attempt, become_worker, one_thread
 
-__all__ = ["Tally", "estimated_seconds", "in_processes", "run_trials", "tally_of", "unfinished", "worker_count"]
-
 MOST_JOBS = 1_000  # processes; systems refuse many more
 Finished = tuple[Trial, "Outcome | Failure"]
 Task = TypeVar("Task")

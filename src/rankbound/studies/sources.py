@@ -25,22 +25,6 @@ if TYPE_CHECKING:
     from rankbound.studies.spec import OwnData, Prepare, Table
     from rankbound.studies.trial_spec import TrialSpec
 
-__all__ = [
-    "Source",
-    "Users",
-    "can_be_read",
-    "digest_of",
-    "fold_count",
-    "fold_numbers",
-    "here",
-    "letor_fold",
-    "load_whole",
-    "moved_files",
-    "source_of",
-    "split_of",
-    "users_fold",
-]
-
 _SPLIT_SEED = 0  # folds do not depend on the seed of the model
 _DEFAULT_FOLDS = 5
 _HELD_OUT_PARTS = 5  # one fifth of the training data is held out where the data come without a validation part

@@ -34,24 +34,6 @@ from rankbound.models.by_name import packages_of
 from rankbound.models.rankers.backbone import EFFICIENTNET
 from rankbound.packages import DRAWING, EFFICIENTNET_PACKAGES
 
-__all__ = [
-    "PAIRWISE_ACCURACY",
-    "Bounded",
-    "Claim",
-    "Kind",
-    "LossChoice",
-    "ModelChoice",
-    "OwnData",
-    "Prepare",
-    "Quick",
-    "StrictModel",
-    "Study",
-    "Table",
-    "known_studies",
-    "load_study",
-    "study_path",
-]
-
 PAIRWISE_ACCURACY = "pairwise accuracy"  # of images: the fraction of pairs in the right order
 _TYPE_ERRORS = ("string_type", "int_type", "float_type", "literal_error", "list_type", "model_type", "dict_type")
 _PAPERS = Path(__file__).with_name("papers")

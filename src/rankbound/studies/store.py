@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from rankbound.studies.trial import Outcome
 
-__all__ = ["FRAMES", "SCHEMA", "Store", "open_store", "read_trial_frame"]
-
 SCHEMA = 3
 _OLDER = ("1", "2")
 FRAMES = ("scores", "history", "examples")  # folders with a Parquet file per trial

@@ -11,8 +11,6 @@ from rankbound.studies.trial_spec import TrialSlot
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["evaluators", "train_evaluate"]
-
 _NDCG = "nDCG(dcg='exp-log2')"
 _EVALUATORS = {_NDCG: "discount 1 / log2(1 + rank)", "LetorNDCG": "discount 1, 1, then 1 / log2(rank), as in LETOR"}
 _EMPTY = ("left out", "counted as 0")

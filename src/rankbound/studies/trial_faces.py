@@ -22,8 +22,6 @@ from rankbound.studies.spec import PAIRWISE_ACCURACY
 from rankbound.studies.trial import Fitted, Outcome, history_frame, ranker_of, recorded_by
 from rankbound.studies.trial_spec import TrialSpec
 
-__all__ = ["run"]
-
 _BACKBONE_SIZE = 224
 _BRIGHTNESS = np.array([0.299, 0.587, 0.114])  # of red, green and blue, as in JPEG
 _FRACTIONS = (0.7, 0.1, 0.2)  # training, validation and test; no person is in two of them

@@ -15,8 +15,6 @@ from rankbound.studies.trial_spec import TrialSpec
 if TYPE_CHECKING:
     from rankbound.data.letor import LetorData
 
-__all__ = ["run"]
-
 
 def run(spec: TrialSpec, source: Source) -> Outcome:
     """Fit on the training part, keep the epoch that is best on the held-out part, and measure on the test part."""

@@ -24,8 +24,6 @@ from pydantic import Field, TypeAdapter
 from rankbound.studies.sources import Source, digest_of
 from rankbound.studies.spec import Kind, OwnData, Prepare, StrictModel
 
-__all__ = ["FORMAT", "ImageOptions", "SelectionRule", "Trial", "TrialSlot", "TrialSpec", "UserOptions"]
-
 FORMAT = 2  # increase it when the same spec would produce other numbers, so that older trials run again
 
 

@@ -20,8 +20,6 @@ from rankbound.studies.trial_spec import TrialSpec
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["run"]
-
 _SEED_STEP = 7919  # every fold and every seed of the study draws its own negatives
 
 Scores = Callable[[NDArray[Any]], NDArray[np.float32]]  # codes of users -> scores of all items

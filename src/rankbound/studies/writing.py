@@ -21,9 +21,6 @@ from rankbound.studies.results import RESULT_COLUMNS, without_empty_texts
 from rankbound.studies.spec import Study
 from rankbound.studies.trial_spec import TrialSlot
 
-__all__ = ["about_results", "write_results"]
-
-
 _EARLIER = "of an earlier run"
 
 

@@ -10,8 +10,6 @@ from rankbound.report.gate import gate_markdown
 if TYPE_CHECKING:
     from rankbound.evaluation.gate import Gate
 
-__all__ = ["assert_no_regression"]
-
 
 def assert_no_regression(
     qrels: Any,

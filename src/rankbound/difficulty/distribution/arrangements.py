@@ -12,8 +12,6 @@ from rankbound.errors import ArgumentError
 from rankbound.measures import Ranked
 from rankbound.measures.combinatorics import arrangements
 
-__all__ = ["condensed", "enumerated", "merged", "rounding", "sampled", "tolerance"]
-
 Points = tuple[NDArray[np.float64], NDArray[np.float64]]  # scores ascending, probabilities
 _ROUNDING = 1e-10  # relative difference of scores that rounding explains
 _HEAVY = 0.002  # mass of a point that is joined with no other, over what lies beyond

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from rankbound.difficulty.distribution.arrangements import merged
 from rankbound.difficulty.distribution.case import Case
 
-__all__ = ["branched", "is_branched"]
-
 Points = tuple[NDArray[np.float64], NDArray[np.float64]]
 _UNCERTAIN = 0.02  # mass between the bounds of a leaf, relative to the tails
 _NEGLIGIBLE = 0.1  # mass that is not divided further, relative to what is rare

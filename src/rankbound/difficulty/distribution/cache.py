@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from rankbound.errors import DataError
 from rankbound.io import atomic_write, cache_folder, read_arrays
 
-__all__ = ["load", "store"]
-
 StoredDistribution = tuple[NDArray[np.float64], NDArray[np.float64], str]
 _VERSION = 3  # of the algorithms: increase it when a distribution changes
 _MOST_FILES = 5_000

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from rankbound.measures import LabelCounts, Measure
 from rankbound.measures.combinatorics import log_factorials
 
-__all__ = ["Case", "Counts", "case_of"]
-
 Counts = Any  # sequence over levels, highest first, of how many stand so far: numbers, or arrays that broadcast
 
 

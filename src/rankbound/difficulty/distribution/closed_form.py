@@ -11,8 +11,6 @@ from rankbound.difficulty.distribution.arrangements import merged
 from rankbound.difficulty.distribution.case import Case
 from rankbound.measures.cascade import FirstHit
 
-__all__ = ["MOST_PAIRS", "closed", "wrong_pairs"]
-
 Points = tuple[NDArray[np.float64], NDArray[np.float64]]
 MOST_PAIRS = 100_000  # the distribution of the wrong pairs is kept point by point up to this many points
 

@@ -17,8 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FRACTION", "CountVectors", "Growth", "count_vectors", "number_of_vectors"]
-
 FRACTION = 1e-8  # imaginary unit of fractions of a step
 Growth = Callable[[int, int, list[Any]], Any]  # rank, level, counts above: what a document of the level adds
 

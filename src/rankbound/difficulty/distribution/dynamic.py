@@ -22,8 +22,6 @@ from rankbound.difficulty.distribution.case import Case
 from rankbound.difficulty.distribution.count_vectors import FRACTION
 from rankbound.difficulty.distribution.walk import Walk, transition
 
-__all__ = ["RESCALE", "Points", "dynamic", "dynamic_work"]
-
 Points = tuple[NDArray[np.float64], NDArray[np.float64]]
 RESCALE = 32  # ranks after which numbers that have grown are brought back into range
 _MANY_STATES = 100_000  # states times ranks, from which states far from their mean are left out

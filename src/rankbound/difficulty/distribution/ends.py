@@ -23,8 +23,6 @@ from rankbound.measures.additive import Additive
 from rankbound.measures.cascade import Cascade, FirstHit
 from rankbound.measures.precision_sum import PrecisionSum
 
-__all__ = ["exact_ends", "with_exact_ends"]
-
 Points = tuple[NDArray[np.float64], NDArray[np.float64]]
 _MOST_STEPS = 300_000  # count vectors times ranks of the walk
 _ROUNDING = 4e-10  # relative difference of scores that are the end itself

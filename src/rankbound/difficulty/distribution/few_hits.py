@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from rankbound.difficulty.distribution.arrangements import merged
 from rankbound.difficulty.distribution.case import Case
 
-__all__ = ["has_few_hits", "of_few_hits"]
-
 Points = tuple[NDArray[np.float64], NDArray[np.float64]]
 _MOST_HITS = 3
 _MOST_SETS = 12_000_000

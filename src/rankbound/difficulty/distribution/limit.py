@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 
 from rankbound.difficulty.distribution.case import Case
 
-__all__ = ["LEAST_DOCUMENTS", "limit", "limit_applies"]
-
 LEAST_DOCUMENTS = 150  # effectively; the error of the distribution function falls with their number
 _HEAD, _SHORT_HEAD = 256, 32  # ranks whose factors are used as they are, with few and with many levels
 _POINTS = 16_384  # of the result

@@ -39,8 +39,6 @@ from rankbound.errors import ArgumentError
 from rankbound.io import report_progress
 from rankbound.measures import LabelCounts, Measure
 
-__all__ = ["METHODS", "Distributions", "distribution_of", "distributions_of"]
-
 METHODS = ("auto", "closed", "enumeration", "approximate", "dynamic", "sampled")
 SAMPLES = 300_000  # as in Westerborg, User/query-wise metric bounding in learning to rank
 _RESOLUTIONS = {"sampled": 1 / SAMPLES, "approximate": 1e-8, "dynamic": 1e-10}

@@ -44,8 +44,6 @@ from rankbound.difficulty.distribution.count_vectors import (
 from rankbound.difficulty.distribution.dynamic import Points
 from rankbound.difficulty.distribution.tilted import LEAST_TAIL, first_ranks, sums_of_weights
 
-__all__ = ["TOGETHER", "mixture_key", "mixtures"]
-
 TOGETHER = 32  # queries that are computed together
 _LEAST_LEVELS, _MOST_LEVELS = 3, 12
 _MOST_VECTORS = 4_000  # of the grid form

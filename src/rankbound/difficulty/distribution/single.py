@@ -23,8 +23,6 @@ from rankbound.measures import Measure
 if TYPE_CHECKING:
     from rankbound.report.display.plot import Plot
 
-__all__ = ["Distribution", "distribution"]
-
 MOST_SAMPLES = 100_000_000  # rankings; the value of each is kept in memory
 
 

@@ -17,8 +17,6 @@ import numpy as np
 from numpy.polynomial import Polynomial
 from numpy.typing import NDArray
 
-__all__ = ["SmoothTable", "look_up", "smooth_table"]
-
 _ERROR = 4e-7
 # the table reaches this far (in 1/a) beyond the distribution; there the logistic is exponential to 1e-7 of itself
 _MARGIN = 16.0

@@ -19,8 +19,6 @@ from rankbound.difficulty.distribution.case import Case
 from rankbound.difficulty.distribution.dynamic import RESCALE, Points
 from rankbound.difficulty.distribution.walk import Walk, transition
 
-__all__ = ["MANY_ARRANGEMENTS", "spectral"]
-
 MANY_ARRANGEMENTS = (
     50.0  # log: the finest detail of a distribution of A arrangements has amplitude A^(-1/2), here 1e-11
 )

@@ -40,8 +40,6 @@ from rankbound.difficulty.distribution.case import Case
 from rankbound.difficulty.distribution.count_vectors import count_vectors, number_of_vectors
 from rankbound.difficulty.distribution.dynamic import Points
 
-__all__ = ["LEAST_TAIL", "find_cumulants", "first_ranks", "has_smooth_tails", "sums_of_weights"]
-
 LEAST_TAIL = 4  # ranks after the first ones; the fourth cumulant is not defined for fewer
 _FEW_VECTORS = 1_100
 _MOST_RANKS = 16  # of the first ranks

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from rankbound.difficulty.distribution.case import Case, Counts
 from rankbound.measures.combinatorics import log_factorials
 
-__all__ = ["Walk", "transition"]
-
 _TAIL = 39.0  # -log of a probability that has no weight in double precision
 _LEAST_WEIGHT = 1e-12  # ranks that together weigh less than this are left out (RBP in long lists)
 

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     from rankbound.lists import Lists
 
-__all__ = ["DifferenceRange", "RunsWithUnknown", "difference_ranges"]
-
 _MOST_ENTRIES = 1_000_000  # documents of pairs of runs that are compared at a time
 _TOLERANCE = 1e-12
 

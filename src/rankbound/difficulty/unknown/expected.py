@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from rankbound.measures import Measure
 
-__all__ = ["DRAWS", "LabelDraws", "draw_labels"]
-
 DRAWS = 500
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from rankbound.difficulty.unknown.ranking import UnknownRanking
 
-__all__ = ["counts_hits", "ends_by_hits", "merge_values", "precision_gains"]
-
 _TICKS = 2.0**54
 
 

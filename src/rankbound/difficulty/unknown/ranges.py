@@ -41,14 +41,6 @@ from rankbound.protocol import TIES, Protocol
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "LabelRange",
-    "check_range",
-    "label_ranges",
-    "range_of_mean",
-    "range_with_stand_in",
-]
-
 _MOST_DOCUMENTS = 20_000_000  # of rankings that are gone through one by one
 
 

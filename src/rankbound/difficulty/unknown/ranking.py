@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["UnknownRanking", "check_grades", "grades_of"]
-
 MOST_GRADES = 64
 
 

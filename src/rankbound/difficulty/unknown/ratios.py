@@ -22,8 +22,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Ratio", "best_ratios"]
-
 _MOST_STEPS = 60  # a handful is enough; this only ends what rounding might keep going
 _MOST_CELLS = 4_000_000
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from rankbound.lists import Lists
 
-__all__ = ["RankingEvaluator"]
-
 _DEFAULT_MEASURES = ("nDCG@10", "EM(nDCG@10)", "AP", "RR@10")
 logger = logging.getLogger(__name__)
 

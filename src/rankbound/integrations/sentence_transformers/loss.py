@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from rankbound.losses import RankingLoss
     from rankbound.measures import Measure
 
-__all__ = ["CrossEncoderRankingLoss"]
-
 torch = import_package("torch")
 _SOFTWARE = """
 @software{{rankbound,

@@ -14,8 +14,6 @@ from rankbound.lists import Lists
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["RerankingSamples", "check_documents"]
-
 
 @dataclass(frozen=True, eq=False)
 class RerankingSamples:

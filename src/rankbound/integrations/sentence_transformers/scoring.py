@@ -13,8 +13,6 @@ from rankbound.packages import import_package
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["check_one_output", "model_scores"]
-
 
 def model_scores(
     model: Any,
