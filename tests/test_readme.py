@@ -137,3 +137,15 @@ if __name__ == "__main__":
     for changed in [Path(name).resolve() for name in sys.argv[1:]] or PAGES:
         with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):
             changed.write_text(run_page(changed.read_text(), Path(scratch)))
+
+
+@pytest.mark.parametrize("folder", ["concepts", "how-to"])
+def test_pages_to_read_at_once_are_short(folder):
+    lengths = {}
+    for page in (ROOT / "docs" / folder).glob("*.md"):
+        text = re.sub(
+            r"```.*?```|\\\(.*?\\\)", " ", page.read_text(), flags=re.DOTALL
+        )  # code and formulas are no words
+        lengths[page.name] = len(re.findall(r"[A-Za-z][\w'’-]*", text))
+    assert lengths
+    assert {name: words for name, words in lengths.items() if words > 1000} == {}

@@ -112,7 +112,7 @@ def test_drawn_orders_keep_the_stated_error(monkeypatch, wrapper, measure):
     drawn = evaluated(measure, lists)
     error = (drawn - exact)[np.isfinite(exact)]
     assert len(error) > 30
-    assert 0 < np.sqrt(np.mean(error**2)) < 0.005  # the number that docs/concepts/bounding.md states
+    assert 0 < np.sqrt(np.mean(error**2)) < 0.005  # the number that docs/reference/precision.md states
     assert np.abs(error).max() < 1 / 22
 
 
