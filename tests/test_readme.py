@@ -23,6 +23,7 @@ import pytest
 from filelock import FileLock
 
 from rankbound.cli.main import run
+from rankbound.data.catalog import data_folder_in_use
 from tests.printed_numbers import same_within
 
 ROOT = Path(__file__).parents[1]
@@ -102,8 +103,15 @@ def run_page(text: str, folder: Path) -> str:
     return BLOCK.sub(fresh, text)
 
 
+def needs_data(page: Path) -> bool:
+    """Whether a page works on real data, in the folder ``data``."""
+    return "\n<!-- data: " in page.read_text()
+
+
 @pytest.mark.cases(1)  # the first one is README.md
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if not needs_data(page)], ids=lambda page: page.relative_to(ROOT).as_posix()
+)
 def test_examples_print_the_output_on_the_page(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = page.read_text()
@@ -111,6 +119,16 @@ def test_examples_print_the_output_on_the_page(page, tmp_path, monkeypatch):
         from tests import plain_ranx
 
         plain_ranx.use(monkeypatch)
+    assert run_page(text, tmp_path) == text
+
+
+@pytest.mark.full("reads real data")
+@pytest.mark.real_data
+@pytest.mark.parametrize("page", [page for page in PAGES if needs_data(page)], ids=lambda page: page.stem)
+def test_tutorials_print_the_output_on_the_page(page, data_dir, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").symlink_to(data_dir)
+    text = page.read_text()
     assert run_page(text, tmp_path) == text
 
 
@@ -133,19 +151,20 @@ def test_every_page_is_in_the_navigation():
     assert [page for page in pages if f": {page}\n" not in navigation and not page.startswith("results/")] == []
 
 
-if __name__ == "__main__":
-    for changed in [Path(name).resolve() for name in sys.argv[1:]] or PAGES:
-        with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):
-            changed.write_text(run_page(changed.read_text(), Path(scratch)))
-
-
-@pytest.mark.parametrize("folder", ["concepts", "how-to"])
+@pytest.mark.parametrize("folder", ["concepts", "how-to", "tutorials"])
 def test_pages_to_read_at_once_are_short(folder):
     lengths = {}
     for page in (ROOT / "docs" / folder).glob("*.md"):
-        text = re.sub(
-            r"```.*?```|\\\(.*?\\\)", " ", page.read_text(), flags=re.DOTALL
-        )  # code and formulas are no words
+        # code and formulas are no words
+        text = re.sub(r"```.*?```|\\\(.*?\\\)", " ", page.read_text(), flags=re.DOTALL)
         lengths[page.name] = len(re.findall(r"[A-Za-z][\w'’-]*", text))
     assert lengths
     assert {name: words for name, words in lengths.items() if words > 1000} == {}
+
+
+if __name__ == "__main__":
+    for changed in [Path(name).resolve() for name in sys.argv[1:]] or PAGES:
+        with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):
+            if needs_data(changed):
+                Path("data").symlink_to(data_folder_in_use())
+            changed.write_text(run_page(changed.read_text(), Path(scratch)))
