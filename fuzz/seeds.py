@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BEIR",
     "CSV",
+    "JSON",
     "LETOR",
     "MEASURES",
     "PUBLISHED",
@@ -55,6 +56,17 @@ LETOR = [
     SEPARATOR.join((b"-1 qid:1 2:NULL 5:0.25\r\n0 qid:2 1:1\n\n1 qid:1\n", b"")),
     SEPARATOR.join((b"1 1:0.5 3:2\n0 1:1\n2 2:1\n", b"2\n1\n")),
 ]  # fmt: skip
+JSON = [
+    SEPARATOR.join(
+        (
+            b'{"id": "q1", "expected_ids": ["a", 7], "retrieved_ids": ["b", "a"], "scores": [0.5, 1e-3]}\n',
+            b'{"mteb_model_meta": {"revision": null}, "default": {"test": {"q1": {"a": 0.5, "b": -1}, "q2": {}}}}',
+        )
+    ),
+    SEPARATOR.join(
+        (b'{"qid": 3, "relevance": {"a": 2, "b": 0}, "retrieved_ids": []}\r\n\n', b'{"3": {"a": 1e2, "\\u00e9": 2}}\n')
+    ),
+]
 RATINGS = [
     b"ratings.csv" + SEPARATOR + b'userId,movieId,rating,timestamp\n1,31,2.5,1260759144\n1,7,"3",9\n2,31,4,1\n',
     b"u.data" + SEPARATOR + b"196\t242\t3\t881250949\n186\t302\t3\t891717742\n196\t302\t1\t5\n",

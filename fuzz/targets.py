@@ -137,6 +137,15 @@ def beir(data: bytes, folder: Path) -> list[Any]:
     return [read]
 
 
+def json_files(data: bytes, folder: Path) -> list[Any]:
+    from rankbound.data.sources import to_frame
+    from rankbound.evaluation import evaluate
+
+    lines, run = _files(data, folder, "golden.jsonl", "results/T_predictions.json")
+    found = [attempt(to_frame, lines, "label"), attempt(to_frame, lines, "score"), attempt(to_frame, run, "score")]
+    return [*found, attempt(evaluate, lines, run.parent, ["nDCG@3", "AP"], ties="docid")]
+
+
 def faces(data: bytes, folder: Path) -> list[Any]:
     from rankbound.data.describe import describe
     from rankbound.data.faces import read_faces
@@ -421,6 +430,7 @@ TARGETS = {
     "letor": Target(letor, lambda: seeds.LETOR),
     "ratings": Target(ratings, lambda: seeds.RATINGS),
     "beir": Target(beir, lambda: seeds.BEIR),
+    "json": Target(json_files, lambda: seeds.JSON),
     "faces": Target(faces, seeds.faces),
     "csv": Target(csv, lambda: seeds.CSV),
     "parquet": Target(parquet, seeds.parquet),

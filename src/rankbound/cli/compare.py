@@ -72,9 +72,8 @@ def compare(
       rankbound compare qrels.txt baseline.txt new.txt -m nDCG@10 -m "EM(nDCG@10)"
       rankbound compare baseline.jsonl new.jsonl -m R@5
     """
-    from rankbound.data.json_lines import is_json_lines
     from rankbound.data.large import is_in_parts
-    from rankbound.data.sources import to_frame
+    from rankbound.data.sources import can_be_dict, to_frame
     from rankbound.evaluation.comparison import compare as compare_runs
     from rankbound.measures.measure import parse_measure
 
@@ -103,7 +102,7 @@ def compare(
         for category in (CoverageWarning, InferenceWarning):
             warnings.simplefilter("ignore", category)  # they are printed below
         comparison = compare_runs(
-            *(run if in_parts or is_json_lines(run) else to_frame(run, "score") for run in runs),
+            *(run if in_parts or can_be_dict(run) else to_frame(run, "score") for run in runs),
             qrels=qrels,
             measures=names,
             names=runs,

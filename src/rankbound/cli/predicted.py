@@ -38,8 +38,7 @@ def estimate_with_predictions(
 
     ``others`` says which options of the command that have no meaning here are given: an ArgumentError for any of them.
     """
-    from rankbound.data.json_lines import is_json_lines
-    from rankbound.data.sources import to_frame
+    from rankbound.data.sources import can_be_dict, to_frame
     from rankbound.evaluation.predicted import evaluate_predicted
 
     given = [name for name, is_given in others.items() if is_given]
@@ -53,7 +52,7 @@ def estimate_with_predictions(
         warnings.simplefilter("ignore", InferenceWarning)  # they are printed below
         result = evaluate_predicted(
             *files,
-            {run: run if is_json_lines(run) else to_frame(run, "score") for run in runs},
+            {run: run if can_be_dict(run) else to_frame(run, "score") for run in runs},
             measures or None,
             confidence=confidence,
             protocol=protocol,

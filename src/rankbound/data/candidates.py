@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rankbound.data import frames
 from rankbound.data.ir_datasets import is_ir_dataset, read_ir_dataset
 from rankbound.data.json_lines import is_json_lines, read_json_lines
+from rankbound.data.result_files import is_json, read_json
 from rankbound.data.text_chunks import read_text
 from rankbound.errors import ArgumentError, DataError, FileFormatError
 from rankbound.protocol import CANDIDATES, EXPLICIT, JUDGED_OUTSIDE
@@ -91,6 +92,8 @@ def read_candidates(candidates: Any, judged_outside: str = JUDGED_OUTSIDE[0]) ->
     elif isinstance(candidates, (str, PathLike)):
         if is_json_lines(candidates):
             table = _from_dict(read_json_lines(candidates, "score"))
+        elif is_json(candidates):
+            table = _from_dict(read_json(candidates, "score"))
         elif frames.is_table_path(candidates):
             table = _columns(frames.read_frame(candidates), candidates)
         else:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any, TypeAlias
 
@@ -49,15 +49,15 @@ def read_json_lines(path: StrPath, number: str) -> Table:
         try:
             name_key = name_key or next((key for key in _NAMES if key in entry), None)
             if name_key is None:
-                raise _RuleError(f"a line must name its query by one of {', '.join(_NAMES)}", list(entry))
+                raise RuleError(f"a line must name its query by one of {', '.join(_NAMES)}", list(entry))
             if name_key not in entry:
-                raise _RuleError(f"a line must have {name_key!r}, as the first line has", list(entry))
-            query = _id_text(entry[name_key], name_key)
+                raise RuleError(f"a line must have {name_key!r}, as the first line has", list(entry))
+            query = id_of(entry[name_key], name_key)
             if query in table:
-                raise _RuleError("a query must occur once", query)
+                raise RuleError("a query must occur once", query)
             table[query] = _labels(entry) if number == "label" else _scores(entry)
-        except _RuleError as error:
-            raise FileFormatError(path, line, error.rule, f"got {_shorten(error.got)}") from None
+        except RuleError as error:
+            raise FileFormatError(path, line, error.rule, f"got {shorten(error.got)}") from None
     if not table:
         raise FileFormatError(path, None, "expected lines of JSON objects", "got an empty file")
     return table
@@ -78,8 +78,8 @@ def check_same_judgments(paths: Sequence[StrPath]) -> None:
                 )
 
 
-class _RuleError(ValueError):
-    """A line breaks a rule; ``got`` is the value that breaks it."""
+class RuleError(ValueError):
+    """A line, or an entry of a file, breaks a rule; ``got`` is the value that breaks it."""
 
     def __init__(self, rule: str, got: object) -> None:
         super().__init__(rule)
@@ -97,23 +97,24 @@ def _entries(path: StrPath) -> Iterator[tuple[int, dict[str, Any]]]:
             if not row.strip():
                 continue
             try:
-                entry = json.loads(row.decode("utf-8"), object_pairs_hook=_object_of_pairs)
+                entry = json.loads(row.decode("utf-8"), object_pairs_hook=object_of_pairs)
             except UnicodeDecodeError as error:
                 raise FileFormatError(path, line, "text must be UTF-8", f"got byte {row[error.start]:#04x}") from None
-            except _RuleError as error:
-                raise FileFormatError(path, line, error.rule, f"got {_shorten(error.got)}") from None
+            except RuleError as error:
+                raise FileFormatError(path, line, error.rule, f"got {shorten(error.got)}") from None
             except (ValueError, RecursionError) as error:
                 raise FileFormatError(path, line, "a line must be a JSON object", f"got {error}"[:200]) from None
             if not isinstance(entry, dict):
-                raise FileFormatError(path, line, "a line must be a JSON object", f"got {_shorten(entry)}")
+                raise FileFormatError(path, line, "a line must be a JSON object", f"got {shorten(entry)}")
             yield line, entry
 
 
-def _object_of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def object_of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object as a dict; RuleError if a key occurs twice, of which json would keep the last."""
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
-        raise _RuleError("a key must occur once in an object", next(key for key in keys if keys.count(key) > 1))
+        raise RuleError("a key must occur once in an object", next(key for key in keys if keys.count(key) > 1))
     return found
 
 
@@ -122,11 +123,11 @@ def _labels(entry: dict[str, Any]) -> dict[str, float]:
     relevance = entry.get("relevance")
     if isinstance(relevance, dict):
         if "expected_ids" in entry:
-            raise _RuleError("a line must not have both expected_ids and relevance by id", list(entry))
-        return {_id_text(key, "relevance"): _finite(label, "relevance") for key, label in relevance.items()}
+            raise RuleError("a line must not have both expected_ids and relevance by id", list(entry))
+        return numbers_by_id(relevance, "relevance")
     judged = "expected_ids" if relevance is None or "expected_ids" in entry else "retrieved_ids"
     if judged not in entry:
-        raise _RuleError(f"a line must have {_NEEDS['label']}", list(entry))
+        raise RuleError(f"a line must have {_NEEDS['label']}", list(entry))
     names = _ids(entry, judged)
     if relevance is None:
         return dict.fromkeys(names, 1)
@@ -136,7 +137,7 @@ def _labels(entry: dict[str, Any]) -> dict[str, float]:
 def _scores(entry: dict[str, Any]) -> dict[str, float]:
     """The score of each retrieved document of a line, from its rank if the line has no scores."""
     if "retrieved_ids" not in entry:
-        raise _RuleError(f"a line must have {_NEEDS['score']}", list(entry))
+        raise RuleError(f"a line must have {_NEEDS['score']}", list(entry))
     names = _ids(entry, "retrieved_ids")
     if entry.get("scores") is None:
         return {name: -float(rank) for rank, name in enumerate(names, start=1)}
@@ -146,46 +147,53 @@ def _scores(entry: dict[str, Any]) -> dict[str, float]:
 def _ids(entry: dict[str, Any], key: str) -> list[str]:
     values = entry[key]
     if not isinstance(values, list):
-        raise _RuleError(f"{key} must be a list", values)
-    names = [_id_text(value, key) for value in values]
+        raise RuleError(f"{key} must be a list", values)
+    names = [id_of(value, key) for value in values]
     if len(set(names)) < len(names):
         seen: set[str] = set()
         twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise _RuleError(f"{key} must name a document once", twice)
+        raise RuleError(f"{key} must name a document once", twice)
     return names
 
 
 def _numbers_for(values: object, key: str, names: list[str], of: str) -> list[float]:
     if not isinstance(values, list) or len(values) != len(names):
         rule = f"{key} must be a list with a number for each of the {len(names)} {of}"
-        raise _RuleError(rule, f"{len(values)} numbers" if isinstance(values, list) else values)
+        raise RuleError(rule, f"{len(values)} numbers" if isinstance(values, list) else values)
     return [_finite(value, key) for value in values]
 
 
-def _id_text(value: object, key: str) -> str:
+def numbers_by_id(table: Mapping[str, object], key: str) -> dict[str, float]:
+    """Return ``{document: number}``; RuleError, which names ``key``, for ids and numbers that are none."""
+    return {id_of(document, key): _finite(number, key) for document, number in table.items()}
+
+
+def id_of(value: object, key: str) -> str:
+    """Return an id as text; RuleError, which names ``key``, if it is neither text nor an integer."""
     if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise _RuleError(f"{key} must be text or integers", value)
+        raise RuleError(f"{key} must be text or integers", value)
     text = str(value)
     if not text:
-        raise _RuleError(f"{key} must not be empty", value)
+        raise RuleError(f"{key} must not be empty", value)
     if CONTROL.search(text) or any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise _RuleError(f"{key} must have no control characters and no half of a surrogate pair", value)
+        raise RuleError(f"{key} must have no control characters and no half of a surrogate pair", value)
     return text
 
 
 def _finite(value: object, key: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _RuleError(f"{key} must be numbers", value)
+        raise RuleError(f"{key} must be numbers", value)
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise _RuleError(f"{key} must be finite", value)
+        raise RuleError(f"{key} must be finite", value)
     return number
 
 
-def _shorten(value: object) -> str:
+def shorten(value: object) -> str:
+    """Return a value as a message shows it."""
     try:
         return f"{value!r:.80}"
     except ValueError:  # an integer of thousands of digits

@@ -1,9 +1,10 @@
 """Bring judgments and runs into one form, whatever they come as.
 
-A source is a path (TREC, csv, parquet, JSON lines, a BEIR folder, LETOR for its labels), an id of ir_datasets
-("irds:..."), ``{query: {document: number}}``, a table (`rankbound.data.frames.is_table`), or a ``Qrels`` or ``Run``
-of ranx. Objects of other packages are recognized by their methods; none of these packages is imported here. Judgments
-can be held-out interactions, too (`rankbound.data.held_out`).
+A source is a path (TREC, csv, parquet, JSON lines, JSON, a BEIR folder, LETOR for its labels, a folder of results for
+its run), an id of ir_datasets ("irds:..."), ``{query: {document: number}}``, a table
+(`rankbound.data.frames.is_table`), or a ``Qrels`` or ``Run`` of ranx. Objects of other packages are recognized by
+their methods; none of these packages is imported here. Judgments can be held-out interactions, too
+(`rankbound.data.held_out`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from rankbound.data.held_out import held_out_judgments, is_held_out
 from rankbound.data.ir_datasets import is_ir_dataset, read_ir_dataset
 from rankbound.data.json_lines import is_json_lines, read_json_lines
 from rankbound.data.letor_judgments import is_letor, read_text_judgments
+from rankbound.data.result_files import find_run, is_json, is_result_folder, read_json
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Lists, check_dicts
 from rankbound.protocol import MISSING
@@ -63,13 +65,22 @@ def chunks_of_lists(qrels: Any, run: Any, *, candidates: CandidateSource, **poli
 
 
 def queries_without_documents(run: Any) -> list[str]:
-    """The queries for which a run, a dict or JSON lines, returned nothing; other forms cannot say so.
+    """The queries for which a run, a dict or JSON, returned nothing; other forms cannot say so.
 
     >>> queries_without_documents({"q1": {"a": 0.5}, "q2": {}})
     ['q2']
     """
-    run = read_json_lines(run, "score") if is_json_lines(run) else run
+    run = _opened(run, "run") if can_be_dict(run) else run
     return [str(query) for query, documents in run.items() if not documents] if isinstance(run, Mapping) else []
+
+
+def can_be_dict(source: Any) -> bool:
+    """Whether the source is a path that may be read as a dict: JSON lines, JSON, or a folder of results.
+
+    >>> can_be_dict("golden.jsonl"), can_be_dict("run.json"), can_be_dict("run.txt")
+    (True, True, False)
+    """
+    return is_json_lines(source) or is_json(source) or is_result_folder(source)
 
 
 def is_parquet(source: Any) -> bool:
@@ -99,24 +110,28 @@ def _is_ranx(source: Any) -> bool:
 
 
 def _opened(source: Any, side: str) -> Any:
-    """The source with dicts in place of ranx objects and JSON lines, whose queries may be without documents.
+    """The source with dicts in place of ranx objects and JSON, whose queries may be without documents.
 
-    DataError for several tables by name, such as a DatasetDict.
+    A folder of results is the run in it. DataError for several tables by name, such as a DatasetDict.
     """
     if isinstance(source, Mapping):
         first = next(iter(source.values()), None)
         if not isinstance(first, Mapping) and frames.is_table(first):
             raise DataError(f"{side} must be one table, got several by name: {', '.join(map(str, source))}")
         return source
+    if side != "qrels" and is_result_folder(source):
+        source = find_run(source)
     if is_json_lines(source):
         return read_json_lines(source, "label" if side == "qrels" else "score")
+    if is_json(source):
+        return read_json(source, "label" if side == "qrels" else "score")
     return source.to_dict() if _is_ranx(source) else source
 
 
 def _is_text(source: Any) -> bool:
     """Whether the source is the path of a TREC file, or of a folder."""
     is_path = isinstance(source, (str, PathLike)) and not is_ir_dataset(source)
-    return is_path and not frames.is_table_path(source) and not is_json_lines(source)
+    return is_path and not (frames.is_table_path(source) or is_json_lines(source) or is_json(source))
 
 
 def _is_folder(source: Any) -> bool:
