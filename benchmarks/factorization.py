@@ -18,7 +18,8 @@ from benchmarks.curves import OURS, Curve, Implementation, growth_of
 from benchmarks.datasets import is_available
 from benchmarks.records import Finding, Row
 from benchmarks.timing import MIN_SECONDS, Work, best_of
-from rankbound.data import Interactions, load_fold, load_set, prepare_movielens, sample_lists, user_folds
+from rankbound.data import Interactions, load_fold, load_set, sample_lists, user_folds
+from rankbound.data.preparation import prepare_movielens
 from rankbound.losses import get_loss, set_threads
 from rankbound.models.options import group_options
 from rankbound.models.recommenders.factorization.lists import GivenLists, Pairs

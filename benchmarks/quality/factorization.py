@@ -30,7 +30,9 @@ from rich.console import Console
 from rich.table import Table
 
 from rankbound import Lists
-from rankbound.data import UserLists, load_fold, load_set, prepare_movielens, sample_lists, user_folds
+from rankbound.data import load_fold, load_set, sample_lists, user_folds
+from rankbound.data.preparation import prepare_movielens
+from rankbound.data.sampling import UserLists
 from rankbound.evaluation import evaluate_lists
 from rankbound.models import MatrixFactorization
 from rankbound.models.options import group_options

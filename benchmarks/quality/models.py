@@ -35,8 +35,10 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from rankbound.data import age_pairs, binarized, load_fold, load_set
+from rankbound.data import load_fold, load_set
 from rankbound.data.letor import LetorData
+from rankbound.data.preparation import binarized
+from rankbound.data.sampling import age_pairs
 from rankbound.data.splits import random_parts
 from rankbound.evaluation import evaluate_lists
 from rankbound.losses import APLoss, NDCGLoss, PointwiseLoss

@@ -19,7 +19,8 @@ pytest.importorskip("sklearn")
 
 from sklearn.base import clone
 
-from rankbound.data import Interactions, monte_carlo, synthetic_interactions
+from rankbound.data import Interactions, synthetic_interactions
+from rankbound.data.splits import monte_carlo
 from rankbound.errors import ArgumentError, DataError
 from rankbound.models import (
     EASE,

@@ -18,7 +18,8 @@ pytest.importorskip("torch")
 import torch
 from sklearn.base import clone
 
-from rankbound.data import load_fold, load_set, prepare_movielens, sample_lists, user_folds
+from rankbound.data import load_fold, load_set, sample_lists, user_folds
+from rankbound.data.preparation import prepare_movielens
 from rankbound.data.synthetic import synthetic_interactions
 from rankbound.errors import ArgumentError, DataError, UnknownUserWarning
 from rankbound.losses import NDCGLoss, get_loss, set_threads

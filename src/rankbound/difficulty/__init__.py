@@ -3,6 +3,7 @@
 from rankbound.difficulty.bounding import BOUNDING_NAMES, Bounding, Bounds, Difficulty, get_bounding
 from rankbound.difficulty.bounds import bounds, bounds_of
 from rankbound.difficulty.distribution import Distribution
+from rankbound.difficulty.pooled import pooled_index, z_scores
 from rankbound.difficulty.queries import (
     QUERY_TYPES,
     describe_query_types,
@@ -35,9 +36,11 @@ __all__ = [
     "difficulty_weights",
     "effective_sample_fraction",
     "get_bounding",
+    "pooled_index",
     "query_type_rule",
     "query_types",
     "query_weights",
     "standardize",
     "weights_of_parts",
+    "z_scores",
 ]

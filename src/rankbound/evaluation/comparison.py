@@ -21,8 +21,9 @@ from rankbound.difficulty.candidates import check_rule
 from rankbound.difficulty.unknown.differences import RunsWithUnknown, check_difference
 from rankbound.display import page_of, pandas_frame, plain_values, plot_of, table_of
 from rankbound.errors import ArgumentError
-from rankbound.evaluation import Evaluation, warn_of_coverage
+from rankbound.evaluation import Evaluation
 from rankbound.evaluation.alignment import align_evaluations, align_lists, align_runs, lists_on_shared_queries
+from rankbound.evaluation.coverage import warn_of_coverage
 from rankbound.evaluation.group_tests import GroupDifference, group_differences
 from rankbound.evaluation.groups import QueryGroups, read_groups
 from rankbound.evaluation.inference import (

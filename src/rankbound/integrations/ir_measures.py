@@ -20,8 +20,9 @@ from rankbound.data.judged import from_frames
 from rankbound.data.sources import to_frame, to_lists
 from rankbound.difficulty.p_values import PValues
 from rankbound.errors import ArgumentError, CoverageWarning, MeasureError
-from rankbound.evaluation import Evaluation, evaluate_lists, warn_of_coverage
+from rankbound.evaluation import Evaluation, evaluate_lists
 from rankbound.evaluation.combined_p_values import fisher
+from rankbound.evaluation.coverage import warn_of_coverage
 from rankbound.measures.measure import BOUNDINGS, Measure, parse_measure
 from rankbound.packages import import_package
 from rankbound.protocol import CANDIDATES, EMPTY, TIES, Protocol, as_protocol

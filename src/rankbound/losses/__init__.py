@@ -14,7 +14,7 @@ settings                               set_threads set_pair_memory vectorized
 from __future__ import annotations
 
 from rankbound.losses.base import LOSS_BOUNDINGS, MeasureLoss, RankingLoss
-from rankbound.losses.catalog import LOSS_NAMES, get_loss, loss_names, warm_up
+from rankbound.losses.catalog import get_loss, loss_names, warm_up
 from rankbound.losses.device_settings import pair_memory, set_pair_memory, vectorized
 from rankbound.losses.listwise import (
     DistillationLoss,
@@ -38,11 +38,11 @@ from rankbound.losses.smooth import (
     SmoothMeasureLoss,
     SoftRankLoss,
 )
+from rankbound.losses.stochastic import StochasticLoss
 from rankbound.parallel import set_threads, threads
 
 __all__ = [
     "LOSS_BOUNDINGS",
-    "LOSS_NAMES",
     "APLoss",
     "DirectRankerLoss",
     "DistillationLoss",
@@ -64,6 +64,7 @@ __all__ = [
     "SmoothMeasureLoss",
     "SoftRankLoss",
     "SoftmaxLoss",
+    "StochasticLoss",
     "XENDCGLoss",
     "get_loss",
     "gradient_and_hessian",

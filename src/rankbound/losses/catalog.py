@@ -56,9 +56,6 @@ def loss_names(k: int | None = None) -> tuple[str, ...]:
     return (*measures, *(f"{_LAMBDA}{name}" for name in measures), *_OTHER)
 
 
-LOSS_NAMES = loss_names()  # of the built-in measures
-
-
 def get_loss(name: str | Measure | RankingLoss, **options: Any) -> RankingLoss:
     """Make the loss of a name, with the options of its class.
 

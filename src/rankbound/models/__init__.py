@@ -6,11 +6,10 @@ trees                                  LambdaMART RandomForestRanker BoostingRan
 pointwise                              LogisticRanker RegressionRanker
 users and items                        MatrixFactorization ImplicitALS EASE ItemKNN Popularity Blend
 direct optimization of a measure       AdaRank RankBoost CoordinateAscent SVMmap
-base classes, folds, files             Ranker Recommender QueryKFold load_ranker backbone_features
-files for other programs               export_ranker export_formats export_onnx export_xgboost_json export_ranklib
-                                       export_lightgbm
-choice of a model                      tune
-evaluation of recommenders             evaluate_recommender evaluate_full_ranking recommendation_profile activity_groups
+options of MatrixFactorization         Optimizer Negatives VectorModel Monitoring
+base classes, folds, files             Ranker NeuralRanker Recommender QueryKFold load_ranker backbone_features
+files for other programs               export_ranker export_formats export_onnx
+evaluation of recommenders             evaluate_recommender evaluate_full_ranking
 =====================================  ==============================================================================
 """
 

@@ -1,9 +1,6 @@
 from rankbound.models.base import Ranker as Ranker
 from rankbound.models.export import export_formats as export_formats
-from rankbound.models.export import export_lightgbm as export_lightgbm
 from rankbound.models.export import export_ranker as export_ranker
-from rankbound.models.export import export_ranklib as export_ranklib
-from rankbound.models.export import export_xgboost_json as export_xgboost_json
 from rankbound.models.onnx import export_onnx as export_onnx
 from rankbound.models.rankers.adarank import AdaRank as AdaRank
 from rankbound.models.rankers.backbone import backbone_features as backbone_features
@@ -15,6 +12,7 @@ from rankbound.models.rankers.dense import ListNet as ListNet
 from rankbound.models.rankers.dense import MLPRanker as MLPRanker
 from rankbound.models.rankers.dense import RankNet as RankNet
 from rankbound.models.rankers.logistic import LogisticRanker as LogisticRanker
+from rankbound.models.rankers.neural import NeuralRanker as NeuralRanker
 from rankbound.models.rankers.rankboost import RankBoost as RankBoost
 from rankbound.models.rankers.regression import RegressionRanker as RegressionRanker
 from rankbound.models.rankers.svmmap import SVMmap as SVMmap

@@ -45,7 +45,7 @@ class NeuralRanker(Ranker):
     Parameters
     ----------
     loss:
-        The loss to minimize: a name of `rankbound.losses.LOSS_NAMES` (``"nDCG"``, ``"AP"``, ``"lambda-nDCG"``,
+        The loss to minimize: one of `rankbound.losses.loss_names()` (``"nDCG"``, ``"AP"``, ``"lambda-nDCG"``,
         ``"RankNet"``, ``"ListNet"``, ...) or a loss object. ``"regression"`` fits the labels and
         ``"classification"`` their levels; the score is then the expected label.
     bounding:

@@ -1,0 +1,1 @@
+from rankbound.report.page import write_page as write_page
