@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from rankbound.data.catalog import look_for_data_in
+from rankbound.parallel import module_digests
 from rankbound.studies.runner import run_trials, unfinished
 from rankbound.studies.sources import load_whole, moved_files, source_of
 from rankbound.studies.store import open_store
-from rankbound.studies.trial import run_trial
+from rankbound.studies.trial import RECORDERS, run_trial
 
 from .conftest import ROWS
 
@@ -73,18 +74,19 @@ def alive(process: int) -> bool:
         return False
 
 
-class Deadly(str):
-    """Text in this process; a process that unpickles it exits."""
-
-    __slots__ = ()
-
-    def __reduce__(self):
-        return os._exit, (1,)
+DEADLY = """
+import os
+from rankbound.studies.trial import RECORDERS
+RECORDERS["exit"] = lambda fitted: os._exit(1)
+"""
 
 
 @pytest.mark.full("takes seconds")
-def test_results_do_not_depend_on_workers_or_on_failing_trials(plan, tmp_path):
+def test_results_do_not_depend_on_workers_or_on_failing_trials(plan, tmp_path, monkeypatch):
     """Eight good trials alone, and then with a trial that fails and another one that kills its worker process."""
+    (tmp_path / "deadly.py").write_text(DEADLY)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(RECORDERS, "exit", lambda fitted: ())
     slots = plan(ROWS)
     wanted = expected(slots)
     with open_store(tmp_path / "alone", create=True) as store, store.locked():
@@ -92,9 +94,9 @@ def test_results_do_not_depend_on_workers_or_on_failing_trials(plan, tmp_path):
         assert (tally.total, tally.before, tally.ran, tally.failed) == (8, 0, 8, 0)
         check(store, slots, wanted)
         assert run_trials(slots, store, jobs=1).ran == 0  # nothing is run twice
-    failing, deadly = plan(ROWS.replace("[0, 1, 2, 3, 4, 5, 6, 7]", "[-7, 8]"))
-    assert deadly.trial.id
-    deadly.trial.spec.params["random_state"] = Deadly("8")  # a frozen spec can hold it all the same
+    failing, _ = plan(ROWS.replace("[0, 1, 2, 3, 4, 5, 6, 7]", "[-7, 8]"))
+    (deadly,) = plan(ROWS.replace("[0, 1, 2, 3, 4, 5, 6, 7]", "[8]") + 'record = ["exit"]')
+    deadly.trial.spec.modules.update(module_digests(["deadly"]))  # a frozen spec can hold it all the same
     reported = []
     with open_store(tmp_path / "beside", create=True) as store, store.locked():
         together = [failing, deadly, *slots]

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, wait
+import contextlib
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from itertools import islice
-from typing import TypeVar
 
 from rankbound.data.catalog import data_folder_in_use
 from rankbound.errors import ArgumentError
-from rankbound.parallel import ONE_THREAD, check_address, cores
-from rankbound.studies.modules import own_measures, unknown_measures
+from rankbound.parallel import check_address, cores
+from rankbound.studies.modules import own_measures
 from rankbound.studies.store import Store
 from rankbound.studies.trial import Outcome
 from rankbound.studies.trial_spec import Trial, TrialSlot
-from rankbound.studies.worker import Failure, attempt, become_worker, one_thread
+from rankbound.studies.worker import Failure, Orders, attempt, exchange_trial, one_thread, send_orders, start_worker
 
 MOST_JOBS = 1_000  # processes; systems refuse many more
-Finished = tuple[Trial, "Outcome | Failure"]
-Task = TypeVar("Task")
-Result = TypeVar("Result")
+_DIED = "the worker process died twice while it ran this trial; it may have run out of memory"
+Finished = tuple[Trial, Outcome | Failure]
 
 
 @dataclass(frozen=True)
@@ -162,86 +161,63 @@ def _in_this_process(trials: list[Trial]) -> Iterator[Finished]:
 
 
 def _in_processes(trials: list[Trial], jobs: int) -> Iterator[Finished]:
-    """Results as they arrive. Each worker holds one trial at a time, so that a worker that dies affects few trials."""
-    _check_measures(trials)
-    yield from in_processes(attempt, iter(trials), min(jobs, len(trials)))
+    """Results as they arrive. A worker holds one trial at a time, so that one that dies affects no other trial."""
+    orders = Orders(data_folder_in_use(), trials[0].spec.modules, own_measures(trials))
+    suspects = []
+    with _Workers(orders, min(jobs, len(trials))) as workers:
+        for trial, result in workers.attempt_all(trials):
+            if result is None:
+                suspects.append(trial)
+            else:
+                yield trial, result
+        for suspect in suspects:  # one at a time, which shows the trial that kills its worker
+            yield from ((trial, result or Failure(_DIED)) for trial, result in workers.attempt_all([suspect]))
 
 
-def in_processes(
-    function: Callable[[Task], Result | Failure],
-    queue: Iterator[Task],
-    jobs: int,
-    environment: Mapping[str, str] = ONE_THREAD,
-) -> Iterator[tuple[Task, Result | Failure]]:
-    """Call a function for each task in worker processes, and yield tasks with results as they arrive.
+class _Workers(contextlib.AbstractContextManager["_Workers"]):
+    """Worker processes (`rankbound.studies.worker`), each started when a trial finds none that is idle."""
 
-    Tasks are taken from the queue when a worker is free, after the results before have been consumed. A queue may end
-    while tasks are running and continue after their results.
-    """
-    suspects: list[Task] = []
-    while batch := list(islice(queue, 1)):
-        yield from _until_one_dies(function, batch, queue, jobs, suspects, environment)
-    for task in suspects:  # one at a time, which shows the task that kills its worker
-        again: list[Task] = []
-        yield from _until_one_dies(function, [task], iter(()), 1, again, environment)
-        if again:
-            yield (
-                task,
-                Failure("the worker process died twice while it ran this trial; it may have run out of memory"),
-            )
+    def __init__(self, orders: Orders, count: int) -> None:
+        self._orders, self._lock = orders, threading.Lock()
+        self._threads = ThreadPoolExecutor(count)  # one for each worker, which waits for its answers
+        self._is_closed = False
+        self._started: list[subprocess.Popen[bytes]] = []
+        self._idle: list[subprocess.Popen[bytes]] = []
 
+    def attempt_all(self, trials: list[Trial]) -> Iterator[tuple[Trial, Outcome | Failure | None]]:
+        """Trials with their results as they arrive; None where the worker died."""
+        running = {self._threads.submit(self._attempt, trial): trial for trial in trials}
+        for finished in as_completed(running):
+            yield running[finished], finished.result()
 
-def _check_measures(trials: list[Trial]) -> None:
-    """Refuse to start when a worker process would not know the measures of users that the trials name."""
-    names = own_measures(trials)
-    if not names:
-        return
-    from joblib.externals.loky import ProcessPoolExecutor  # type: ignore[import-untyped]
+    def _attempt(self, trial: Trial) -> Outcome | Failure | None:
+        worker = self._take_worker()
+        if worker is None:
+            return None
+        try:
+            result = exchange_trial(worker, trial)
+        except (EOFError, OSError):
+            return None
+        self._idle.append(worker)
+        return result
 
-    context = (os.getpid(), data_folder_in_use())
-    pool = ProcessPoolExecutor(1, initializer=become_worker, initargs=context, env=ONE_THREAD)
-    try:
-        problem = pool.submit(unknown_measures, trials[0].spec.modules, names).result()
-    finally:
-        pool.shutdown(wait=True, kill_workers=True)
-    if problem:
-        raise ArgumentError(problem)
+    def _take_worker(self) -> subprocess.Popen[bytes] | None:
+        """An idle worker, or a new one; ArgumentError if it cannot run these trials."""
+        with self._lock:
+            if self._is_closed:
+                return None
+            if self._idle:
+                return self._idle.pop()
+            self._started.append(worker := start_worker())
+        if problem := send_orders(worker, self._orders):
+            raise ArgumentError(problem)
+        return worker
 
-
-def _until_one_dies(
-    function: Callable[[Task], Result | Failure],
-    first: list[Task],
-    queue: Iterator[Task],
-    jobs: int,
-    lost: list[Task],
-    environment: Mapping[str, str],
-) -> Iterator[tuple[Task, Result | Failure]]:
-    """Run tasks until none is left or a worker dies; the tasks that were running then are appended to ``lost``."""
-    from joblib.externals.loky import BrokenProcessPool, ProcessPoolExecutor
-
-    context = (os.getpid(), data_folder_in_use())
-    pool = ProcessPoolExecutor(jobs, initializer=become_worker, initargs=context, env=dict(environment))
-    running = {}
-    try:
-        for task in (*first, *islice(queue, jobs - len(first))):
-            running[pool.submit(function, task)] = task
-        while running:
-            finished, _ = wait(running, return_when=FIRST_COMPLETED)
-            died = False
-            for future in finished:
-                task = running.pop(future)
-                error = future.exception()
-                if error is None:
-                    yield task, future.result()
-                elif isinstance(error, BrokenProcessPool):
-                    died = True
-                    lost.append(task)
-                else:  # the result could not be sent back; the worker is still alive
-                    yield task, Failure(f"{type(error).__name__}: {error}")
-            if died:
-                lost.extend(running.values())
-                return
-            for task in islice(queue, jobs - len(running)):
-                running[pool.submit(function, task)] = task
-    finally:
-        pool.shutdown(wait=True, kill_workers=True)
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._is_closed = True
+        for worker in self._started:
+            worker.kill()
+        self._threads.shutdown(cancel_futures=True)
+        for worker in self._started:
+            worker.communicate()
