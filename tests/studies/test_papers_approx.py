@@ -10,8 +10,9 @@ import polars as pl
 import pytest
 
 from rankbound.errors import DataError
-from rankbound.studies.approximation import ERROR, error_along_training
+from rankbound.studies.derived import error_along_training
 from rankbound.studies.expansion import expand, select
+from rankbound.studies.learning import ERROR
 from rankbound.studies.results import read_published, results_table
 from rankbound.studies.spec import load_study
 from rankbound.studies.store import open_store

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import kendalltau, ttest_rel
 
 from rankbound.data.synthetic import synthetic_letor
-from rankbound.studies.meta_tables import _PUBLISHED, meta_tables, real_systems
+from rankbound.studies.derived import _PUBLISHED, meta_tables, real_systems
 from rankbound.studies.results import read_published, results_table, score_table
 from rankbound.studies.spec import load_study
 from rankbound.studies.store import open_store

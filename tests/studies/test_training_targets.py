@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 from scipy.stats import t as student
 
+from rankbound.studies.derived import evaluators, train_evaluate
 from rankbound.studies.results import results_table
 from rankbound.studies.spec import load_study
 from rankbound.studies.store import open_store
-from rankbound.studies.training_targets import evaluators, train_evaluate
 
 from .papers import run_here
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:
-    import polars as pl
+import polars as pl
 
+if TYPE_CHECKING:
     from rankbound.studies.spec import Claim
 
 
@@ -62,8 +62,6 @@ def judge_claims(claims: Iterable[Claim], results: pl.DataFrame) -> list[Verdict
 
 def claim_rows(claim: Claim, results: pl.DataFrame) -> pl.DataFrame:
     """The rows of a results table that a claim is about and that were tested against another setting."""
-    import polars as pl
-
     tested = ("versus_low", "versus_high")
     if not {*tested, *claim.where} <= set(results.columns):
         return pl.DataFrame(schema=dict.fromkeys(tested, pl.Float64))

@@ -30,6 +30,14 @@ from rankbound.studies.trial_spec import (
 _MOST_TRIALS = 1_000_000
 
 
+@dataclass(frozen=True)
+class Expansion:
+    """The trials of a study: those of tables whose data may be had, and all of them."""
+
+    slots: list[TrialSlot]
+    planned: list[TrialSlot]
+
+
 def expand(
     study: Study,
     *,
@@ -51,25 +59,31 @@ def expand(
     notify:
         Called with a message for each group of optional tables that are left out because their data are absent.
     """
-    slots: list[TrialSlot] = []
+    return expand_tables(study, fetch, modules or {}, notify).slots
+
+
+def expand_tables(
+    study: Study, fetch: bool, modules: Mapping[str, str], notify: Callable[[str], Any] = lambda _: None
+) -> Expansion:
+    """The trials of a study, see `expand`; ``planned`` has those of optional tables whose data are absent, too."""
+    expansion = Expansion([], [])
     missing: dict[str, list[str]] = {}
     for table in study.tables:
+        found: list[TrialSlot] = []
         try:
-            slots += _expand_table(table, study.path.parent, fetch or table.optional, modules or {})
+            found = list(_expand_table(table, study.path.parent, fetch or table.optional, modules))
         except DataError as error:
             if not table.optional:
                 raise
             missing.setdefault(str(error), []).append(table.name or str(table.data))
+        expansion.slots.extend(found)
+        is_absent = not found and isinstance(table.data, str)
+        expansion.planned.extend(_expand_table(table, study.path.parent, False, modules) if is_absent else found)
     for reason, names in missing.items():
         notify(f"left out: {', '.join(dict.fromkeys(names))}: {reason}")
-    if not slots:
+    if not expansion.slots:
         raise DataError(f"{study.path}: the data of all of its tables are missing")
-    return slots
-
-
-def planned(study: Study) -> list[TrialSlot]:
-    """All trials of a study, whether their data are here or not; they have no id."""
-    return [slot for table in study.tables for slot in _expand_table(table, study.path.parent, False, {})]
+    return expansion
 
 
 def quickened(study: Study) -> Study:

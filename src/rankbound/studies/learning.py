@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from math import isqrt
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,11 @@ from rankbound.evaluation.score_tables import check_frame
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from rankbound.data.letor import LetorData
     from rankbound.studies.trial import Fitted
 
+ERROR = "approximation error"  # quantities of a history: "train approximation error"
+_STEPS = 20  # number of epochs at which it is measured
 COEFFICIENT = "coefficient "  # quantities of a history that hold a learned image: "coefficient ROW,COLUMN"
 
 
@@ -150,3 +154,37 @@ def coefficients(fitted: Fitted) -> Iterator[tuple[int, str, float]]:
     epoch = int(getattr(fitted.model, "kept_epoch_", 0))
     for index, weight in enumerate(weights.tolist()):
         yield epoch, f"{COEFFICIENT}{index // side},{index % side}", weight
+
+
+def approximation_error(fitted: Fitted) -> Iterator[tuple[int, str, float]]:
+    """Mean over queries of abs(smooth measure - measure), on training and test queries, at about 20 epochs.
+
+    The model is trained again and stopped every few epochs; each time it resumes from its checkpoint.
+    """
+    from rankbound.models.by_name import make_loss
+
+    spec = fitted.spec
+    if spec.loss is None:
+        raise ArgumentError(f"the approximation error is that of a smooth loss; {spec.model} has none here")
+    loss = make_loss(spec.loss, "none", spec.loss_options)
+    epochs = int(fitted.model.epochs)
+    stops = sorted({max(1, round(epochs * step / _STEPS)) for step in range(1, _STEPS + 1)})
+    train = fitted.parts["train"]
+    with tempfile.TemporaryDirectory(prefix="rankbound-") as folder:
+        for epoch in stops:
+            model = fitted.make(epochs=epoch, selection="last", patience=None, checkpoint=folder)
+            model.fit(train.features, train.lists.labels, qid=train.lists.query_of_item)
+            for name in ("train", "test"):
+                data: LetorData = fitted.parts[name]
+                scores = model.predict(data.features, qid=data.lists.query_of_item)
+                yield epoch, f"{name} {ERROR}", _mean_error(loss, data, scores)
+
+
+def _mean_error(loss: Any, data: LetorData, scores: Any) -> float:
+    from rankbound.evaluation import evaluate_lists
+
+    plan = loss.plan(data.lists.labels, data.lists.offsets)
+    smooth = -loss.value_and_gradient(np.asarray(scores, dtype=np.float64), plan).values
+    target = str(loss.target)
+    true = evaluate_lists(data.lists.with_scores(scores), [target]).values[target]
+    return float(np.abs(smooth - true)[plan.active].mean())

@@ -24,14 +24,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from rankbound.data.frames import polars_failures
 from rankbound.errors import ArgumentError, DataError, RankboundError
 from rankbound.io import atomic_write, locked_file
 from rankbound.studies.trial_spec import Trial, TrialSlot
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from rankbound.studies.trial import Outcome
 
 SCHEMA = 3
@@ -400,8 +400,6 @@ class Store:
 
     def trials(self) -> pl.DataFrame:
         """A row per trial that was run: id, status, kind, model, data, digest, seconds, error, finished, version."""
-        import polars as pl
-
         names = ("id", "status", "kind", "model", "data", "digest", "seconds", "error", "finished", "version")
         rows = self._rows(f"SELECT {', '.join(names)} FROM trials ORDER BY finished, rowid")  # noqa: S608 - our own names
         types = {name: pl.Float64 if name == "seconds" else pl.String for name in names}
@@ -439,8 +437,6 @@ class Store:
     @contextlib.contextmanager
     def _sound(self) -> Iterator[None]:
         """Report rows and files that are not as `Store` wrote them as damage, whatever error they lead to."""
-        import polars as pl
-
         try:
             yield
         except RankboundError:
@@ -468,8 +464,6 @@ class Store:
 
 def read_trial_frame(name: str, content: bytes) -> pl.DataFrame:
     """Read the Parquet file of a trial, one of `FRAMES`; DataError unless it has the columns that a trial writes."""
-    import polars as pl
-
     from rankbound.studies.image_pairs import check_examples
 
     try:

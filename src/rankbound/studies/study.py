@@ -11,11 +11,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from itertools import compress
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import polars as pl
 
 from rankbound.data.catalog import look_for_data_in
 from rankbound.errors import ArgumentError, DataError, RankboundError
@@ -23,7 +25,7 @@ from rankbound.parallel import module_digests
 from rankbound.report.figures.drawing import Tables
 from rankbound.studies.claims import Verdict, judge_claims
 from rankbound.studies.derived import DERIVED
-from rankbound.studies.expansion import expand, planned, quickened, select, with_files
+from rankbound.studies.expansion import expand_tables, quickened, select, with_files
 from rankbound.studies.figures import check_figure_names, draw_study_figures, write_study_figures
 from rankbound.studies.progress import ProgressCallback, StudyProgress
 from rankbound.studies.results import (
@@ -47,8 +49,6 @@ from rankbound.studies.trial_spec import TrialSlot
 from rankbound.studies.writing import write_results
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from rankbound.studies.trial import Outcome
     from rankbound.studies.worker import Failure
 
@@ -248,14 +248,11 @@ def run_study(
                     tally = _run(slots, opened, jobs, cluster, retry_failed, report)
             else:
                 tally = tally_of(slots, opened)
-            table = results_table(opened, slots, published)
-            tables = cache(lambda: _tables_of_page(opened, slots, table))  # reads the store once, if at all
-            files = () if results is None else _write(Path(results), prepared.study, opened, slots, table, tables)
-            written = (
-                None if page_path is None else _write_page(page_path, prepared.study, opened, table, tables, report)
-            )
-        claims = tuple(judge_claims(prepared.study.claims, table))
-    return StudyResult(prepared.study, tally, table, claims, folder, written, files, tuple(report.notes))
+            outputs = _Outputs(prepared, opened, slots, results_table(opened, slots, published))
+            files = () if results is None else outputs.write_files(Path(results))
+            written = None if page_path is None else outputs.write_page(page_path, report)
+        claims = tuple(judge_claims(prepared.study.claims, outputs.table))
+    return StudyResult(prepared.study, tally, outputs.table, claims, folder, written, files, tuple(report.notes))
 
 
 def plan_study(
@@ -325,12 +322,14 @@ class _Reporter:
 class _Prepared:
     """A study that was read and expanded; a partial one has only the tables that ``only`` selects trials of.
 
-    ``selected`` says which trials those are; ``keys`` are the columns that describe the settings of the whole study.
+    ``selected`` says which trials those are; ``planned`` are those of the whole study, also of tables whose data are
+    absent; ``keys`` are the columns that describe the settings of the whole study.
     """
 
     study: Study
     everything: list[TrialSlot]
     selected: list[bool]
+    planned: list[TrialSlot]
     keys: frozenset[str]
     partial: bool
 
@@ -353,14 +352,15 @@ def _prepare(
     loaded = study if isinstance(study, Study) else load_study(os.fspath(study))
     wanted = dict(loaded.quick.only) | dict(only or {}) if quick else dict(only or {})
     loaded = quickened(loaded) if quick else loaded
-    whole = expand(loaded, fetch=False, modules=digests, notify=report.note)
+    expansion = expand_tables(loaded, False, digests, report.note)
+    whole = expansion.slots
     chosen = {id(slot) for slot in select(whole, wanted)}  # refuses wrong keys before data are read
     tables = {_table_of(slot) for slot in whole if id(slot) in chosen}
     everything = [slot for slot in whole if _table_of(slot) in tables]  # data sets of other tables may be absent
     selected = [id(slot) in chosen for slot in everything]
     keys = frozenset(key for slot in whole for key in slot.setting)
     located = with_files(everything, loaded.path.parent) if fetch else everything
-    return _Prepared(loaded, located, selected, keys, len(everything) < len(whole))
+    return _Prepared(loaded, located, selected, expansion.planned, keys, len(everything) < len(whole))
 
 
 def _table_of(slot: TrialSlot) -> tuple[str, str]:
@@ -420,40 +420,47 @@ def _trial_reports(report: _Reporter, total: int) -> Callable[[TrialSlot, Outcom
     return on_result
 
 
-def _write(
-    folder: Path, study: Study, store: Store, slots: list[TrialSlot], table: pl.DataFrame, tables: Callable[[], Tables]
-) -> tuple[Path, ...]:
-    derived = {name: DERIVED[name](store, slots, table) for name in study.derived}
-    files = write_results(folder, study, slots, table, derived, planned(study))
-    if study.figures:
-        files += write_study_figures(study.name, study.figures, folder, tables())
-    return tuple(files)
+@dataclass(frozen=True, eq=False)
+class _Outputs:
+    """What is written about these slots of a study; the store is read for it once, if at all."""
 
+    prepared: _Prepared
+    store: Store
+    slots: list[TrialSlot]
+    table: pl.DataFrame
 
-def _tables_of_page(store: Store, slots: list[TrialSlot], table: pl.DataFrame) -> Tables:
-    """What pages and figures are made from."""
-    return Tables(
-        score_table(store, slots), table.drop_nulls("ours"), history_table(store, slots), examples_table(store, slots)
-    )
+    @cached_property
+    def tables(self) -> Tables:
+        """What pages and figures are made from."""
+        store, slots = self.store, self.slots
+        results = self.table.drop_nulls("ours")
+        return Tables(score_table(store, slots), results, history_table(store, slots), examples_table(store, slots))
 
+    def write_files(self, folder: Path) -> tuple[Path, ...]:
+        """Write the tables of results and the figures of the study."""
+        study = self.prepared.study
+        derived = {name: DERIVED[name](self.store, self.slots, self.table) for name in study.derived}
+        files = write_results(folder, study, self.slots, self.table, derived, self.prepared.planned)
+        if study.figures:
+            files += write_study_figures(study.name, study.figures, folder, self.tables)
+        return tuple(files)
 
-def _write_page(
-    page: Path, study: Study, store: Store, table: pl.DataFrame, tables: Callable[[], Tables], report: _Reporter
-) -> Path | None:
-    """Write the page about these trials; None, with a note, if there are too few results for one."""
-    from rankbound.report.page import write_page
+    def write_page(self, page: Path, report: _Reporter) -> Path | None:
+        """Write the page about these trials; None, with a note, if there are too few results for one."""
+        from rankbound.report.page import write_page
 
-    report(StudyProgress("page"))
-    about = {"Study": study.title, "Results from": str(store.folder), "Selected on": " and ".join(_selections(table))}
-    try:
-        content = tables()
-        figures = draw_study_figures(content)
-        return write_page(
-            page, scores=content.scores, results=content.results, figures=figures, title=study.name, about=about
-        )
-    except DataError as error:
-        report.note(f"no page was written: {error}")
-        return None
+        report(StudyProgress("page"))
+        study, selected = self.prepared.study, " and ".join(_selections(self.table))
+        about = {"Study": study.title, "Results from": str(self.store.folder), "Selected on": selected}
+        try:
+            tables = self.tables
+            figures = draw_study_figures(tables)
+            return write_page(
+                page, scores=tables.scores, results=tables.results, figures=figures, title=study.name, about=about
+            )
+        except DataError as error:
+            report.note(f"no page was written: {error}")
+            return None
 
 
 def _selections(table: pl.DataFrame) -> list[str]:

@@ -13,17 +13,18 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import polars as pl
 
 from rankbound.errors import DataError
+from rankbound.evaluation import evaluate_lists
+from rankbound.lists import Lists
 from rankbound.models.by_name import make_ranker
 from rankbound.parallel import import_modules
-from rankbound.studies.sources import Source, digest_of
+from rankbound.studies.sources import Source, digest_of, letor_fold
 from rankbound.studies.trial_spec import Trial, TrialSpec
 
 if TYPE_CHECKING:
-    import polars as pl
-
-    from rankbound.lists import Lists
+    from rankbound.data.letor import LetorData
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +77,6 @@ def ranker_of(spec: TrialSpec, **changes: Any) -> Any:
 
 def score_frame(lists: Lists, values: Mapping[str, Any]) -> pl.DataFrame:
     """A row per query: qid, items, relevant, the values of each measure, and bounds where labels are graded."""
-    import polars as pl
-
     relevant = np.bincount(lists.query_of_item, weights=lists.labels >= 1, minlength=len(lists))
     columns = {
         "qid": pl.Series(np.asarray(lists.query_ids).astype(np.str_).tolist(), dtype=pl.String),
@@ -107,8 +106,6 @@ def _graded_bounds(lists: Lists, measures: Iterable[str]) -> dict[str, Any]:
 
 def history_frame(history: list[dict[str, float]], held_out: str, recorded: Any = ()) -> pl.DataFrame:
     """Epoch, quantity and value, from the history of a model (measured on the part ``held_out``) and from recorders."""
-    import polars as pl
-
     rows = [
         (int(entry["epoch"]), name if name == "loss" else f"{held_out} {name}", float(value))
         for entry in history
@@ -124,13 +121,44 @@ def recorded_by(fitted: Fitted) -> list[tuple[int, str, float]]:
     return [row for name in fitted.spec.record for row in RECORDERS[name](fitted)]
 
 
-# ---- tables of functions, which import what they need when they are called -------------------------------------------
+# ---- trials of queries with a vector of features per document ------------------------------------------------------
 
 
 def _run_on_rows(spec: TrialSpec, source: Source) -> Outcome:
-    from rankbound.studies.trial_rows import run
+    """Fit on the training part, keep the epoch that is best on the held-out part, and measure on the test part."""
+    fold = letor_fold(source, spec)
+    held_out = {"validation": fold.validation, "test": fold.test, "last": None}[spec.selection]
+    last = spec.selection == "last"
+    ranker = ranker_of(spec)
+    if last and hasattr(ranker, "selection"):
+        ranker.selection = "last"
+    assert fold.validation is not None  # see `letor_fold`
+    train = _joined(fold.train, fold.validation) if spec.train_on_validation else fold.train
+    X, y, qid = _columns(train)
+    ranker.fit(X, y, qid=qid, eval_set=None if held_out is None else _columns(held_out))
+    scored = fold.test.lists.with_scores(ranker.predict(fold.test.features, qid=fold.test.lists.query_of_item))
+    values = evaluate_lists(scored, spec.measures).values
+    metadata: dict[str, Any] = {"queries": len(train.lists)}
+    metadata |= {} if held_out is None else {"eval_score": float(ranker.eval_score_)}
+    metadata |= {"kept_epoch": int(ranker.kept_epoch_)} if hasattr(ranker, "kept_epoch_") else {}
+    parts = {"train": train, "validation": fold.validation, "test": fold.test}
+    recorded = recorded_by(Fitted(spec, ranker, parts, lambda **changes: ranker_of(spec, **changes)))
+    history = history_frame(list(getattr(ranker, "history_", [])), spec.selection, recorded)
+    return Outcome(score_frame(fold.test.lists, values), history, metadata)
 
-    return run(spec, source)
+
+def _joined(first: LetorData, second: LetorData) -> LetorData:
+    """The queries of both."""
+    a, b = first.lists, second.lists
+    lists = Lists(np.concatenate((a.labels, b.labels)), np.concatenate((a.offsets, b.offsets[1:] + a.offsets[-1])))
+    return type(first)(lists, np.concatenate((first.features, second.features)))
+
+
+def _columns(data: LetorData) -> tuple[Any, Any, Any]:
+    return data.features, data.lists.labels, data.lists.query_of_item
+
+
+# ---- tables of functions, which import what they need when they are called -------------------------------------------
 
 
 def _run_on_users(spec: TrialSpec, source: Source) -> Outcome:
@@ -146,7 +174,7 @@ def _run_on_faces(spec: TrialSpec, source: Source) -> Outcome:
 
 
 def _record_approximation_error(fitted: Fitted) -> Iterable[HistoryRow]:
-    from rankbound.studies.approximation import approximation_error
+    from rankbound.studies.learning import approximation_error
 
     return approximation_error(fitted)
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from rankbound.data.faces import Faces
@@ -37,8 +38,6 @@ def run(spec: TrialSpec, source: Source) -> Outcome:
     network and for a convolutional network, which mirrors the images itself. Each row of the scores is a pair of test
     images: its qid names both, and its value is 1 for the right order, 1/2 for a tie and 0 for the wrong order.
     """
-    import polars as pl
-
     faces: Faces = load_whole(source)
     if spec.prepare.first:
         first = spec.prepare.first

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from rankbound.data.interactions import Interactions
@@ -16,9 +17,6 @@ from rankbound.models.recommenders.full_ranking import evaluate_full_ranking
 from rankbound.studies.sources import Source, Users, users_fold
 from rankbound.studies.trial import Fitted, Outcome, history_frame, ranker_of, recorded_by, score_frame
 from rankbound.studies.trial_spec import TrialSpec
-
-if TYPE_CHECKING:
-    import polars as pl
 
 _SEED_STEP = 7919  # every fold and every seed of the study draws its own negatives
 
@@ -96,8 +94,6 @@ def _values(scores: NDArray[Any], data: UserLists, measures: Sequence[str]) -> d
 
 def _scores(scores: Scores, train: Interactions, test: Interactions, spec: TrialSpec) -> pl.DataFrame:
     """A row per user: qid, items, relevant and the value of each measure, on sampled lists or on the whole catalog."""
-    import polars as pl
-
     if spec.users.test == "sampled":
         lists = _lists(train, test, spec)[1]
         return score_frame(lists.lists, _values(_sampled_scores(scores, lists), lists, spec.measures))
