@@ -250,11 +250,11 @@ def test_a_study_is_expanded_and_selected_once(study, monkeypatch):
 
     study(RECORDED.replace('record = ["constant"]', ""))
     calls = []
-    for name in ("expand", "select"):
+    for name in ("expand_tables", "select"):
         function = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *a, _f=function, _n=name, **k: calls.append(_n) or _f(*a, **k))
-    rb.run_study("mine.toml", only={"model": "AdaRank"}, jobs=0)
-    assert calls == ["expand", "select"]
+    rb.run_study("mine.toml", only={"model": "AdaRank"}, jobs=0, results="results", page=True)
+    assert calls == ["expand_tables", "select"]
 
 
 def test_the_data_folder_applies_to_this_call_only(study, folder, monkeypatch):

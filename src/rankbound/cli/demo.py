@@ -159,12 +159,12 @@ def _train(name: str, train: Generated, test: Generated, seed: int) -> tuple[Any
 def _history(name: str, means: Mapping[str, NDArray[np.float64]], seed: int) -> pl.DataFrame:
     import polars as pl
 
+    trial = {"data": DATA, "variant": "", "system": name, "fold": 0, "seed": seed}
     rows = [
-        {"data": DATA, "variant": "", "system": name, "fold": 0, "seed": seed, "epoch": number, "quantity": measure,
-         "value": float(value)}
+        trial | {"epoch": number, "quantity": measure, "value": float(value)}
         for measure, values in means.items()
         for number, value in enumerate(values, 1)
-    ]  # fmt: skip
+    ]
     return pl.DataFrame(rows)
 
 

@@ -78,9 +78,16 @@ def distribution(
     label_list = None if labels is None else parse_labels(labels)
     with output.working("computing the distribution"):
         distribution = distribution_of(
-            measure, n=n, relevant=relevant, labels=label_list, depth=depth, method=method.value, samples=samples,
-            seed=seed, ranker_strength=ranker_strength,
-        )  # fmt: skip
+            measure,
+            n=n,
+            relevant=relevant,
+            labels=label_list,
+            depth=depth,
+            method=method.value,
+            samples=samples,
+            seed=seed,
+            ranker_strength=ranker_strength,
+        )
     bounds = bounds_of(measure, n=n, relevant=relevant, labels=label_list, depth=depth)
     at = {f"{q:g}": float(distribution.quantile(q)) for q in requested}
     if as_json:

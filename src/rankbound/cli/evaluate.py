@@ -125,9 +125,11 @@ def evaluate(
             scratch=scratch,
         )
     tests = _compare_with_random(results, policy) if against_random else {}
-    by_group = {} if known is None else {
-        name: group_means(result.values, result.query_ids, known, policy) for name, result in results.items()
-    }  # fmt: skip
+    by_group = {
+        name: group_means(result.values, result.query_ids, known, policy)
+        for name, result in results.items()
+        if known is not None
+    }
     output.print_warnings(f"{name}: {text}" for name, result in results.items() for text in result.warnings)
     if per_query is not None:
         _write_per_query(results, per_query)

@@ -184,9 +184,15 @@ def _from_runs(paths: list[str], measures: list[str], protocol: Protocol, type_q
     runs = [to_frame(path, "score") for path in paths[1:]]
     names = run_names(paths[1:])
     scores = align_runs(
-        paths[0], runs, measures, protocol, names=names, data=Path(paths[0]).name, type_quota=type_quota,
+        paths[0],
+        runs,
+        measures,
+        protocol,
+        names=names,
+        data=Path(paths[0]).name,
+        type_quota=type_quota,
         against_random=True,
-    )  # fmt: skip
+    )
     about = {"Judgments": paths[0], "Runs": ", ".join(paths[1:])}
     about |= {"Signature of " + name: signature for name, signature in scores.signature.items()}
     if scores.standardized_by:

@@ -90,9 +90,18 @@ def reproduce(
             raise ArgumentError(f"--all runs all studies as they are and cannot be combined with {', '.join(given)}")
         _check_packages(None, results is not None, needed)
         _reproduce_all(
-            dry_run, as_json, quick=quick, data=data, store=store, jobs=jobs, cluster=cluster,
-            retry_failed=retry_failed, run=not no_run, results=results, page=not no_page,
-        )  # fmt: skip
+            dry_run,
+            as_json,
+            quick=quick,
+            data=data,
+            store=store,
+            jobs=jobs,
+            cluster=cluster,
+            retry_failed=retry_failed,
+            run=not no_run,
+            results=results,
+            page=not no_page,
+        )
         return
     if study is None:
         raise ArgumentError("a study is required; rankbound reproduce --list shows the known ones")
@@ -106,17 +115,34 @@ def reproduce(
     if dry_run:
         with show_progress() as progress:
             plan = plan_study(
-                study, quick=quick, only=settings, data=data, store=store, jobs=jobs, cluster=cluster, modules=modules,
+                study,
+                quick=quick,
+                only=settings,
+                data=data,
+                store=store,
+                jobs=jobs,
+                cluster=cluster,
+                modules=modules,
                 progress=progress,
-            )  # fmt: skip
+            )
         _print_plan(plan, as_json)
         return
     with show_progress() as progress:
         result = run_study(
-            study, quick=quick, only=settings, data=data, store=store, jobs=jobs, cluster=cluster, modules=modules,
-            retry_failed=retry_failed, run=not no_run, results=results, page=False if no_page else page or True,
+            study,
+            quick=quick,
+            only=settings,
+            data=data,
+            store=store,
+            jobs=jobs,
+            cluster=cluster,
+            modules=modules,
+            retry_failed=retry_failed,
+            run=not no_run,
+            results=results,
+            page=False if no_page else page or True,
             progress=progress,
-        )  # fmt: skip
+        )
     _print_result(result, as_json)
 
 

@@ -93,8 +93,8 @@ def stability(
     if rows is not None:
         output.write_table(table, rows)
     if as_json:
-        output.print_json({"splits": splits, "partitions": partitions, "inference": policy.to_dict(),
-                           "rows": table.to_dicts()})  # fmt: skip
+        settings = {"splits": splits, "partitions": partitions, "inference": policy.to_dict()}
+        output.print_json(settings | {"rows": table.to_dicts()})
         return
     for (references, plain), group in table.group_by("references", "plain", maintain_order=True):
         _print_measure(str(references), str(plain), group, confidence)

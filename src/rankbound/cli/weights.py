@@ -101,9 +101,13 @@ def weights(
     if out is not None and not out.endswith(".txt"):
         output.check_table_path(out)
     settings: dict[str, Any] = {
-        "measure": measure, "bounding": bounding, "form": form.value, "cap": cap, "effective": effective or None,
+        "measure": measure,
+        "bounding": bounding,
+        "form": form.value,
+        "cap": cap,
+        "effective": effective or None,
         "normalize": normalize,
-    }  # fmt: skip
+    }
     in_parts = cluster is not None or is_in_parts(file)
     if in_parts and per is Per.row:
         raise ArgumentError("--per must be query for a table in parts, got row")

@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     from rankbound.evaluation.inference import Inference
     from rankbound.evaluation.scores import ScoreMatrix
 
-_COMBINED = {"fisher": "p: Fisher", "fisher_mid_p": "mid-p", "higher_criticism": "higher criticism",
-             "harmonic_mean": "harmonic mean"}  # fmt: skip
+_COMBINED = {
+    "fisher": "p: Fisher",
+    "fisher_mid_p": "mid-p",
+    "higher_criticism": "higher criticism",
+    "harmonic_mean": "harmonic mean",
+}
 
 
 def random_table(scores: ScoreMatrix, inference: Inference, systems: Sequence[str] | None = None) -> Table:
@@ -37,8 +41,16 @@ def random_table(scores: ScoreMatrix, inference: Inference, systems: Sequence[st
             )
         )
         summary = test.to_dict()
-        names = ("queries", "better", "no_evidence", "worse", "no_choice", "above_expected", "fraction_better",
-                 "out_of_reach")  # fmt: skip
+        names = (
+            "queries",
+            "better",
+            "no_evidence",
+            "worse",
+            "no_choice",
+            "above_expected",
+            "fraction_better",
+            "out_of_reach",
+        )
         data.append(
             {"system": system, "measure": test.measure} | {name: summary[name] for name in names} | test.combined
         )

@@ -58,10 +58,8 @@ def audit_tables(result: Audit) -> list[Table]:
         for run in result.runs:
             for measure, mean in run["mean"].items():
                 ties = run["ties"].get(measure, {})
-                rows.append(
-                    [run["run"], measure, f"{run['queries']:,}", show_number(mean), show_number(ties.get("lowest")),
-                     show_number(ties.get("highest")), show_number(run["judged_at_cutoff"])]
-                )  # fmt: skip
+                numbers = (mean, ties.get("lowest"), ties.get("highest"), run["judged_at_cutoff"])
+                rows.append([run["run"], measure, f"{run['queries']:,}", *map(show_number, numbers)])
         columns = ["run", "measure", "queries", "mean", "lowest over ties", "highest over ties", "judged"]
         tables.append(Table.of_texts("Runs", columns, rows, text_columns=2))
     return tables
@@ -73,9 +71,8 @@ def write_audit_page(result: Audit, path: str | PathLike[str], title: str) -> Pa
     from rankbound.io import atomic_write
     from rankbound.report.page import page_templates
 
-    content = page_templates().get_template("audit.html").render(
-        title=title, result=result, tables=audit_tables(result), version=__version__
-    )  # fmt: skip
+    template = page_templates().get_template("audit.html")
+    content = template.render(title=title, result=result, tables=audit_tables(result), version=__version__)
     with atomic_write(path) as temporary:
         temporary.write_text(content, encoding="utf-8")
     return Path(path)

@@ -54,8 +54,16 @@ def coverage_table(coverage: Mapping[str, Coverage]) -> Table:
             "without a judgment as not relevant."
         )
     data = [{"system": system, **covered.to_dict()} for system, covered in coverage.items() if not complete]
-    columns = ("system", "shared queries", "missing", "not judged", "nothing judged", "returned documents",
-               "judged documents", *judged)  # fmt: skip
+    columns = (
+        "system",
+        "shared queries",
+        "missing",
+        "not judged",
+        "nothing judged",
+        "returned documents",
+        "judged documents",
+        *judged,
+    )
     return Table("coverage", "Coverage of the judgments", columns, 1, tuple(rows), note, pl.DataFrame(data))
 
 

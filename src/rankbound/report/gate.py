@@ -35,9 +35,9 @@ def _sentence(row: GateRow, margin: float) -> str:
     if row.outcome == CANNOT_TELL:
         if row.lower is None:
             return f"{change}: {rows}, too few for any test."
-        needed = "" if row.queries_needed is None else (
-            f"; {row.queries_needed:,} queries would be needed to rule out a loss of {margin:g}"
-        )  # fmt: skip
+        needed = ""
+        if row.queries_needed is not None:
+            needed = f"; {row.queries_needed:,} queries would be needed to rule out a loss of {margin:g}"
         limits = show_interval(row.lower, row.upper, sign=True)
         return f"{change}: the change may be anything from {limits} on {rows}{needed}."
     least = show_number(row.lower, sign=True)

@@ -21,9 +21,20 @@ _ANOTHER_ORDER = (
     "the folds' and seeds' means, and may differ in the last digits."
 )
 _NOT_SETTINGS = (
-    "measure", "published", "ours", "difference", "ci_low", "ci_high", "p_value", "versus", "versus_difference",
-    "versus_low", "versus_high", "chosen", "note",
-)  # fmt: skip
+    "measure",
+    "published",
+    "ours",
+    "difference",
+    "ci_low",
+    "ci_high",
+    "p_value",
+    "versus",
+    "versus_difference",
+    "versus_low",
+    "versus_high",
+    "chosen",
+    "note",
+)
 
 
 def means_table(verdicts: Sequence[Verdict], *, repeated: bool = False) -> Table:
@@ -119,8 +130,20 @@ def differences_table(verdicts: Sequence[Verdict]) -> Table:
             )
             sets.append(v.data_set)
     words, counts = ("data", "measure", "system", "versus"), ("queries", "wins", "ties", "losses")
-    columns = (*words, "queries", "difference", "ci_low", "ci_high", "ci_low_corrected", "ci_high_corrected", "p_value",
-               "minimum_detectable_difference", "wins", "ties", "losses")  # fmt: skip
+    columns = (
+        *words,
+        "queries",
+        "difference",
+        "ci_low",
+        "ci_high",
+        "ci_low_corrected",
+        "ci_high_corrected",
+        "p_value",
+        "minimum_detectable_difference",
+        "wins",
+        "ties",
+        "losses",
+    )
     types = {name: pl.String if name in words else pl.Int64 if name in counts else pl.Float64 for name in columns}
     policy = verdicts[0].inference if verdicts else Inference()
     level = f"{100 * policy.confidence:g} %"

@@ -99,9 +99,17 @@ def run_all_studies(
             if not run and not (plan.store / "trials.sqlite").exists():
                 continue
             yield run_study(
-                plan.study.path.stem, quick=quick, store=plan.store, jobs=jobs, cluster=cluster,
-                retry_failed=retry_failed, run=run, results=results, page=page, progress=progress,
-            )  # fmt: skip
+                plan.study.path.stem,
+                quick=quick,
+                store=plan.store,
+                jobs=jobs,
+                cluster=cluster,
+                retry_failed=retry_failed,
+                run=run,
+                results=results,
+                page=page,
+                progress=progress,
+            )
 
 
 def _missing_data(study: Study) -> list[str]:

@@ -222,9 +222,14 @@ class _Setting:
         users = images = None
         if self.nsr is not None and self.test_nsr is not None:
             users = UserOptions(
-                nsr=self.nsr, test_nsr=self.test_nsr, protocol=table.protocol, refit=table.refit,
-                test_fraction=table.test_fraction, test=self.test, select=self.test,
-            )  # fmt: skip
+                nsr=self.nsr,
+                test_nsr=self.test_nsr,
+                protocol=table.protocol,
+                refit=table.refit,
+                test_fraction=table.test_fraction,
+                test=self.test,
+                select=self.test,
+            )
         if table.kind == "faces":
             images = ImageOptions(
                 pairs=table.pairs, min_gap=table.min_gap, examples=table.examples, mirror=table.mirror

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,16 +26,21 @@ from rankbound.studies.store import Store
 from rankbound.studies.trial_spec import TrialSlot
 
 _QUERY_COLUMNS = ("qid", "items", "relevant")
-RESULT_COLUMNS: dict[str, Any] = {
-    "measure": pl.String, "published": pl.Float64, "ours": pl.Float64, "difference": pl.Float64, "ci_low": pl.Float64,
-    "ci_high": pl.Float64, "versus": pl.String, "versus_difference": pl.Float64, "versus_low": pl.Float64,
-    "versus_high": pl.Float64, "p_value": pl.Float64, "selection": pl.String, "chosen": pl.String, "note": pl.String,
-}  # fmt: skip
+_NUMBERS = ("published", "ours", "difference", "ci_low", "ci_high")
+_TESTED = ("versus_difference", "versus_low", "versus_high", "p_value")
+RESULT_COLUMNS: dict[str, pl.DataType] = {
+    "measure": pl.String(),
+    **dict.fromkeys(_NUMBERS, pl.Float64()),
+    "versus": pl.String(),
+    **dict.fromkeys(_TESTED, pl.Float64()),
+    **dict.fromkeys(("selection", "chosen", "note"), pl.String()),
+}
 """The columns of a table of results after those of the setting, with their types."""
 
 _SETTING = ("table", "data", "model", "loss", "bounding", "nsr", "test_nsr")
 
 FoldSeed = tuple[int, int]  # fold, seed
+Setting = tuple[tuple[str, str], ...]  # the row of a table
 
 
 # ---- selection -------------------------------------------------------------------------------------------------------
@@ -59,13 +64,6 @@ def chosen(
         if run not in best or score > best[run][0]:
             best[run] = (score, slot)
     return {run: slot for run, (_, slot) in sorted(best.items())}
-
-
-def _by_setting(slots: Iterable[TrialSlot]) -> dict[tuple[tuple[str, str], ...], list[TrialSlot]]:
-    grouped: dict[tuple[tuple[str, str], ...], list[TrialSlot]] = {}
-    for slot in slots:
-        grouped.setdefault(tuple(slot.setting.items()), []).append(slot)
-    return grouped
 
 
 # ---- estimates -------------------------------------------------------------------------------------------------------
@@ -134,35 +132,25 @@ def _sums(names: Any, values: Any) -> Any:
 
 def results_table(store: Store, slots: Sequence[TrialSlot], published: pl.DataFrame | None = None) -> pl.DataFrame:
     """A row per setting and measure: published, ours, difference, interval, and the test against another setting."""
-    metadata, failures, reader = store.metadata(), store.failures(), _Reader(store)
-    grouped = _by_setting(slots)
-    columns = [*_SETTING, *dict.fromkeys(name for key in grouped for name, _ in key if name not in _SETTING)]
+    trials = _Trials(store, slots)
+    names = dict.fromkeys(name for setting in trials.by_setting for name, _ in setting)
+    columns = dict.fromkeys((*_SETTING, *names), "")
     rows = []
-    for setting, group in grouped.items():
-        rule = group[0].rule
-        expected = {(slot.fold, slot.seed) for slot in group}
-        for measure in rule.report:
-            selected = chosen(group, metadata, measure)
-            ours = _estimate(reader, selected, measure)
-            low, high = ours.interval
-            row: dict[str, Any] = {name: dict(setting).get(name, "") for name in columns}
-            value = (
-                None
-                if published is None
-                else published_number(published, dict(setting), measure, {f for f, _ in selected})
-            )
-            row |= {"measure": measure, "published": value, "ours": ours.mean}
-            row |= {"difference": None if value is None else ours.mean - value, "ci_low": low, "ci_high": high}
-            row |= _versus(reader, grouped, setting, selected, metadata, measure)
-            row |= {
-                "selection": rule.selection,
-                "chosen": _points(selected),
-                "note": _note(
-                    group, metadata, selected, expected, failures, _remark(published, dict(setting), measure)
-                ),
-            }
-            rows.append(row)
-    schema = {name: RESULT_COLUMNS.get(name, pl.String) for name in (rows[0] if rows else ())}
+    for setting, group in trials.by_setting.items():
+        for measure in group[0].rule.report:
+            selected = trials.select(group, measure)
+            ours = trials.estimate(selected, measure)
+            value, remark = None, ""
+            if published is not None:
+                value = published_number(published, dict(setting), measure, {fold for fold, _ in selected})
+                remark = _remark(published, dict(setting), measure)
+            difference = None if value is None else ours.mean - value
+            numbers = (value, ours.mean, difference, *ours.interval)
+            row = columns | dict(setting) | {"measure": measure} | dict(zip(_NUMBERS, numbers, strict=True))
+            row |= trials.versus(setting, selected, measure)
+            row |= {"selection": group[0].rule.selection, "chosen": _points(selected)}
+            rows.append(row | {"note": "; ".join(filter(None, (remark, *trials.notes(group, selected))))})
+    schema = dict.fromkeys(columns, pl.String()) | RESULT_COLUMNS if rows else None
     return without_empty_texts(pl.DataFrame(rows, schema=schema).with_columns(pl.col(pl.Float64).fill_nan(None)))
 
 
@@ -177,18 +165,17 @@ def score_table(store: Store, slots: Sequence[TrialSlot]) -> pl.DataFrame:
 
     The bounds of measures follow, where the trials have stored them.
     """
-    metadata, reader = store.metadata(), _Reader(store)
-    frames = []
-    for setting, group in _by_setting(slots).items():
-        measures = list(next((metadata[slot.id]["mean"] for slot in group if slot.id in metadata), {}))
-        selected = {measure: chosen(group, metadata, measure) for measure in measures}
+    trials, frames = _Trials(store, slots), []
+    for setting, group in trials.by_setting.items():
+        measures = list(next((trials.metadata[slot.id]["mean"] for slot in group if slot.id in trials.metadata), {}))
+        selected = {measure: trials.select(group, measure) for measure in measures}
         for run, slot in selected[measures[0]].items() if measures else ():
             # with choose = "each" the measures of a row come from several trials of a fold, in the same order
-            values = [reader.scores(selected[measure][run].id)[measure] for measure in measures]
+            values = [trials.scores(selected[measure][run].id)[measure] for measure in measures]
             labels = _labels(slot) + [
                 pl.lit(value).alias(name) for name, value in setting if name not in ("data", "table") and value
             ]
-            scores = reader.scores(slot.id)
+            scores = trials.scores(slot.id)
             bounds = [name for name in scores.columns if is_bound_column(name)]
             frames.append(scores.with_columns(values).select(*labels, *_QUERY_COLUMNS, *measures, *bounds))
     return pl.concat(frames, how="diagonal") if frames else pl.DataFrame()
@@ -196,10 +183,9 @@ def score_table(store: Store, slots: Sequence[TrialSlot]) -> pl.DataFrame:
 
 def history_table(store: Store, slots: Sequence[TrialSlot]) -> pl.DataFrame:
     """A row per selected trial, epoch and quantity."""
-    metadata = store.metadata()
-    frames = []
-    for group in _by_setting(slots).values():
-        selected = chosen(group, metadata, group[0].rule.select_by)
+    trials, frames = _Trials(store, slots), []
+    for group in trials.by_setting.values():
+        selected = trials.select(group, group[0].rule.select_by)
         frames += [
             store.history(slot.id).select(*_labels(slot), "epoch", "quantity", "value") for slot in selected.values()
         ]
@@ -208,11 +194,10 @@ def history_table(store: Store, slots: Sequence[TrialSlot]) -> pl.DataFrame:
 
 def examples_table(store: Store, slots: Sequence[TrialSlot]) -> pl.DataFrame:
     """Example pairs of images, a row per image, of the first selected trial of each setting that stored some."""
-    metadata = store.metadata()
-    frames = []
-    for setting, group in _by_setting(slots).items():
-        selected = chosen(group, metadata, group[0].rule.select_by)
-        slot = next((slot for slot in selected.values() if metadata[slot.id].get("examples")), None)
+    trials, frames = _Trials(store, slots), []
+    for setting, group in trials.by_setting.items():
+        selected = trials.select(group, group[0].rule.select_by)
+        slot = next((slot for slot in selected.values() if trials.metadata[slot.id].get("examples")), None)
         if slot is not None:
             table = pl.lit(dict(setting)["table"]).alias("table")
             frames.append(store.examples(slot.id).select(*_labels(slot), table, *EXAMPLE_COLUMNS))
@@ -226,57 +211,71 @@ def _labels(slot: TrialSlot) -> list[pl.Expr]:
     return labels + [pl.lit(value, dtype=pl.Int64).alias(name) for name, value in numbers.items()]
 
 
-class _Reader:
-    """Scores of trials, of which each file is read once."""
+class _Trials:
+    """The slots of a study by setting, and what the store has of their trials; each file is read once."""
 
-    def __init__(self, store: Store) -> None:
-        self._store, self._known = store, dict[str, pl.DataFrame]()
+    def __init__(self, store: Store, slots: Sequence[TrialSlot]) -> None:
+        self._store = store
+        self.metadata, self._failures = store.metadata(), store.failures()
+        self.by_setting: dict[Setting, list[TrialSlot]] = {}
+        for slot in slots:
+            self.by_setting.setdefault(tuple(slot.setting.items()), []).append(slot)
+        self._scores: dict[str, pl.DataFrame] = {}
+
+    def select(self, group: Iterable[TrialSlot], measure: str) -> dict[FoldSeed, TrialSlot]:
+        """The selected trial of each fold and seed, by `chosen`."""
+        return chosen(group, self.metadata, measure)
 
     def scores(self, trial: str) -> pl.DataFrame:
-        if trial not in self._known:
-            self._known[trial] = self._store.scores(trial)
-        return self._known[trial]
+        """The scores of a trial, a row per query."""
+        if trial not in self._scores:
+            self._scores[trial] = self._store.scores(trial)
+        return self._scores[trial]
 
-    def values(self, trial: str, measure: str) -> pl.DataFrame:
+    def _values(self, trial: str, measure: str) -> pl.DataFrame:
         return self.scores(trial).select("qid", pl.col(measure).alias("value")).drop_nulls()
 
+    def estimate(self, selected: Mapping[FoldSeed, TrialSlot], measure: str) -> Estimate:
+        """The mean of a measure over selected trials."""
+        return _of_frames([self._values(slot.id, measure) for slot in selected.values()], measure)
 
-def _estimate(reader: _Reader, selected: Mapping[FoldSeed, TrialSlot], measure: str) -> Estimate:
-    frames = [reader.values(slot.id, measure) for slot in selected.values()]
-    return _of_frames(frames, measure)
+    def versus(self, setting: Setting, selected: Mapping[FoldSeed, TrialSlot], measure: str) -> dict[str, Any]:
+        """The mean paired difference from the setting that this one is tested against, with interval and p-value."""
+        empty = {"versus": "", **dict.fromkeys(_TESTED)}
+        rule = self.by_setting[setting][0].rule
+        wanted = _given(dict(setting) | dict(rule.versus))
+        other = next((key for key in self.by_setting if _given(dict(key)) == wanted), None)
+        if not rule.versus or other is None or other == setting:
+            return empty
+        others = self.select(self.by_setting[other], measure)
+        frames = [
+            self._values(slot.id, measure)
+            .join(self._values(others[run].id, measure), on="qid", maintain_order="left")
+            .select("qid", (pl.col("value") - pl.col("value_right")).alias("value"))
+            for run, slot in selected.items()
+            if run in others
+        ]
+        if not frames:
+            return empty
+        ahead = _of_frames(frames, measure)
+        numbers = (ahead.mean, *ahead.interval, ahead.p_value)
+        return {"versus": self.by_setting[other][0].system, **dict(zip(_TESTED, numbers, strict=True))}
+
+    def notes(self, group: list[TrialSlot], selected: Mapping[FoldSeed, TrialSlot]) -> Iterator[str]:
+        """What is missing: folds, trials that were not run, trials that failed."""
+        expected = {(slot.fold, slot.seed) for slot in group}
+        if len(selected) < len(expected):
+            yield f"{len(selected)} of {len(expected)} folds and seeds are finished"
+        elif undone := sum(slot.id not in self.metadata and slot.id not in self._failures for slot in group):
+            yield f"selected among {len(group) - undone} of {len(group)} trials; the others are not finished"
+        errors = [self._failures[slot.id] for slot in group if slot.id in self._failures]
+        if errors:
+            yield f"{len(errors)} of {len(group)} trials failed; first error: {errors[0].splitlines()[0]}"
 
 
 def _of_frames(frames: Sequence[pl.DataFrame], measure: str) -> Estimate:
     parts = [(frame["qid"].to_numpy(), frame["value"].to_numpy()) for frame in frames]
     return estimate(parts, pairs=measure == PAIRWISE_ACCURACY)
-
-
-def _versus(
-    reader: _Reader, grouped: Mapping[Any, list[TrialSlot]], setting: tuple[tuple[str, str], ...],
-    selected: Mapping[FoldSeed, TrialSlot], metadata: Mapping[str, Any], measure: str,
-) -> dict[str, Any]:  # fmt: skip
-    """The mean paired difference from the setting that this one is tested against, with interval and p-value."""
-    empty: dict[str, Any] = {"versus": "", "versus_difference": None, "versus_low": None, "versus_high": None}
-    empty["p_value"] = None
-    rule = grouped[setting][0].rule
-    wanted = _given(dict(setting) | dict(rule.versus))
-    other = next((key for key in grouped if _given(dict(key)) == wanted), None)
-    if not rule.versus or other is None or other == setting:
-        return empty
-    others = chosen(grouped[other], metadata, measure)
-    frames = [
-        reader.values(slot.id, measure)
-        .join(reader.values(others[run].id, measure), on="qid", maintain_order="left")
-        .select("qid", (pl.col("value") - pl.col("value_right")).alias("value"))
-        for run, slot in selected.items()
-        if run in others
-    ]
-    if not frames:
-        return empty
-    ahead = _of_frames(frames, measure)
-    low, high = ahead.interval
-    return {"versus": grouped[other][0].system, "versus_difference": ahead.mean, "versus_low": low, "versus_high": high,
-            "p_value": ahead.p_value}  # fmt: skip
 
 
 def _given(setting: Mapping[str, str]) -> dict[str, str]:
@@ -290,21 +289,6 @@ def _points(selected: Mapping[FoldSeed, TrialSlot]) -> str:
     return "; ".join(
         f"{point} x{count}" if len(selected) > 1 else point for point, count in counted.most_common() if point
     )
-
-
-def _note(
-    group: list[TrialSlot], metadata: Mapping[str, Any], selected: Mapping[FoldSeed, Any], expected: set[FoldSeed],
-    failures: Mapping[str, str], remark: str,
-) -> str:  # fmt: skip
-    notes = [remark] if remark else []
-    if len(selected) < len(expected):
-        notes.append(f"{len(selected)} of {len(expected)} folds and seeds are finished")
-    elif undone := sum(slot.id not in metadata and slot.id not in failures for slot in group):
-        notes.append(f"selected among {len(group) - undone} of {len(group)} trials; the others are not finished")
-    failed = [slot.id for slot in group if slot.id in failures]
-    if failed:
-        notes.append(f"{len(failed)} of {len(group)} trials failed; first error: {failures[failed[0]].splitlines()[0]}")
-    return "; ".join(notes)
 
 
 # ---- published numbers -----------------------------------------------------------------------------------------------
@@ -351,8 +335,8 @@ def _published_rows(table: pl.DataFrame, setting: Mapping[str, str], measure: st
     return table.filter(fits)
 
 
-def _remark(published: pl.DataFrame | None, setting: Mapping[str, str], measure: str) -> str:
+def _remark(published: pl.DataFrame, setting: Mapping[str, str], measure: str) -> str:
     """The notes in the file of published numbers about a number, for instance that it is for other data."""
-    if published is None or "note" not in published.columns:
+    if "note" not in published.columns:
         return ""
     return "; ".join(filter(None, _published_rows(published, setting, measure)["note"].unique(maintain_order=True)))

@@ -121,8 +121,8 @@ def _own_folds(paths: Sequence[Path]) -> dict[int, dict[str, list[Path]]]:
     """Folds of LETOR files: train, vali and test in a folder, a folder of such folders, or files to rotate."""
     if len(paths) == 1 and paths[0].is_dir():
         folder = paths[0]
-        inner = {int(m[1]): path for path in sorted(folder.iterdir())
-                 if path.is_dir() and (m := re.fullmatch(r"(?i)fold_?(\d+)", path.name))}  # fmt: skip
+        numbered = {path: re.fullmatch(r"(?i)fold_?(\d+)", path.name) for path in folder.iterdir() if path.is_dir()}
+        inner = {int(match[1]): path for path, match in sorted(numbered.items()) if match}
         if inner:
             return {number: _roles(inner[number]) for number in sorted(inner)}
         if any(file.name.lower().startswith("train") for file in folder.iterdir()):
@@ -328,9 +328,10 @@ def _users_fold(source: Source, digest: str, fold: _UsersFold) -> Users:
         if fold.split == "user-folds":
             of_row = user_folds(table, fold.count, _SPLIT_SEED)
             held_out = (number + 1) % fold.count
-            return Users(*(table.rows(rows) for rows in (
-                of_row != number, of_row == number, (of_row != number) & (of_row != held_out), of_row == held_out
-            )))  # fmt: skip
+            train, test = table.rows(of_row != number), table.rows(of_row == number)
+            return Users(
+                train, test, table.rows((of_row != number) & (of_row != held_out)), table.rows(of_row == held_out)
+            )
         tested = monte_carlo(table, number + 1, fold.test_fraction, _SPLIT_SEED)[number]
         train, test = table.rows(~tested), table.rows(tested)
     apart = user_folds(train, _HELD_OUT_PARTS, _SPLIT_SEED) == 0

@@ -43,9 +43,20 @@ _FRAME_COLUMNS = {
 }
 _OURS = (*FRAMES, "lock", "trials.sqlite", "trials.sqlite-wal", "trials.sqlite-shm")
 _COLUMNS = (
-    "id", "status", "kind", "model", "data", "digest", "spec", "metadata", "files", "error", "seconds", "finished",
+    "id",
+    "status",
+    "kind",
+    "model",
+    "data",
+    "digest",
+    "spec",
+    "metadata",
+    "files",
+    "error",
+    "seconds",
+    "finished",
     "version",
-)  # fmt: skip
+)
 _TABLES = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE trials (
@@ -277,10 +288,20 @@ class Store:
 
         spec = trial.spec
         row = (
-            trial.id, status, spec.kind, spec.model, trial.source.name, trial.digest, spec.to_json(),
-            _text(metadata or {}), _text(files or {}), error, seconds, datetime.now(UTC).isoformat(timespec="seconds"),
+            trial.id,
+            status,
+            spec.kind,
+            spec.model,
+            trial.source.name,
+            trial.digest,
+            spec.to_json(),
+            _text(metadata or {}),
+            _text(files or {}),
+            error,
+            seconds,
+            datetime.now(UTC).isoformat(timespec="seconds"),
             __version__,
-        )  # fmt: skip
+        )
         self._insert(row)
 
     def _insert(self, row: tuple[Any, ...]) -> None:

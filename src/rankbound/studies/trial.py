@@ -70,9 +70,16 @@ def run_trial(trial: Trial) -> Outcome:
 def ranker_of(spec: TrialSpec, **changes: Any) -> Any:
     """The model of a spec, not yet fitted; ``changes`` replace some of its parameters."""
     return make_ranker(
-        spec.model, {**spec.params, **changes}, loss=spec.loss, bounding=spec.bounding,
-        loss_options=spec.loss_options, seed=spec.seed, measure=spec.select_by, verbose=False, n_jobs=1,
-    )  # fmt: skip
+        spec.model,
+        {**spec.params, **changes},
+        loss=spec.loss,
+        bounding=spec.bounding,
+        loss_options=spec.loss_options,
+        seed=spec.seed,
+        measure=spec.select_by,
+        verbose=False,
+        n_jobs=1,
+    )
 
 
 def score_frame(lists: Lists, values: Mapping[str, Any]) -> pl.DataFrame:

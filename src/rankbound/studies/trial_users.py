@@ -79,9 +79,13 @@ def _run_on_lists(spec: TrialSpec, data: Users) -> Outcome:
 def _lists(train: Interactions, test: Interactions, spec: TrialSpec) -> tuple[UserLists, UserLists]:
     options = spec.users
     return sample_lists(
-        train, test, train_ratio=options.nsr, test_ratio=options.test_nsr, protocol=options.protocol,
+        train,
+        test,
+        train_ratio=options.nsr,
+        test_ratio=options.test_nsr,
+        protocol=options.protocol,
         seed=spec.fold + _SEED_STEP * spec.seed,
-    )  # fmt: skip
+    )
 
 
 def _columns(data: UserLists) -> tuple[Any, Any, Any]:

@@ -81,7 +81,7 @@ def _with_earlier_rows(results: pl.DataFrame, path: Path, planned: Sequence[Tria
 
 def _completed(table: pl.DataFrame, settings: Sequence[str]) -> pl.DataFrame:
     """The table with all columns of results, after those of the settings."""
-    columns = dict.fromkeys(settings, pl.String) | RESULT_COLUMNS
+    columns = pl.Schema({**dict.fromkeys(settings, pl.String()), **RESULT_COLUMNS})
     missing = [pl.lit(None, kind).alias(name) for name, kind in columns.items() if name not in table.columns]
     return table.with_columns(missing).select(*columns).cast(columns).with_columns(pl.col(pl.String).fill_null(""))
 

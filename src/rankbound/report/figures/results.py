@@ -51,11 +51,16 @@ def differences(table: pl.DataFrame, *, title: str, level: str) -> Any:
             y=y,
             x="difference:Q",
             tooltip=tips(
-                run="run *", measure="measure *", difference="difference", ci_low=f"{level} from", ci_high="to",
-                p_corrected="p", queries="queries #",
+                run="run *",
+                measure="measure *",
+                difference="difference",
+                ci_low=f"{level} from",
+                ci_high="to",
+                p_corrected="p",
+                queries="queries #",
             ),
         )
-    )  # fmt: skip
+    )
     height = max(40, _LINE * table["run"].n_unique())
     chart = grid([zero, interval, point], table, column="measure", size=(220, height), independent=["x"])
     return chart.properties(title=_title(title, f"line: {level} interval"))
