@@ -12,7 +12,7 @@ from random_effects import RandomEffects, dependent_mean, random_effects
 
 from rankbound.data.catalog import known_sets
 from rankbound.report.figures.results import forest_plot
-from rankbound.studies.spec import known_studies, load_study
+from rankbound.studies.study_files import known_studies, load_study
 
 NORMAL = 1.959964  # half the width of a 95 % interval, in standard errors
 AFFINE = ("min-max", "expectation", "expectation-max")

@@ -14,7 +14,8 @@ from rankbound.report.figures.systems import cutoff_curves
 from rankbound.report.numbers import show_number
 from rankbound.studies.figures.catalog import FIGURES
 from rankbound.studies.figures.training import approximation_error
-from rankbound.studies.spec import Study, known_studies, load_study
+from rankbound.studies.spec import Study
+from rankbound.studies.study_files import known_studies, load_study
 
 OPEN_ROWS = 40  # longer tables are collapsed
 NOT_SHOWN = ("seconds", "chosen", "epochs", "p_value")  # columns that are only in the CSV file

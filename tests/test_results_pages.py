@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from rankbound.studies.figures.catalog import FIGURES
-from rankbound.studies.spec import known_studies, load_study
+from rankbound.studies.study_files import known_studies, load_study
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

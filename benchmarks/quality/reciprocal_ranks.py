@@ -24,7 +24,7 @@ import polars as pl
 from rankbound.cli.reproduce import parse_only
 from rankbound.measures import additive
 from rankbound.studies import run_study, show_progress
-from rankbound.studies.spec import load_study
+from rankbound.studies.study_files import load_study
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 NAME = "insights-released-ap"

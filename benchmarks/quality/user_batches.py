@@ -17,7 +17,7 @@ from rankbound.data import load_fold, sample_lists
 from rankbound.evaluation import evaluate_lists
 from rankbound.lists import Lists
 from rankbound.studies.results import published_number, read_published
-from rankbound.studies.spec import load_study
+from rankbound.studies.study_files import load_study
 
 __all__ = ["MEASURES", "measured", "published"]
 

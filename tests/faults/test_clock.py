@@ -99,8 +99,8 @@ def test_a_store_when_the_clock_jumps(letor, tmp_path, monkeypatch):
     from rankbound.studies import store as store_module
     from rankbound.studies.expansion import expand
     from rankbound.studies.runner import unfinished
-    from rankbound.studies.spec import load_study
     from rankbound.studies.store import open_store
+    from rankbound.studies.study_files import load_study
     from rankbound.studies.worker import attempt
 
     monkeypatch.chdir(tmp_path)

@@ -38,8 +38,8 @@ from rankbound.io import read_bytes
 from rankbound.measures.measure import parse_measure
 from rankbound.models.tree_text import check_trees, trees_alone
 from rankbound.studies.results import read_published
-from rankbound.studies.spec import load_study
 from rankbound.studies.store import open_store
+from rankbound.studies.study_files import load_study
 
 DIGITS = "9" * (sys.get_int_max_str_digits() + 1)  # Python refuses to make a number of these
 NESTED = "[" * 100_000

@@ -9,7 +9,7 @@ import pytest
 
 from rankbound.data.synthetic import synthetic_interactions, synthetic_letor
 from rankbound.studies.expansion import expand
-from rankbound.studies.spec import load_study
+from rankbound.studies.study_files import load_study
 from rankbound.studies.trial_spec import TrialSlot
 
 

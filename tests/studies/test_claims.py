@@ -7,7 +7,8 @@ import pytest
 
 from rankbound.errors import ArgumentError
 from rankbound.studies.claims import judge_claims
-from rankbound.studies.spec import Claim, load_study
+from rankbound.studies.spec import Claim
+from rankbound.studies.study_files import load_study
 
 RESULTS = pl.DataFrame(
     {

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from rankbound.studies.meta_evaluation import percentage_absolute_difference, swap_rate
-from rankbound.studies.spec import study_path
+from rankbound.studies.study_files import study_path
 
 NDCG, UL1, UL2_SP = "nDCG(dcg='exp-log2')", "UL1(nDCG(dcg='exp-log2')", "UL2(SP"
 

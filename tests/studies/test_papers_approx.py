@@ -14,8 +14,8 @@ from rankbound.studies.derived import error_along_training
 from rankbound.studies.expansion import expand, select
 from rankbound.studies.learning import ERROR
 from rankbound.studies.results import read_published, results_table
-from rankbound.studies.spec import load_study
 from rankbound.studies.store import open_store
+from rankbound.studies.study_files import load_study
 from rankbound.studies.trial import run_trial
 
 from .papers import published_without_a_setting, run_here, write_folds

@@ -14,8 +14,8 @@ from rankbound.errors import ArgumentError
 from rankbound.studies import trial_faces
 from rankbound.studies.expansion import expand
 from rankbound.studies.results import read_published, results_table
-from rankbound.studies.spec import load_study
 from rankbound.studies.store import open_store
+from rankbound.studies.study_files import load_study
 from rankbound.studies.trial import run_trial
 
 from .papers import expand_table, published_without_a_setting, run_here

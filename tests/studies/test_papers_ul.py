@@ -12,8 +12,8 @@ from scipy.stats import kendalltau, ttest_rel
 from rankbound.data.synthetic import synthetic_letor
 from rankbound.studies.derived import _PUBLISHED, meta_tables, real_systems
 from rankbound.studies.results import read_published, results_table, score_table
-from rankbound.studies.spec import load_study
 from rankbound.studies.store import open_store
+from rankbound.studies.study_files import load_study
 
 from .conftest import letor_text
 from .papers import published_without_a_setting, run_here

@@ -11,7 +11,7 @@ from rankbound.errors import ArgumentError, DataError
 from rankbound.studies.expansion import expand, quickened, select
 from rankbound.studies.figures import check_figure_names
 from rankbound.studies.results import published_number, read_published
-from rankbound.studies.spec import known_studies, load_study
+from rankbound.studies.study_files import known_studies, load_study
 
 from .conftest import ROWS, USERS
 

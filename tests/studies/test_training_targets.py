@@ -11,8 +11,8 @@ from scipy.stats import t as student
 
 from rankbound.studies.derived import evaluators, train_evaluate
 from rankbound.studies.results import results_table
-from rankbound.studies.spec import load_study
 from rankbound.studies.store import open_store
+from rankbound.studies.study_files import load_study
 
 from .papers import run_here
 

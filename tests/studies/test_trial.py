@@ -16,8 +16,8 @@ from rankbound.lists import Lists
 from rankbound.models import EASE, AdaRank, MatrixFactorization, Monitoring, evaluate_recommender
 from rankbound.studies import trial as trials
 from rankbound.studies.expansion import expand, quickened, select
-from rankbound.studies.spec import load_study
 from rankbound.studies.store import open_store
+from rankbound.studies.study_files import load_study
 from rankbound.studies.trial import run_trial
 
 from .conftest import ROWS, USERS

@@ -151,7 +151,7 @@ def _of_study(store: Store, study: str, measures: list[str] | None) -> Tables:
 def _published(store: Store, study: str) -> pl.DataFrame | None:
     """The numbers that a study is compared with; None for a study whose file is not known here."""
     from rankbound.studies.results import read_published
-    from rankbound.studies.spec import load_study
+    from rankbound.studies.study_files import load_study
 
     try:
         path = load_study(study.removesuffix("-quick")).published_path

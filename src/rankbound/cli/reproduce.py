@@ -148,7 +148,7 @@ def reproduce(
 
 def _check_packages(study: str | None, figures: bool, needed: list[str]) -> None:
     """Raise MissingPackageError, once for all that the options and a study need, or all studies if it is None."""
-    from rankbound.studies.spec import known_studies, packages_of_study
+    from rankbound.studies.study_files import known_studies, packages_of_study
 
     if study is None:  # studies whose data are not there are left out, and few have the images
         of_studies = [module for name in known_studies() for module in packages_of_study(name, False, figures)]

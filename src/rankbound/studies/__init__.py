@@ -2,7 +2,7 @@
 
 =====================  ================================================================================================
 the entry              study (`run_study`, `plan_study`), all_studies, progress
-what a study is        spec (the file), expansion (its trials), claims, derived (additional tables)
+what a study is        spec (its keys), study_files, expansion (its trials), claims, derived (additional tables)
 what a trial is        trial_spec (the types), sources (data), trial (running one), trial_users, trial_faces
 where trials run       runner (processes), cluster (Dask), worker, modules (users' own measures)
 where results go       store (SQLite and Parquet), results (selection, means, intervals), writing (files), exchange

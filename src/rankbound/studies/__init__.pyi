@@ -10,14 +10,14 @@ from rankbound.studies.progress import show_progress as show_progress
 from rankbound.studies.results import results_table as results_table
 from rankbound.studies.runner import run_trials as run_trials
 from rankbound.studies.spec import Study as Study
-from rankbound.studies.spec import known_studies as known_studies
-from rankbound.studies.spec import load_study as load_study
 from rankbound.studies.store import Store as Store
 from rankbound.studies.store import open_store as open_store
 from rankbound.studies.study import StudyPlan as StudyPlan
 from rankbound.studies.study import StudyResult as StudyResult
 from rankbound.studies.study import plan_study as plan_study
 from rankbound.studies.study import run_study as run_study
+from rankbound.studies.study_files import known_studies as known_studies
+from rankbound.studies.study_files import load_study as load_study
 from rankbound.studies.trial import Outcome as Outcome
 from rankbound.studies.trial import run_trial as run_trial
 from rankbound.studies.trial_spec import Trial as Trial

@@ -10,8 +10,9 @@ from typing import Any
 
 from rankbound.studies.progress import ProgressCallback
 from rankbound.studies.sources import can_be_read
-from rankbound.studies.spec import Study, known_studies, load_study
+from rankbound.studies.spec import Study
 from rankbound.studies.study import StudyPlan, StudyResult, data_folder, plan_study, run_study
+from rankbound.studies.study_files import known_studies, load_study
 
 
 @dataclass(frozen=True)

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from rankbound.errors import ArgumentError, DataError
-from rankbound.measures.measure import parse_measure
-from rankbound.models import RECOMMENDERS
-from rankbound.models.by_name import check_ranker, make_loss
 from rankbound.studies.sources import Source, fold_count, fold_numbers, source_of, split_of
-from rankbound.studies.spec import PAIRWISE_ACCURACY, Bounded, LossChoice, ModelChoice, Quick, Study, Table
-from rankbound.studies.trial import RECORDERS
+from rankbound.studies.spec import Bounded, LossChoice, ModelChoice, Quick, Study, Table
 from rankbound.studies.trial_spec import (
     FORMAT,
     ImageOptions,
@@ -26,8 +20,6 @@ from rankbound.studies.trial_spec import (
     TrialSpec,
     UserOptions,
 )
-
-_MOST_TRIALS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -245,7 +237,7 @@ class _Setting:
             model=self.choice.model,
             params={name: value for name, value in params.items() if not name.startswith("loss.")},
             loss=None if self.loss is None else self.loss.loss,
-            loss_options=_loss_options(self.loss, self.bounding, params),
+            loss_options=loss_options(self.loss, self.bounding, params),
             bounding=self.bounding.bounding,
             seed=seed,
             selection=table.selection,
@@ -264,7 +256,7 @@ def _expand_table(table: Table, base: Path, fetch: bool, modules: Mapping[str, s
     numbers = fold_numbers(table, source)
     for setting in _settings(table):
         labels = setting.labels(source.name)
-        for seed, fold, point in itertools.product(table.seeds, numbers, _points(setting.choice.grid)):
+        for seed, fold, point in itertools.product(table.seeds, numbers, grid_points(setting.choice.grid)):
             yield TrialSlot(
                 Trial(setting.spec(point, fold, seed, modules), source),
                 labels,
@@ -281,22 +273,22 @@ def _settings(table: Table) -> Iterator[_Setting]:
         losses: list[LossChoice | None] = [*(choice.loss or [])] or [None]
         for loss, bounding in itertools.product(losses, table.bounding):
             ratios: list[float | None] = [*(table.nsr or [])] or [None]
-            for nsr, varied in itertools.product(ratios, _points(table.vary)):
+            for nsr, varied in itertools.product(ratios, grid_points(table.vary)):
                 for test in dict.fromkeys(table.test):
                     for test_nsr in (table.test_nsr if test == "sampled" else None) or [nsr]:
                         yield _Setting(table, choice, loss, bounding, nsr, test_nsr, test, varied)
 
 
-def _points(grid: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
+def grid_points(grid: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
     """Every combination of the values of a grid.
 
-    >>> _points({"a": [1, 2], "b": [3]})
+    >>> grid_points({"a": [1, 2], "b": [3]})
     [{'a': 1, 'b': 3}, {'a': 2, 'b': 3}]
     """
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
 
 
-def _loss_options(loss: LossChoice | None, bounding: Bounded, params: Mapping[str, Any]) -> dict[str, Any]:
+def loss_options(loss: LossChoice | None, bounding: Bounded, params: Mapping[str, Any]) -> dict[str, Any]:
     """Options of a loss: its own, the parameters ``loss.X``, and those of the bounding."""
     options = {} if loss is None else dict(loss.options)
     options |= {name.removeprefix("loss."): value for name, value in params.items() if name.startswith("loss.")}
@@ -314,122 +306,3 @@ def format_value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return "x".join(map(format_value, value)) if isinstance(value, (list, tuple)) else str(value)
-
-
-# ---- checks ----------------------------------------------------------------------------------------------------------
-
-
-def check_table(table: Table) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Each key of a table with a function that checks it: names that only parsers and models know."""
-    yield "data", partial(getattr, table, "kind")
-    for at, measure in enumerate(table.measures):
-        yield f"measures[{at}]", partial(_check_measure, table, measure)
-    if isinstance(table.report, list):
-        for at, measure in enumerate(table.report):
-            yield f"report[{at}]", partial(_check_among, measure, table.measures, "measures")
-    yield "select_by", partial(_check_select_by, table)
-    yield "split", partial(split_of, table)
-    yield "nsr", partial(_check_nsr, table)
-    yield "test", partial(_check_test, table)
-    yield "grid", partial(_check_size, table)
-    yield "train_on_validation", partial(_check_for_queries, table, table.train_on_validation)
-    yield "prepare.backbone", partial(_check_for_images, table, table.prepare.backbone)
-    yield "examples", partial(_check_for_images, table, table.examples)
-    for at, name in enumerate(table.record):
-        yield f"record[{at}]", partial(_check_among, name, list(RECORDERS), "registered recorders")
-    for at, bounding in enumerate(table.bounding):
-        yield f"bounding[{at}]", partial(_check_bounding, bounding)
-    for at, choice in enumerate(table.model_choices):
-        key = f"models[{at}]" if table.models else "model"
-        yield key, partial(_check_choice, table, choice)
-        own_losses = bool(table.models and table.models[at].loss)
-        for number, loss in enumerate(choice.loss or []):
-            key = f"models[{at}].loss[{number}]" if own_losses else f"loss[{number}]"
-            yield key, partial(_check_loss, table, choice, loss)
-
-
-def _check_measure(table: Table, measure: str) -> None:
-    if table.kind == "faces":
-        return _check_among(measure, [PAIRWISE_ACCURACY], "measures of images")
-    parse_measure(measure)
-    return None
-
-
-def _check_among(name: str, known: list[str], what: str) -> None:
-    if name not in known:
-        raise ArgumentError(f"must be one of the {what} ({', '.join(known) or 'none'}), got {name!r}")
-
-
-def _check_select_by(table: Table) -> None:
-    from rankbound.models.measuring import score_measure
-
-    labels = [loss.label for choice in table.model_choices for loss in choice.loss or []] or [""]
-    for label in labels:
-        if isinstance(table.select_by, dict) and label not in table.select_by:
-            raise ArgumentError(f"has no measure for the loss {label!r}; it has {', '.join(table.select_by)}")
-        measure = table.measure_to_select_by(label)
-        score_measure(measure)
-        if table.kind != "faces":
-            _check_among(measure, table.measures, "measures")
-
-
-def _check_nsr(table: Table) -> None:
-    if table.kind == "ratings" and table.nsr is None:
-        raise ArgumentError("the lists of users need negative items: set nsr, as in nsr = 1")
-    if table.kind != "ratings" and (table.nsr is not None or table.test_nsr is not None):
-        raise ArgumentError(f"applies to the lists of users only, not to {table.kind} data")
-    if any(value <= 0 for value in [*(table.nsr or []), *(table.test_nsr or [])]):
-        raise ArgumentError("must be positive")
-
-
-def _check_test(table: Table) -> None:
-    if table.kind != "ratings" and table.test != ["sampled"]:
-        raise ArgumentError(f"applies to the lists of users only, not to {table.kind} data")
-
-
-def _check_size(table: Table) -> None:
-    """Refuse a table that would take forever to enumerate, let alone to run."""
-    folds = table.folds if isinstance(table.folds, int) else len(table.folds or [])
-    settings = (
-        len(table.bounding) * len(table.nsr or [0]) * len(table.test_nsr or [0]) * len(table.seeds) * max(folds, 1)
-    )
-    for choice in table.model_choices:
-        points = math.prod(len(values) for values in (*choice.grid.values(), *table.vary.values()))
-        if settings * points * len(choice.loss or [0]) > _MOST_TRIALS:
-            raise ArgumentError(f"a table must have at most {_MOST_TRIALS:,} trials, got more with {choice.label}")
-
-
-def _check_for_images(table: Table, value: Any) -> None:
-    if value and table.kind != "faces":
-        raise ArgumentError(f"applies to images only, not to {table.kind} data")
-
-
-def _check_for_queries(table: Table, value: Any) -> None:
-    if value and table.kind != "letor":
-        raise ArgumentError(f"applies to queries only, not to {table.kind} data")
-
-
-def _check_bounding(bounding: Bounded) -> None:
-    if bounding.bounding == "none":
-        return  # checked without loading torch
-    from rankbound.losses import LOSS_BOUNDINGS
-
-    if bounding.bounding not in LOSS_BOUNDINGS:
-        raise ArgumentError(f"bounding must be one of {', '.join(LOSS_BOUNDINGS)}, got {bounding.bounding!r}")
-
-
-def _check_choice(table: Table, choice: ModelChoice) -> None:
-    if (choice.model in RECOMMENDERS) != (table.kind == "ratings"):
-        rule = f"recommenders ({', '.join(RECOMMENDERS)}) are the models for users (ratings), and only for these"
-        raise ArgumentError(f"{rule}, got {choice.model!r} for {table.kind} data")
-    for bounding in table.bounding:
-        check_ranker(choice.model, {**choice.params, **choice.grid, **table.vary}, None, bounding.bounding)
-
-
-def _check_loss(table: Table, choice: ModelChoice, loss: LossChoice) -> None:
-    for bounding in table.bounding:
-        check_ranker(choice.model, {}, loss.loss, bounding.bounding)
-        if choice.model == "LambdaMART" and loss.loss == "lambdarank":
-            continue  # LightGBM's own objective, which is not one of our losses
-        for point in _points(choice.grid | table.vary):
-            make_loss(loss.loss, bounding.bounding, _loss_options(loss, bounding, choice.params | point))

@@ -43,8 +43,9 @@ from rankbound.studies.runner import (
     unfinished,
     worker_count,
 )
-from rankbound.studies.spec import Study, load_study
+from rankbound.studies.spec import Study
 from rankbound.studies.store import Store, open_store
+from rankbound.studies.study_files import load_study
 from rankbound.studies.trial_spec import TrialSlot
 from rankbound.studies.writing import write_results
 
