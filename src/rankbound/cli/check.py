@@ -29,15 +29,10 @@ def check(
     ] = "auto",
     ties: Annotated[
         Ties,
-        typer.Option(
-            help="How equal scores should be ranked: mean over all orders, input order, or by document id.",
-        ),
+        typer.Option(help="How equal scores should be ranked: mean over all orders, input order, or by document id."),
     ] = TIES[0],
     empty: Annotated[
-        Empty,
-        typer.Option(
-            help="Value of queries for which the measure is not defined; skip stands for NaN or None.",
-        ),
+        Empty, typer.Option(help="Value of queries for which the measure is not defined; skip stands for NaN or None.")
     ] = "zero",
     tolerance: Annotated[float, typer.Option(metavar="X", help="Largest difference of two values that agree.")] = 1e-6,
     examples: Annotated[int, typer.Option(metavar="N", help="Largest number of examples.")] = 500,

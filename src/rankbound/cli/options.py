@@ -105,8 +105,7 @@ Shuffle = Annotated[
     bool, typer.Option(help="Write tables in parts again, divided by query, if rows of a query are not adjacent.")
 ]
 Scratch = Annotated[
-    str | None,
-    typer.Option(metavar="FOLDER", help="Folder for shuffled tables, which all workers of the cluster see."),
+    str | None, typer.Option(metavar="FOLDER", help="Folder for shuffled tables, which all workers of the cluster see.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
 

@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from rankbound.errors import ArgumentError
-from rankbound.report.numbers import (
-    show_number,
-)
+from rankbound.report.numbers import show_number
 from rankbound.report.safe_text import escape_controls
 
 if TYPE_CHECKING:

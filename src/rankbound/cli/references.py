@@ -48,12 +48,7 @@ def references(
     paths = options.files_in(runs)
     options.check_inputs(qrels, *paths)
     with output.working("evaluating reference runs ..."):
-        scores = evaluate_references(
-            qrels,
-            {run: run for run in paths},
-            measures or list(_DEFAULT_MEASURES),
-            protocol,
-        )
+        scores = evaluate_references(qrels, {run: run for run in paths}, measures or list(_DEFAULT_MEASURES), protocol)
     scores.save(path)
     if as_json:
         summary = {

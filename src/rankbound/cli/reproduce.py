@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 def reproduce(
     study: Annotated[
-        str | None,
-        typer.Argument(metavar="[STUDY]", help="Name of a study (see --list), or path of a .toml file."),
+        str | None, typer.Argument(metavar="[STUDY]", help="Name of a study (see --list), or path of a .toml file.")
     ] = None,
     show_list: Annotated[bool, typer.Option("--list", help="List the studies that come with rankbound.")] = False,
     run_all: Annotated[

@@ -51,8 +51,7 @@ def weights(
     ],
     measure: Annotated[str, typer.Option("-m", "--measure", metavar="MEASURE", help="Measure to train for.")] = "nDCG",
     bounding: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="min-max, expectation (not for tree ensembles) or expectation-max."),
+        str, typer.Option(metavar="NAME", help="min-max, expectation (not for tree ensembles) or expectation-max.")
     ] = "expectation-max",
     per: Annotated[
         Per, typer.Option(help="One weight per query, or the weight of its query for each row.")

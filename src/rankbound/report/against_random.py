@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from rankbound.evaluation.against_random import systems_against_random
 from rankbound.evaluation.combined_p_values import fisher
 from rankbound.report.numbers import say_p, show_correction, show_p
@@ -26,8 +28,6 @@ _COMBINED = {
 
 def random_table(scores: ScoreMatrix, inference: Inference, systems: Sequence[str] | None = None) -> Table:
     """A row per system: on how many queries it is better, or worse, than random rankings; no rows if unknown."""
-    import polars as pl
-
     tests = systems_against_random(scores, inference, systems)
     rows, data = [], []
     for system, test in tests.items():

@@ -31,9 +31,7 @@ def audit_tables(result: Audit) -> list[Table]:
             ],
         ),
         Table.of_texts(
-            "Labels",
-            ["label", "documents"],
-            [[label, f"{count:,}"] for label, count in result.labels.items()],
+            "Labels", ["label", "documents"], [[label, f"{count:,}"] for label, count in result.labels.items()]
         ),
     ]
     known = result.detectable

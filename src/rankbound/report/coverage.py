@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from rankbound.report.numbers import show_number
 from rankbound.report.tables import Cell, Table
 
@@ -22,8 +24,6 @@ def coverage_table(coverage: Mapping[str, Coverage]) -> Table:
     It has no rows if all queries are judged and returned and all returned documents judged, and no column of Judged if
     every returned document is judged.
     """
-    import polars as pl
-
     partial = any(covered.unjudged_documents for covered in coverage.values())
     complete = not partial and not any(c.missing_queries or c.unjudged_queries for c in coverage.values())
     cutoffs = sorted({covered.cutoff for covered in coverage.values() if covered.cutoff is not None})

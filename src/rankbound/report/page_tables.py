@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from rankbound.evaluation.inference import LARGE, Inference
 from rankbound.evaluation.scores import is_lower_better
 from rankbound.report.numbers import in_interval, show_interval, show_number, show_p, show_policy
@@ -11,8 +13,6 @@ from rankbound.report.tables import BETTER, MARK, OUTSIDE, WORSE, Cell, Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import polars as pl
 
     from rankbound.report.system_tests import SystemTest, Verdict
 
@@ -42,8 +42,6 @@ def means_table(verdicts: Sequence[Verdict], *, repeated: bool = False) -> Table
 
     ``repeated``: results of folds or seeds are shown too, whose means are taken in another order; the note says so.
     """
-    import polars as pl
-
     measures = list(dict.fromkeys(verdict.measure for verdict in verdicts))
     several = len({verdict.data_set for verdict in verdicts}) > 1
     verdict_of = {(v.data_set, v.measure): v for v in verdicts}
@@ -84,89 +82,58 @@ def means_table(verdicts: Sequence[Verdict], *, repeated: bool = False) -> Table
     )
 
 
+_WORDS = ("data", "measure", "system", "versus")
+# column of a file -> attribute of a `SystemTest`
+_NUMBERS = {
+    "queries": "shared",
+    "difference": "difference",
+    "ci_low": "difference_low",
+    "ci_high": "difference_high",
+    "ci_low_corrected": "corrected_low",
+    "ci_high_corrected": "corrected_high",
+    "p_value": "p_value",
+    "minimum_detectable_difference": "minimum_detectable_difference",
+    "wins": "wins",
+    "ties": "ties",
+    "losses": "losses",
+}
+_COUNTS = ("queries", "wins", "ties", "losses")
+
+
 def differences_table(verdicts: Sequence[Verdict]) -> Table:
     """A row per tested pair: difference, its interval, p-value, queries won, tied and lost."""
-    import polars as pl
-
     several = len({verdict.data_set for verdict in verdicts}) > 1
-    rows, data, sets = [], [], []
-    for v in verdicts:
-        for test in v.systems:
-            if test.difference is None:
-                continue
-            significant = v.is_significant(test)
-            rows.append(
-                (
-                    *([Cell(v.data_set)] if several else []),
-                    Cell(v.measure),
-                    Cell(test.system),
-                    Cell(v.versus),
-                    Cell(show_number(test.difference, sign=True), significant, _mark(v, test)),
-                    Cell(show_interval(test.difference_low, test.difference_high, sign=True)),
-                    Cell(show_interval(test.corrected_low, test.corrected_high, sign=True)),
-                    Cell(show_p(test.p_value)),
-                    Cell(show_number(test.minimum_detectable_difference)),
-                    Cell(f"{test.wins} / {test.ties} / {test.losses}"),
-                )
-            )
-            data.append(
-                {
-                    "data": v.data_set,
-                    "measure": v.measure,
-                    "system": test.system,
-                    "versus": v.versus,
-                    "queries": test.shared,
-                    "difference": test.difference,
-                    "ci_low": test.difference_low,
-                    "ci_high": test.difference_high,
-                    "ci_low_corrected": test.corrected_low,
-                    "ci_high_corrected": test.corrected_high,
-                    "p_value": test.p_value,
-                    "minimum_detectable_difference": test.minimum_detectable_difference,
-                    "wins": test.wins,
-                    "ties": test.ties,
-                    "losses": test.losses,
-                }
-            )
-            sets.append(v.data_set)
-    words, counts = ("data", "measure", "system", "versus"), ("queries", "wins", "ties", "losses")
-    columns = (
-        *words,
-        "queries",
-        "difference",
-        "ci_low",
-        "ci_high",
-        "ci_low_corrected",
-        "ci_high_corrected",
-        "p_value",
-        "minimum_detectable_difference",
-        "wins",
-        "ties",
-        "losses",
-    )
-    types = {name: pl.String if name in words else pl.Int64 if name in counts else pl.Float64 for name in columns}
-    policy = verdicts[0].inference if verdicts else Inference()
-    level = f"{100 * policy.confidence:g} %"
+    tested = [(v, test) for v in verdicts for test in v.systems if test.difference is not None]
+    rows = []
+    for v, test in tested:
+        cells = (
+            Cell(v.measure),
+            Cell(test.system),
+            Cell(v.versus),
+            Cell(show_number(test.difference, sign=True), v.is_significant(test), _mark(v, test)),
+            Cell(show_interval(test.difference_low, test.difference_high, sign=True)),
+            Cell(show_interval(test.corrected_low, test.corrected_high, sign=True)),
+            Cell(show_p(test.p_value)),
+            Cell(show_number(test.minimum_detectable_difference)),
+            Cell(f"{test.wins} / {test.ties} / {test.losses}"),
+        )
+        rows.append((*([Cell(v.data_set)] if several else []), *cells))
+    data = [
+        (v.data_set, v.measure, test.system, v.versus, *(getattr(test, name) for name in _NUMBERS.values()))
+        for v, test in tested
+    ]
+    types = {name: pl.Int64 if name in _COUNTS else pl.Float64 for name in _NUMBERS}
+    level = f"{100 * (verdicts[0].inference if verdicts else Inference()).confidence:g} %"
+    columns = ["measure", "system", "against", "difference", f"{level} interval", "corrected interval", "p"]
     return Table(
         "differences",
         "Differences between systems",
-        (
-            *(["data set"] if several else []),
-            "measure",
-            "system",
-            "against",
-            "difference",
-            f"{level} interval",
-            "corrected interval",
-            "p",
-            "detectable",
-            "+ / = / −",
-        ),
+        (*(["data set"] if several else []), *columns, "detectable", "+ / = / −"),
         3 + several,
         tuple(rows),
         _note_on_differences(verdicts[0]) if verdicts else "",
-        pl.DataFrame(data, schema=types),
-        tuple(sets),
+        pl.DataFrame(data, schema={**dict.fromkeys(_WORDS, pl.String), **types}, orient="row"),
+        tuple(v.data_set for v, _ in tested),
     )
 
 

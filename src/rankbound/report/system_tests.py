@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,17 @@ from rankbound.evaluation.scores import ScoreMatrix, is_lower_better
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+_COUNTS = ("shared", "wins", "ties", "losses")
+# the numbers of a `SystemTest` in the order in which `_Panel.verdict` computes them
+_TESTED = (
+    "shared",
+    "difference",
+    *("difference_low", "difference_high", "corrected_low", "corrected_high"),
+    "minimum_detectable_difference",
+    *("wins", "ties", "losses"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +174,9 @@ class _Panel:
             name, queries = self.scores.systems[row], int(self.queries[row])
             test = SystemTest(name, queries, self.means[row], _known(low), _known(high), letters[row])
             if row in tests and not math.isnan(tests[row][0]):
-                pair = (min(row, self.versus), max(row, self.versus))
-                test = _tested(test, tests[row], p[pair])
+                pair = p[min(row, self.versus), max(row, self.versus)]
+                numbers: dict[str, Any] = {name: _known(value) for name, value in zip(_TESTED, tests[row], strict=True)}
+                test = replace(test, p_value=pair, **numbers | {name: int(numbers[name]) for name in _COUNTS})
             systems.append(test)
         versus, data_set = self.scores.systems[self.versus], self.scores.data_sets[self.source]
         pairs = None if self.has_baseline else self._over_all_pairs(corrected)
@@ -176,29 +188,6 @@ class _Panel:
         square = np.full((count, count), np.nan)
         square[self.first, self.second] = corrected
         return square[np.triu_indices(count, k=1)]
-
-
-def _tested(test: SystemTest, columns: Sequence[float], p: float) -> SystemTest:
-    shared, difference, low, high, corrected_low, corrected_high, detectable, wins, ties, losses = columns
-    return SystemTest(
-        test.system,
-        test.queries,
-        test.mean,
-        test.ci_low,
-        test.ci_high,
-        test.letters,
-        int(shared),
-        difference,
-        _known(low),
-        _known(high),
-        _known(corrected_low),
-        _known(corrected_high),
-        p,
-        _known(detectable),
-        int(wins),
-        int(ties),
-        int(losses),
-    )
 
 
 def _known(value: float) -> float | None:

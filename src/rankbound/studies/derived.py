@@ -106,11 +106,7 @@ def _means(values: pl.DataFrame, name: str, versus: str, others: pl.DataFrame | 
         return row | dict.fromkeys(("versus_difference", "versus_low", "versus_high"))
     paired = values.join(others, on=list(_RUN), maintain_order="left")
     ahead = _estimate(paired.with_columns(pl.col("value") - pl.col("value_right")))
-    return row | {
-        "versus_difference": ahead.mean,
-        "versus_low": ahead.interval[0],
-        "versus_high": ahead.interval[1],
-    }
+    return row | {"versus_difference": ahead.mean, "versus_low": ahead.interval[0], "versus_high": ahead.interval[1]}
 
 
 def _estimate(values: pl.DataFrame) -> Estimate:

@@ -11,15 +11,7 @@ from typing import Any, Literal
 from rankbound.errors import ArgumentError, DataError
 from rankbound.studies.sources import Source, fold_count, fold_numbers, source_of, split_of
 from rankbound.studies.spec import Bounded, LossChoice, ModelChoice, Quick, Study, Table
-from rankbound.studies.trial_spec import (
-    FORMAT,
-    ImageOptions,
-    SelectionRule,
-    Trial,
-    TrialSlot,
-    TrialSpec,
-    UserOptions,
-)
+from rankbound.studies.trial_spec import FORMAT, ImageOptions, SelectionRule, Trial, TrialSlot, TrialSpec, UserOptions
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,7 @@ if TYPE_CHECKING:
     from rankbound.studies.trial_spec import TrialSlot
     from rankbound.studies.worker import Failure
 
-_STAGES = {
-    "study": "reading the study ...",
-    "data": "checking the data ...",
-    "page": "writing the page ...",
-}
+_STAGES = {"study": "reading the study ...", "data": "checking the data ...", "page": "writing the page ..."}
 
 
 @dataclass(frozen=True)

@@ -28,21 +28,8 @@ from rankbound.studies.derived import DERIVED
 from rankbound.studies.expansion import expand_tables, quickened, select, with_files
 from rankbound.studies.figures import check_figure_names, draw_study_figures, write_study_figures
 from rankbound.studies.progress import ProgressCallback, StudyProgress
-from rankbound.studies.results import (
-    examples_table,
-    history_table,
-    read_published,
-    results_table,
-    score_table,
-)
-from rankbound.studies.runner import (
-    Tally,
-    estimated_seconds,
-    run_trials,
-    tally_of,
-    unfinished,
-    worker_count,
-)
+from rankbound.studies.results import examples_table, history_table, read_published, results_table, score_table
+from rankbound.studies.runner import Tally, estimated_seconds, run_trials, tally_of, unfinished, worker_count
 from rankbound.studies.spec import Study
 from rankbound.studies.store import Store, open_store
 from rankbound.studies.study_files import load_study

@@ -183,10 +183,7 @@ def penalized_spline(
 
 def _cubic_basis(x: NDArray[np.float64], segments: int) -> NDArray[np.float64]:
     """Uniform cubic B-splines on [0, 1], points x (segments + 3); points outside take the nearest end's polynomial."""
-    scaled = x * segments
-    segment = np.clip(np.floor(scaled), 0, segments - 1).astype(np.int64)
-    t = scaled - segment
-    pieces = np.stack([(1 - t) ** 3, 3 * t**3 - 6 * t**2 + 4, -3 * t**3 + 3 * t**2 + 3 * t + 1, t**3], axis=1) / 6
-    basis = np.zeros((len(x), segments + 3))
-    basis[np.arange(len(x))[:, None], segment[:, None] + np.arange(4)] = pieces
-    return basis
+    from scipy.interpolate import BSpline
+
+    knots = np.arange(-3, segments + 4) / segments
+    return np.asarray(BSpline.design_matrix(x, knots, 3, extrapolate=True).toarray())

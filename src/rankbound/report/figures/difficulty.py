@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.difficulty import QUERY_TYPES
-from rankbound.report.figures.panels import grid, tips, with_panel
+from rankbound.report.figures.panels import diagonal, grid, mark, tips, with_panel
 from rankbound.report.figures.theme import PALETTE, alt
 
 if TYPE_CHECKING:
@@ -16,15 +16,11 @@ if TYPE_CHECKING:
 
 def expected_histogram(table: pl.DataFrame, measure: str) -> Any:
     """Queries by the expected score of a random ranking: takes `catalog.expected_histogram`."""
-    bar = (
-        alt.Chart()
-        .mark_bar(color=PALETTE[0])
-        .encode(
-            x=alt.X("low:Q", bin="binned", title=[f"expected {measure}", "of a random ranking"]),
-            x2="high:Q",
-            y=alt.Y("queries:Q", title="queries"),
-            tooltip=tips(low="from", high="to", queries="queries #", fraction="fraction of the queries"),
-        )
+    bar = mark("bar", color=PALETTE[0]).encode(
+        x=alt.X("low:Q", bin="binned", title=[f"expected {measure}", "of a random ranking"]),
+        x2="high:Q",
+        y=alt.Y("queries:Q", title="queries"),
+        tooltip=tips(low="from", high="to", queries="queries #", fraction="fraction of the queries"),
     )
     return grid([bar], with_panel(table), column="panel", size=(230, 170), independent=["y"])
 
@@ -43,21 +39,13 @@ def query_map(table: pl.DataFrame, measure: str, *, title: str | None = None) ->
     present = set(table["type"])
     colors = {kind: PALETTE[i] for kind, i in zip(QUERY_TYPES, (2, 6, 4, 1, 5, 3, 7), strict=True)}
     colors = {kind: color for kind, color in colors.items() if kind in present}
-    diagonal = (
-        alt.Chart(alt.Data(values=[{"at": end} for end in ends]))
-        .mark_line(color="currentColor", strokeWidth=1, strokeDash=[4, 3], opacity=0.5)
-        .encode(x=alt.X("at:Q", scale=scale), y=alt.Y("at:Q", scale=scale))
-    )
     point = (
-        alt.Chart()
-        .mark_point(size=22)
+        mark("point", size=22)
         .encode(
             x=alt.X("expected:Q", title=[f"expected {measure}", "of a random ranking"], scale=scale),
             y=alt.Y("value:Q", title=title or f"mean {measure} of the systems", scale=scale),
             color=alt.Color(
-                "type:N",
-                title="type of query",
-                scale=alt.Scale(domain=list(colors), range=list(colors.values())),
+                "type:N", title="type of query", scale=alt.Scale(domain=list(colors), range=list(colors.values()))
             ),
             shape=alt.Shape("type:N", title="type of query", scale=alt.Scale(domain=list(colors))),
             opacity=alt.condition(selection, alt.value(0.65), alt.value(0.06)),
@@ -71,4 +59,4 @@ def query_map(table: pl.DataFrame, measure: str, *, title: str | None = None) ->
         )
         .add_params(selection)
     )
-    return grid([diagonal, point], with_panel(table), column="panel", size=(230, 230))
+    return grid([diagonal(ends, scale), point], with_panel(table), column="panel", size=(230, 230))

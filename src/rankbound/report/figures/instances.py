@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from rankbound.report.figures.panels import grid, tips, with_panel
+from rankbound.report.figures.panels import diagonal, grid, mark, tips, with_panel, zero_line
 from rankbound.report.figures.theme import BETTER, NEUTRAL, WORSE, alt
 
 if TYPE_CHECKING:
@@ -33,11 +33,7 @@ def score_distributions(curves: pl.DataFrame, intervals: pl.DataFrame, contrast:
         alt.Chart()
         .transform_filter("isValid(datum.low)")
         .mark_rect(color="currentColor", opacity=0.13)
-        .encode(
-            x=alt.X("low:Q"),
-            x2="high:Q",
-            tooltip=tips(system="better here *", low="from", high="to"),
-        )
+        .encode(x=alt.X("low:Q"), x2="high:Q", tooltip=tips(system="better here *", low="from", high="to"))
     )
     line = (
         alt.Chart()
@@ -59,36 +55,27 @@ def instance_scatter(table: pl.DataFrame, contrast: Contrast) -> Any:
     sign = pl.when(pl.col("difference") > 0).then(pl.lit("higher")).when(pl.col("difference") < 0).then(pl.lit("lower"))
     table = with_panel(table.with_columns(sign.otherwise(pl.lit("equal")).alias("outcome")))
     ends = table.select(pl.min_horizontal("baseline", "score").min(), pl.max_horizontal("score", "baseline").max())
-    diagonal = (
-        alt.Chart(alt.Data(values=[{"at": float(end)} for end in ends.row(0)]))
-        .mark_line(color="currentColor", strokeWidth=1, strokeDash=[4, 3], opacity=0.5)
-        .encode(x="at:Q", y="at:Q")
-    )
     outcomes = ["higher", "equal", "lower"]
-    point = (
-        alt.Chart()
-        .mark_point(size=14, opacity=0.55)
-        .encode(
-            x=alt.X("baseline:Q", title=f"{contrast.measure}, {contrast.baseline}", scale=alt.Scale(zero=False)),
-            y=alt.Y("score:Q", title=f"{contrast.measure}, system", scale=alt.Scale(zero=False)),
-            color=alt.Color(
-                "outcome:N",
-                title="compared with the baseline",
-                sort=outcomes,
-                scale=alt.Scale(domain=outcomes, range=[BETTER, NEUTRAL, WORSE]),
-            ),
-            tooltip=tips(
-                qid="query *",
-                system="system *",
-                score="system",
-                baseline="baseline",
-                difference="difference",
-                items="items #",
-                relevant="relevant #",
-            ),
-        )
+    point = mark("point", size=14, opacity=0.55).encode(
+        x=alt.X("baseline:Q", title=f"{contrast.measure}, {contrast.baseline}", scale=alt.Scale(zero=False)),
+        y=alt.Y("score:Q", title=f"{contrast.measure}, system", scale=alt.Scale(zero=False)),
+        color=alt.Color(
+            "outcome:N",
+            title="compared with the baseline",
+            sort=outcomes,
+            scale=alt.Scale(domain=outcomes, range=[BETTER, NEUTRAL, WORSE]),
+        ),
+        tooltip=tips(
+            qid="query *",
+            system="system *",
+            score="system",
+            baseline="baseline",
+            difference="difference",
+            items="items #",
+            relevant="relevant #",
+        ),
     )
-    return grid([diagonal, point], table, row="system", column="panel", size=(160, 160))
+    return grid([diagonal(ends.row(0)), point], table, row="system", column="panel", size=(160, 160))
 
 
 def gain_by_activity(points: pl.DataFrame, curves: pl.DataFrame, contrast: Contrast) -> Any:
@@ -98,12 +85,7 @@ def gain_by_activity(points: pl.DataFrame, curves: pl.DataFrame, contrast: Contr
     """
     points = points.filter(pl.col("relevant") > 0).with_columns(pl.col("relevant").cast(pl.Float64))
     table = with_panel(pl.concat([points, curves], how="diagonal"))
-    x = alt.X(
-        "relevant:Q",
-        title="relevant items (log scale)",
-        scale=alt.Scale(type="log", nice=False),
-        axis=_LOG,
-    )
+    x = alt.X("relevant:Q", title="relevant items (log scale)", scale=alt.Scale(type="log", nice=False), axis=_LOG)
     point = (
         alt.Chart()
         .transform_filter("isValid(datum.difference)")
@@ -121,11 +103,7 @@ def gain_by_activity(points: pl.DataFrame, curves: pl.DataFrame, contrast: Contr
             ),
         )
     )
-    zero = (
-        alt.Chart(alt.Data(values=[{"zero": 0}]))
-        .mark_rule(color="currentColor", opacity=0.6, strokeDash=[4, 3])
-        .encode(y="zero:Q")
-    )
+    zero = zero_line("y")
     curve = alt.Chart().transform_filter("isValid(datum.gain)")
     band = curve.mark_area(color=BETTER, opacity=0.3).encode(x=x, y="low:Q", y2="high:Q")
     line = curve.mark_line(color=BETTER).encode(

@@ -20,6 +20,24 @@ def with_panel(table: pl.DataFrame) -> pl.DataFrame:
     return table.with_columns(data_label().alias("panel"))
 
 
+def mark(kind: str, data: Any = alt.Undefined, **style: Any) -> Any:
+    """A layer of marks, such as "bar" or "point", in a style; without ``data`` it draws the rows of its panel."""
+    return alt.Chart(data, mark=alt.MarkDef(kind, **style))
+
+
+def zero_line(axis: str) -> Any:
+    """A dashed line at zero of an axis, "x" or "y"."""
+    line = mark("rule", alt.Data(values=[{"zero": 0}]), color="currentColor", strokeDash=[4, 3], opacity=0.6)
+    return line.encode(**{axis: "zero:Q"})
+
+
+def diagonal(ends: Sequence[float], scale: Any = alt.Undefined) -> Any:
+    """A dashed line on which both axes have the same value, from the first end to the last."""
+    data = alt.Data(values=[{"at": float(end)} for end in ends])
+    line = mark("line", data, color="currentColor", strokeWidth=1, strokeDash=[4, 3], opacity=0.5)
+    return line.encode(x=alt.X("at:Q", scale=scale), y=alt.Y("at:Q", scale=scale))
+
+
 def order_of(table: pl.DataFrame, column: str) -> list[Any]:
     """Values of a column as they first appear: the order of panels and legends."""
     return list(table[column].unique(maintain_order=True))

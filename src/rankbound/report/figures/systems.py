@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rankbound.report.figures.panels import color, grid, highlight, order_of, tips, with_panel
+from rankbound.report.figures.panels import color, grid, highlight, mark, order_of, tips, with_panel
 from rankbound.report.figures.theme import PALETTE, SHORT_LABEL, alt
 
 if TYPE_CHECKING:
@@ -22,19 +22,11 @@ def cutoff_curves(table: pl.DataFrame, measure: str) -> Any:
     table = with_panel(table)
     x = alt.X("k:Q", title="cutoff k (ranks)", axis=alt.Axis(tickMinStep=1))
     systems = color(table, "system", "system")
-    band = (
-        alt.Chart()
-        .mark_area(opacity=0.1)
-        .encode(
-            x=x,
-            y=alt.Y("ci_low:Q", title=f"mean {measure}@k", scale=alt.Scale(zero=False)),
-            y2="ci_high:Q",
-            color=systems,
-        )
+    band = mark("area", opacity=0.1).encode(
+        x=x, y=alt.Y("ci_low:Q", title=f"mean {measure}@k", scale=alt.Scale(zero=False)), y2="ci_high:Q", color=systems
     )
     line = (
-        alt.Chart()
-        .mark_line(point=alt.OverlayMarkDef(size=18))
+        mark("line", point=alt.OverlayMarkDef(size=18))
         .encode(
             x=x,
             y="mean:Q",
@@ -55,26 +47,16 @@ def system_means(table: pl.DataFrame) -> Any:
     table = with_panel(table)
     y = system_axis(table)
     interval = (
-        alt.Chart()
-        .mark_rule(strokeWidth=2)
+        mark("rule", strokeWidth=2)
         .encode(y=y, x=alt.X("ci_low:Q", title="mean over queries", scale=alt.Scale(zero=False)), x2="ci_high:Q")
         .encode(color=alt.value(PALETTE[0]))
     )
-    point = (
-        alt.Chart()
-        .mark_point(size=46, color=PALETTE[0], opacity=1)
-        .encode(
-            y=y,
-            x="mean:Q",
-            tooltip=tips(
-                system="system *",
-                measure="measure *",
-                mean="mean",
-                ci_low="95 % from",
-                ci_high="to",
-                queries="queries #",
-            ),
-        )
+    point = mark("point", size=46, color=PALETTE[0], opacity=1).encode(
+        y=y,
+        x="mean:Q",
+        tooltip=tips(
+            system="system *", measure="measure *", mean="mean", ci_low="95 % from", ci_high="to", queries="queries #"
+        ),
     )
     return grid(
         [interval, point], table, row="measure", column="panel", size=(190, height_of(table)), independent=["x"]
@@ -90,19 +72,14 @@ def published_and_ours(table: pl.DataFrame) -> Any:
     scale = alt.Scale(zero=False)
     data = color(table, "data", "data set")
     x = alt.X("published:Q", title="published", scale=scale)
-    diagonal = (
-        alt.Chart()
-        .mark_line(color="currentColor", strokeWidth=1, strokeDash=[4, 3], opacity=0.5)
-        .encode(x=x, y=alt.Y("published:Q", title="ours", scale=scale))
+    diagonal = mark("line", color="currentColor", strokeWidth=1, strokeDash=[4, 3], opacity=0.5).encode(
+        x=x, y=alt.Y("published:Q", title="ours", scale=scale)
     )
-    interval = (
-        alt.Chart()
-        .mark_rule(strokeWidth=1.5)
-        .encode(x=x, y=alt.Y("ci_low:Q", title="ours", scale=scale), y2="ci_high:Q", color=data, opacity=opacity)
+    interval = mark("rule", strokeWidth=1.5).encode(
+        x=x, y=alt.Y("ci_low:Q", title="ours", scale=scale), y2="ci_high:Q", color=data, opacity=opacity
     )
     point = (
-        alt.Chart()
-        .mark_point(size=40)
+        mark("point", size=40)
         .encode(
             x=x,
             y=alt.Y("ours:Q", title="ours", scale=scale),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from rankbound.report.figures.panels import color, grid, highlight, order_of, tips
+from rankbound.report.figures.panels import color, grid, highlight, mark, order_of, tips
 from rankbound.report.figures.systems import height_of, system_axis
 from rankbound.report.figures.theme import DIVERGING, PALETTE, SEQUENTIAL, SHORT_LABEL, alt
 
@@ -44,8 +44,7 @@ def asl_curves(table: pl.DataFrame) -> Any:
     """Achieved significance levels of all pairs of systems: takes `studies.meta_evaluation.asl_curves`."""
     selection, opacity = highlight("measure")
     line = (
-        alt.Chart()
-        .mark_line(point=alt.OverlayMarkDef(size=18))
+        mark("line", point=alt.OverlayMarkDef(size=18))
         .encode(
             x=alt.X("position:Q", title="pairs of systems, largest level first", axis=alt.Axis(tickMinStep=1)),
             y=alt.Y("level:Q", title="achieved significance level", scale=alt.Scale(type="sqrt", domain=[0, 1])),
@@ -55,11 +54,9 @@ def asl_curves(table: pl.DataFrame) -> Any:
         )
         .add_params(selection)
     )
-    level = (
-        alt.Chart(alt.Data(values=[{"level": 0.05}]))
-        .mark_rule(color="currentColor", strokeDash=[4, 3], opacity=0.7)
-        .encode(y="level:Q")
-    )
+    level = mark(
+        "rule", alt.Data(values=[{"level": 0.05}]), color="currentColor", strokeDash=[4, 3], opacity=0.7
+    ).encode(y="level:Q")
     return grid([level, line], table, size=(460, 260))
 
 
@@ -91,8 +88,7 @@ def _bars(
     names = [name for name in order if name in set(table[by])]
     selection, opacity = highlight(by)
     bar = (
-        alt.Chart()
-        .mark_bar()
+        mark("bar")
         .encode(
             y=alt.Y("measure:N", title=None, sort=order_of(table, "measure")),
             yOffset=alt.YOffset(f"{by}:N", sort=names),
@@ -140,32 +136,24 @@ def marginal_means(table: pl.DataFrame, by_data: bool = False) -> Any:
     """
     y = system_axis(table)
     title = "standardized score (SD)"
-    prediction = (
-        alt.Chart()
-        .mark_rule(strokeWidth=1, opacity=0.7)
-        .encode(y=y, x=alt.X("pi_low:Q", title=title), x2="pi_high:Q", color=alt.value(PALETTE[0]))
+    prediction = mark("rule", strokeWidth=1, opacity=0.7).encode(
+        y=y, x=alt.X("pi_low:Q", title=title), x2="pi_high:Q", color=alt.value(PALETTE[0])
     )
-    confidence = (
-        alt.Chart()
-        .mark_rule(strokeWidth=5, opacity=0.55)
-        .encode(y=y, x=alt.X("ci_low:Q", title=title), x2="ci_high:Q", color=alt.value(PALETTE[0]))
+    confidence = mark("rule", strokeWidth=5, opacity=0.55).encode(
+        y=y, x=alt.X("ci_low:Q", title=title), x2="ci_high:Q", color=alt.value(PALETTE[0])
     )
-    point = (
-        alt.Chart()
-        .mark_point(size=44, color=PALETTE[1], opacity=1)
-        .encode(
-            y=y,
-            x=alt.X("mean:Q", title=title),
-            tooltip=tips(
-                system="system *",
-                measure="measure *",
-                mean="marginal mean",
-                ci_low="95 % confidence from",
-                ci_high="to ",
-                pi_low="95 % prediction from",
-                pi_high="to",
-            ),
-        )
+    point = mark("point", size=44, color=PALETTE[1], opacity=1).encode(
+        y=y,
+        x=alt.X("mean:Q", title=title),
+        tooltip=tips(
+            system="system *",
+            measure="measure *",
+            mean="marginal mean",
+            ci_low="95 % confidence from",
+            ci_high="to ",
+            pi_low="95 % prediction from",
+            pi_high="to",
+        ),
     )
     layers = [prediction, confidence, point]
     if by_data:

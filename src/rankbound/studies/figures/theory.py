@@ -6,17 +6,17 @@ from typing import Any
 
 import polars as pl
 
-from rankbound.report.figures.panels import color, grid, highlight, tips
+from rankbound.report.figures.panels import color, grid, highlight, mark, tips
 from rankbound.report.figures.theme import alt
 
 _LOSS_NAMES = {"nDCG": "nDCG loss", "AP": "AP loss", "U": "U, the loss behind nRBP"}
 
 
-def _lines(table: pl.DataFrame, by: str, legend: str, *, mark: dict[str, Any] | None = None, **encoding: Any) -> Any:
+def _lines(table: pl.DataFrame, by: str, legend: str, *, style: dict[str, Any] | None = None, **encoding: Any) -> Any:
     """A line for each value of the column ``by``; clicking the legend highlights one."""
     selection, opacity = highlight(by)
     colors = color(table, by, legend)
-    return alt.Chart().mark_line(**(mark or {})).encode(color=colors, opacity=opacity, **encoding).add_params(selection)
+    return mark("line", **(style or {})).encode(color=colors, opacity=opacity, **encoding).add_params(selection)
 
 
 def lower_bounds(table: pl.DataFrame) -> Any:
@@ -28,7 +28,7 @@ def lower_bounds(table: pl.DataFrame) -> Any:
         x=alt.X("fraction:Q", title="relevant items (fraction of the query)", axis=alt.Axis(format="%")),
         y=alt.Y("worst:Q", title="worst possible score", scale=alt.Scale(domain=[0, 1])),
         tooltip=tips(measure="measure *", items="items #", fraction="fraction relevant", worst="worst score"),
-        mark={"point": alt.OverlayMarkDef(size=12)},
+        style={"point": alt.OverlayMarkDef(size=12)},
     )
     return grid([line], table, column="measure", size=(280, 200))
 

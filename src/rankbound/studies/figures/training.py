@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from rankbound.report.figures.panels import color, grid, highlight, tips, with_panel
+from rankbound.report.figures.panels import color, grid, highlight, mark, tips, with_panel
 from rankbound.report.figures.theme import DIVERGING, alt
 
 
@@ -28,19 +28,11 @@ def learned_coefficients(table: pl.DataFrame) -> Any:
     """Learned coefficients as images: takes `studies.learning.coefficient_images`."""
     row, column = (int(table[name].max() or 0) + 1 for name in ("row", "column"))  # type: ignore[arg-type]
     side = 190
-    pixel = (
-        alt.Chart()
-        .mark_rect()
-        .encode(
-            x=alt.X("column:O", axis=None, title="column of the image"),
-            y=alt.Y("row:O", axis=None, title="row of the image"),
-            color=alt.Color(
-                "weight:Q",
-                title="coefficient",
-                scale=alt.Scale(scheme=DIVERGING, domain=[-1, 1]),
-            ),
-            tooltip=tips(model="model *", row="row #", column="column #", weight="coefficient"),
-        )
+    pixel = mark("rect").encode(
+        x=alt.X("column:O", axis=None, title="column of the image"),
+        y=alt.Y("row:O", axis=None, title="row of the image"),
+        color=alt.Color("weight:Q", title="coefficient", scale=alt.Scale(scheme=DIVERGING, domain=[-1, 1])),
+        tooltip=tips(model="model *", row="row #", column="column #", weight="coefficient"),
     )
     return grid([pixel], table, column="model", wrap=4, size=(side, round(side * row / column)))
 
@@ -52,8 +44,7 @@ def example_pairs(table: pl.DataFrame) -> Any:
         pl.format("score {}", pl.col("score").round_sig_figs(3)).alias("score_text"),
     )
     base = alt.Chart().encode(
-        x=alt.X("side:N", axis=None, sort=["left", "right"]),
-        tooltip=tips(kind="pair *", label="label", score="score"),
+        x=alt.X("side:N", axis=None, sort=["left", "right"]), tooltip=tips(kind="pair *", label="label", score="score")
     )
     picture = base.mark_image(width=62, height=62, baseline="top", aria=False).encode(url="image:N", y=alt.value(0))
     label = base.mark_text(fontSize=12).encode(text="label_text:N", y=alt.value(72))
@@ -66,19 +57,11 @@ def _paths(table: pl.DataFrame, title: str | None, row: str | None) -> Any:
     table = with_panel(table)
     x = alt.X("epoch:Q", title="epoch", axis=alt.Axis(tickMinStep=1, tickCount=5))
     systems = color(table, "system", "system")
-    band = (
-        alt.Chart()
-        .mark_area(opacity=0.15)
-        .encode(
-            x=x,
-            y=alt.Y("low:Q", title=title, scale=alt.Scale(zero=False)),
-            y2="high:Q",
-            color=systems,
-        )
+    band = mark("area", opacity=0.15).encode(
+        x=x, y=alt.Y("low:Q", title=title, scale=alt.Scale(zero=False)), y2="high:Q", color=systems
     )
     line = (
-        alt.Chart()
-        .mark_line(strokeWidth=1.6)
+        mark("line", strokeWidth=1.6)
         .encode(
             x=x,
             y=alt.Y("mean:Q", title=title, scale=alt.Scale(zero=False)),
