@@ -57,6 +57,8 @@ class Settings:
         Which epoch is kept. "validation": the best one on the held-out queries, or the last one if there are none.
         "test": the same, but the held-out queries are those that results are reported for, as in some papers; the name
         is stored with the history. "last": the last one.
+    eval_every, checkpoint_every:
+        Epochs between evaluations of the held-out queries, and between checkpoints; both also take place at the end.
     patience:
         Stop after this many epochs without improvement on the held-out queries; None: never.
     list_size:
@@ -73,12 +75,15 @@ class Settings:
     weight_decay: float = 0.0
     schedule: str = "constant"
     selection: str = "validation"
+    eval_every: int = 1
     patience: int | None = None
+    checkpoint_every: int = 1
     list_size: int | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("epochs", 1), ("batch_size", 1), ("patience", 1), ("list_size", 2), ("seed", 0)):
+        counts = ("epochs", "batch_size", "eval_every", "patience", "checkpoint_every")
+        for name, least in (*((name, 1) for name in counts), ("list_size", 2), ("seed", 0)):
             value = getattr(self, name)
             if value is None and name in ("patience", "list_size"):
                 continue
@@ -200,7 +205,7 @@ def train(
     best: dict[str, torch.Tensor] = {}
     checkpoints = None
     if checkpoint is not None:
-        free = {"epochs"} if settings.schedule == "constant" else set()
+        free = {"checkpoint_every"} | ({"epochs"} if settings.schedule == "constant" else set())
         known = {name: str(value) for name, value in asdict(settings).items() if name not in free}
         known |= (identity or {}) | {"data": examples.digest()}
         checkpoints = Checkpoints(checkpoint, known)
@@ -233,14 +238,17 @@ def train(
                 optimizer.step()
                 total, lists = total + float(cost.detach()) * count, lists + count
             replica.eval()
-            history.append({"epoch": epoch, "loss": total / lists} | (evaluator() if evaluator is not None else {}))
+            is_last = epoch == settings.epochs
+            history.append({"epoch": epoch, "loss": total / lists})
+            if evaluator is not None and (is_last or epoch % settings.eval_every == 0):
+                history[-1] |= evaluator()
             kept = _best_epoch(history, settings)
             if kept == epoch:
                 best = {name: value.detach().clone() for name, value in network.state_dict().items()}
-            if checkpoints is not None:
+            if checkpoints is not None and (is_last or epoch % settings.checkpoint_every == 0):
                 checkpoints.save(epoch, _arrays(network, optimizer, generator, best), {"history": history})
             advance(epoch, history[-1])
-            if on_step is not None and evaluator is not None and on_step(epoch, list(history[-1].values())[2]):
+            if on_step is not None and len(history[-1]) > 2 and on_step(epoch, list(history[-1].values())[2]):
                 break
     network.load_state_dict(best)
     network.eval()
@@ -315,10 +323,11 @@ def _make_optimizer(network: torch.nn.Module, settings: Settings) -> torch.optim
 
 def _best_epoch(history: list[dict[str, float]], settings: Settings) -> int:
     """Return the epoch to keep so far: the first with the best value of the first measure, or the last."""
-    if not history or settings.selection == "last" or len(history[0]) == 2:
+    measured = [row for row in history if len(row) > 2]
+    if not measured or settings.selection == "last":
         return len(history)
-    measure = list(history[0])[2]
-    return int(np.argmax([row[measure] for row in history])) + 1
+    measure = list(measured[0])[2]
+    return int(measured[int(np.argmax([row[measure] for row in measured]))]["epoch"])
 
 
 # ---- the state on disk -----------------------------------------------------------------------------------------------

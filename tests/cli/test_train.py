@@ -51,7 +51,7 @@ def test_train_then_rank_then_evaluate(cli, letor):
     assert set(answer["mean"]) == {"train", "validation"}
     loaded = load_ranker("model")
     assert loaded.eval_score_ == pytest.approx(answer["mean"]["validation"]["nDCG@5"])
-    assert (loaded.hidden, loaded.learning_rate, loaded.watch) == (8, 0.02, ("AP",))
+    assert (loaded.network.hidden, loaded.learning_rate, loaded.monitoring.watch) == (8, 0.02, ("AP",))
     done = cli("rank", "model", "test", "-o", "run", "--json").json
     assert done["documents"] == "ids"
     ours = cli("evaluate", "qrels", "run", "-m", "nDCG@5", "-m", "AP", "--json").json["mean"]

@@ -525,7 +525,8 @@ NO_ARRAYS = {
     **{f"models.{name}": "takes a table of interactions: see tests/data/test_interactions_input.py"
        for name in "Blend EASE ImplicitALS ItemKNN Popularity Recommender".split()},
     **{f"models.{name}": "takes no arrays: see tests/models/test_options.py"
-       for name in "Monitoring Negatives Optimizer VectorModel".split()},
+       for name in """Comparisons ImageNetwork Monitoring Negatives Network NetworkOptimizer Optimizer TreeOptions
+           VectorModel""".split()},
     **{f"Distribution.{name}": _MADE for name in ("mean", "std")},
     **{f"{owner}.{name}": "shows what is checked already: see tests/test_display.py"
        for owner in ("Distribution", "Lists") for name in ("plot", "to_dict", "to_pandas")},

@@ -13,14 +13,36 @@ import pytest
 from numpy.testing import assert_array_equal
 
 pytest.importorskip("sklearn")
+pytest.importorskip("lightgbm")
+pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
+import sklearn
 from safetensors.numpy import load_file, save_file
 from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
 
 from rankbound import models
 from rankbound.errors import ArgumentError, DataError
-from rankbound.models import MatrixFactorization, Monitoring, Negatives, Optimizer, VectorModel, load_ranker
+from rankbound.models import (
+    Comparisons,
+    ImageNetwork,
+    LambdaMART,
+    LinearRanker,
+    MatrixFactorization,
+    MLPRanker,
+    Monitoring,
+    Negatives,
+    Network,
+    NetworkOptimizer,
+    Optimizer,
+    QueryKFold,
+    RankCNN,
+    RankNet,
+    TreeOptions,
+    VectorModel,
+    load_ranker,
+)
 from rankbound.models.by_name import check_ranker, make_ranker, parameters_of
 from rankbound.models.options import flat_parameters, group_options, show_training
 
@@ -74,7 +96,7 @@ def test_every_parameter_of_0_2_is_an_option() -> None:
         (lambda: VectorModel(init=0), "init must be a positive number, got 0"),
         (lambda: Monitoring(patience=0), "patience must be a positive integer, got 0"),
         (lambda: Monitoring(watch=("nope",)), "nope"),
-        (lambda: VectorModel.from_value("history"), r"expected VectorModel\(...\), got 'history'"),
+        (lambda: VectorModel().with_value("history"), r"expected VectorModel\(...\), got 'history'"),
     ],
 )
 def test_a_group_checks_its_values(make: Any, message: str) -> None:
@@ -98,9 +120,86 @@ def test_progress_is_shown_inside_the_block_only() -> None:
         assert not has_progress
 
 
-@pytest.mark.parametrize("name", models.RECOMMENDERS)
-def test_a_recommender_has_at_most_twelve_parameters(name: str) -> None:
-    assert len(inspect.signature(getattr(models, name)).parameters) <= 12
+@pytest.mark.parametrize("name", models.RANKERS)
+def test_a_model_has_at_most_twelve_parameters(name: str) -> None:
+    kind = getattr(models, name)
+    assert len(inspect.signature(kind).parameters) == len(kind().get_params(deep=False)) <= 12
+    options = [option for group in kind._groups.values() for option in group.names()]
+    assert len(options) == len(set(options)), "an option belongs to one group"
+    assert set(options) <= set(parameters_of(name))
+
+
+# ---- options by their own names --------------------------------------------------------------------------------------
+
+
+def test_an_option_by_its_own_name_leaves_the_others_as_the_model_has_them() -> None:
+    ranker = MLPRanker(dropout=0.1, weight_decay=0.5, patience=3)
+    assert ranker.network == Network(dropout=0.1)
+    assert ranker.optimizer == NetworkOptimizer("adamw", weight_decay=0.5)
+    assert ranker.monitoring == Monitoring(patience=3)
+    published = RankNet(hidden=(8,)).network
+    assert published == Network((8,), dropout=0.0, input_transform="none", input_noise=0.0)
+    assert LambdaMART(min_child_samples=5).trees == TreeOptions(min_child_samples=5)
+    assert RankCNN(flip=True).network == ImageNetwork(flip=True)
+    assert RankCNN(min_gap=2.0).comparisons == Comparisons(list_size=64, min_gap=2.0)
+    both = MLPRanker(network=Network((8,), activation="tanh"), dropout=0.1).network
+    assert both == Network((8,), activation="tanh", dropout=0.1)
+
+
+def test_a_plain_value_is_the_main_option_of_a_group() -> None:
+    flat = flat_parameters(MLPRanker(network=(8,), optimizer="sgd", comparisons=5, monitoring="last"))
+    assert flat == flat_parameters(MLPRanker()) | {
+        "hidden": (8,), "optimizer": "sgd", "list_size": 5, "selection": "last"
+    }  # fmt: skip
+
+
+def test_parameters_are_set_by_the_names_of_options() -> None:
+    ranker = MLPRanker(hidden=(8,), input_noise=0.0).set_params(dropout=0.2, epochs=3)
+    assert (ranker.network, ranker.epochs) == (Network((8,), input_noise=0.0, dropout=0.2), 3)
+    assert clone(ranker).get_params() == ranker.get_params()
+    with pytest.raises(TypeError, match="unexpected keyword argument 'momentum'"):
+        MLPRanker(momentum=0.9)
+    with pytest.raises(ValueError, match="Invalid parameter 'momentum'"):
+        ranker.set_params(momentum=0.9)
+
+
+def test_searches_take_the_names_of_options() -> None:
+    X, y, qid = np.arange(12.0)[:, None] % 4, np.arange(12) % 4, np.arange(12) // 4
+    ranker = LambdaMART(n_estimators=2, min_child_samples=1)
+    with sklearn.config_context(enable_metadata_routing=True):
+        search = GridSearchCV(ranker, {"max_depth": [1, 2]}, cv=QueryKFold(3)).fit(X, y, qid=qid)
+    assert search.best_estimator_.trees == TreeOptions(min_child_samples=1, max_depth=search.best_params_["max_depth"])
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"dropout": "much"}, "dropout must be a finite number, got 'much'"),
+        ({"optimizer": NetworkOptimizer(weight_decay=None)}, "weight_decay must be a finite number, got None"),
+        ({"network": Network(activation=3)}, "activation must be a text, got 3"),
+        ({"list_size": 1}, "list_size must be an integer of at least 2, got 1"),
+    ],
+)
+def test_values_of_options_are_checked_when_fit_begins(params: dict[str, Any], message: str) -> None:
+    ranker = MLPRanker(**params)
+    with pytest.raises(ArgumentError, match=message):
+        ranker.fit([[0.0], [1.0]], [0, 1])
+
+
+def test_a_network_is_evaluated_and_stored_as_often_as_monitoring_says(tmp_path: Path) -> None:
+    X, y = np.array([[0.0], [1.0], [2.0]]), np.array([0, 1, 2])
+    folder = tmp_path / "state"
+    monitoring = Monitoring(eval_every=2, checkpoint=folder, checkpoint_every=3)
+    steps = []
+    ranker = LinearRanker(epochs=5, monitoring=monitoring)
+    ranker._on_step = lambda step, _: steps.append((step, sorted(path.name for path in folder.glob("epoch-*"))))
+    ranker.fit(X, y, eval_set=(X, y))
+    assert [row["epoch"] for row in ranker.history_ if "nDCG" in row] == [2, 4, 5]
+    assert steps == [(2, []), (4, ["epoch-000003"]), (5, ["epoch-000005"])]
+    assert ranker.kept_epoch_ in (2, 4, 5)
+    same = LinearRanker(epochs=5).fit(X, y)
+    more = LinearRanker(epochs=7, monitoring=monitoring).fit(X, y, eval_set=(X, y))
+    assert [row["loss"] for row in more.history_[:5]] == [row["loss"] for row in same.history_]
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------

@@ -249,5 +249,5 @@ def test_a_path_among_the_parameters_comes_back_as_text(tmp_path: Path) -> None:
     ranker = LinearRanker(epochs=2, checkpoint=tmp_path / "steps").fit(X, Y, qid=QID)
     ranker.save(tmp_path / "model")
     loaded = load_ranker(tmp_path / "model")
-    assert loaded.get_params()["checkpoint"] == str(tmp_path / "steps")
+    assert loaded.monitoring.checkpoint == str(tmp_path / "steps")
     np.testing.assert_array_equal(loaded.predict(X), ranker.predict(X))

@@ -83,7 +83,7 @@ def test_the_default_space_starts_with_settings_that_are_known_to_work():
     assert {"bounding", "num_leaves", "subsample", "colsample_bytree", "reg_lambda"} <= trees.ranges.keys()
     assert trees.fixed["n_estimators"] == 1000
     (network,) = spaces["MLPRanker"].starts
-    assert network["hidden"] == list(models.MLPRanker().hidden)
+    assert network["hidden"] == list(models.MLPRanker().network)
     labels_above_30 = make_spaces(None, None, None, accepts_lambdarank=False)["LambdaMART"]
     assert {start["objective"] for start in labels_above_30.starts} == {OBJECTIVES[1]}
 

@@ -2,6 +2,7 @@ from rankbound.models.base import Ranker as Ranker
 from rankbound.models.export import export_formats as export_formats
 from rankbound.models.export import export_ranker as export_ranker
 from rankbound.models.onnx import export_onnx as export_onnx
+from rankbound.models.options import Monitoring as Monitoring
 from rankbound.models.rankers.adarank import AdaRank as AdaRank
 from rankbound.models.rankers.backbone import backbone_features as backbone_features
 from rankbound.models.rankers.convolution import RankCNN as RankCNN
@@ -13,6 +14,11 @@ from rankbound.models.rankers.dense import MLPRanker as MLPRanker
 from rankbound.models.rankers.dense import RankNet as RankNet
 from rankbound.models.rankers.logistic import LogisticRanker as LogisticRanker
 from rankbound.models.rankers.neural import NeuralRanker as NeuralRanker
+from rankbound.models.rankers.options import Comparisons as Comparisons
+from rankbound.models.rankers.options import ImageNetwork as ImageNetwork
+from rankbound.models.rankers.options import Network as Network
+from rankbound.models.rankers.options import NetworkOptimizer as NetworkOptimizer
+from rankbound.models.rankers.options import TreeOptions as TreeOptions
 from rankbound.models.rankers.rankboost import RankBoost as RankBoost
 from rankbound.models.rankers.regression import RegressionRanker as RegressionRanker
 from rankbound.models.rankers.svmmap import SVMmap as SVMmap
@@ -26,7 +32,6 @@ from rankbound.models.recommenders.counts import ItemKNN as ItemKNN
 from rankbound.models.recommenders.counts import Popularity as Popularity
 from rankbound.models.recommenders.ease import EASE as EASE
 from rankbound.models.recommenders.factorization.model import MatrixFactorization as MatrixFactorization
-from rankbound.models.recommenders.factorization.options import Monitoring as Monitoring
 from rankbound.models.recommenders.factorization.options import Negatives as Negatives
 from rankbound.models.recommenders.factorization.options import Optimizer as Optimizer
 from rankbound.models.recommenders.factorization.options import VectorModel as VectorModel

@@ -15,6 +15,7 @@ from rankbound.display import TrainingHistory, plot_of
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Lists
 from rankbound.models.measuring import mean_measure, score_measure
+from rankbound.models.options import OptionGroup, group_options
 from rankbound.models.parameters import LARGEST_SEED, check_parameters
 from rankbound.packages import needed_by
 
@@ -103,6 +104,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
     n_features_in_: int
     _learns_from: ClassVar[str] = "queries"  # or "rows"
     _in_context: bool = False  # whether a score depends on the other items of the query
+    _groups: ClassVar[dict[str, OptionGroup]] = {}  # parameters that are groups of options, and their defaults
     _params_of_older_files: ClassVar[dict[str, Any]] = {}  # values of parameters that older saved models do not have
     # called after each step of a training with eval_set, with its number and measure; True ends the training there
     _on_step: Callable[[int, float], bool] | None = None
@@ -205,6 +207,11 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
         queries = self._queries(X, y, qid, None, reset=False)
         scores = _finite(self._list_scores(queries.features, queries.lists.offsets))
         return mean_measure(queries.lists, scores, self.measure)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, or options of the groups that are parameters by their own names."""
+        super().set_params(**group_options(type(self), params, self.get_params(deep=False)))
+        return self
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to a folder, atomically; see `rankbound.models.saving`."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rankbound.errors import ArgumentError
-from rankbound.models.options import flat_parameters, group_options
+from rankbound.models.options import flat_parameters
 
 _NETWORKS = ("DirectRanker", "LinearRanker", "ListNet", "MLPRanker", "RankCNN", "RankNet")
 _TREES = ("BoostingRanker", "LambdaMART", "RandomForestRanker")
@@ -69,7 +69,7 @@ def make_ranker(
         if name in known:
             arguments.setdefault(name, value)
     kind = _class_of(model)
-    return kind(**group_options(kind, arguments))
+    return kind(**arguments)
 
 
 def check_ranker(model: str, params: Mapping[str, Any], loss: str | None, bounding: str) -> None:

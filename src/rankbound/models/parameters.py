@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rankbound.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from rankbound.models.base import Ranker
 
 LARGEST_SEED = 2**64 - 1
 _LARGEST_INTEGER = 2**63 - 1
@@ -27,7 +31,7 @@ _WORDS = {
 }
 
 
-def check_parameters(ranker: Any) -> None:
+def check_parameters(ranker: Ranker) -> None:
     """Raise ArgumentError for a parameter whose value has not the type that the constructor declares.
 
     >>> from rankbound.models import AdaRank
@@ -37,8 +41,18 @@ def check_parameters(ranker: Any) -> None:
     rankbound.errors.ArgumentError: n_estimators must be an integer, got 'x'
     """
     kind: Any = type(ranker)
-    for name, kinds in _declared_types(kind).items():
-        value = getattr(ranker, name)
+    declared = _declared_types(kind)
+    _check_types({name: getattr(ranker, name) for name in declared}, declared)
+    for parameter, default in ranker._groups.items():
+        group = default.with_value(getattr(ranker, parameter))
+        kind = type(group)
+        types = _declared_types(kind)
+        _check_types(group.values(), {name: types[option] for name, option in group.names().items() if option in types})
+
+
+def _check_types(values: Mapping[str, object], declared: Mapping[str, tuple[str, ...]]) -> None:
+    for name, kinds in declared.items():
+        value = values[name]
         if not any(_is_kind(value, allowed) for allowed in kinds):
             raise ArgumentError(f"{name} must be {' or '.join(_WORDS[allowed] for allowed in kinds)}, got {value!r}")
         if isinstance(value, (int, np.integer)) and abs(int(value)) > _LARGEST_INTEGER:

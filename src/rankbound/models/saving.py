@@ -33,7 +33,7 @@ from rankbound.io import locked_folder
 from rankbound.measures import Measure, parse_measure
 from rankbound.models import RANKERS
 from rankbound.models.base import FittedState, Ranker
-from rankbound.models.options import OptionGroup, group_options
+from rankbound.models.options import OptionGroup
 from rankbound.packages import import_package
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _restore_ranker(index: dict[str, Any], state: FittedState) -> Ranker:
         )
     kind = _class_of(index["class"])
     params = {key: _decode(value) for key, value in index["params"].items()}
-    ranker: Ranker = kind(**group_options(kind, kind._params_of_older_files | params))
+    ranker: Ranker = kind(**(kind._params_of_older_files | params))
     ranker.n_features_in_ = width
     if names is not None:
         ranker.feature_names_in_ = np.array(names, dtype=object)
@@ -231,7 +231,7 @@ def _decode(value: Any) -> Any:
             raise DataError(f"a model must be one of {', '.join(RANKERS)}, got {value['ranker']!r}")
         kind = _class_of(value["ranker"])
         params = {key: _decode(entry) for key, entry in value["params"].items()}
-        return kind(**group_options(kind, kind._params_of_older_files | params))
+        return kind(**(kind._params_of_older_files | params))
     package, name = value["object"]
     if package not in _PACKAGES:
         raise DataError(f"a parameter must be a loss or a measure of rankbound, got {package}.{name}")

@@ -137,8 +137,8 @@ def _run_on_rows(spec: TrialSpec, source: Source) -> Outcome:
     held_out = {"validation": fold.validation, "test": fold.test, "last": None}[spec.selection]
     last = spec.selection == "last"
     ranker = ranker_of(spec)
-    if last and hasattr(ranker, "selection"):
-        ranker.selection = "last"
+    if last and hasattr(ranker, "monitoring"):
+        ranker.set_params(selection="last")
     assert fold.validation is not None  # see `letor_fold`
     train = _joined(fold.train, fold.validation) if spec.train_on_validation else fold.train
     X, y, qid = _columns(train)

@@ -11,8 +11,10 @@ import numpy as np
 
 from rankbound.arrays import array_of
 from rankbound.errors import ArgumentError, DataError
+from rankbound.models.options import OptionGroup, accept_options
 from rankbound.models.rankers.networks import RandomLayer, dense_layers, new_layer, positive_integers
 from rankbound.models.rankers.neural import NeuralRanker
+from rankbound.models.rankers.options import Comparisons, ImageNetwork
 from rankbound.packages import needed_by
 
 with needed_by("a neural ranker"):
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 _COLORS = 3
 
 
+@accept_options
 @dataclass(eq=False, repr=False, kw_only=True)
 class RankCNN(NeuralRanker):
     """A convolutional network that scores images: "RankCNN" of Li and Wu, "Application of Neural Networks in Ranking".
@@ -36,23 +39,10 @@ class RankCNN(NeuralRanker):
 
     Parameters
     ----------
-    channels:
-        Channels of each block. Each block halves height and width.
-    kernel_size:
-        Side of the filters, an odd number.
-    padding:
-        Pad images with zeros, so that filters do not shrink them. Without padding, a filter of side s makes an image
-        s - 1 pixels smaller.
-    hidden, dropout:
-        As in `MLPRanker`.
-    image_shape:
-        Height and width of images that are passed as rows of pixels, for color images followed by 3; None means
-        square and gray. Images can also be passed as an array of count x height x width, or count x height x width x 3.
-    list_size:
-        A query of thousands of images is split into random lists of this size in each epoch, see
-        `rankbound.training.Settings`. A list of n images has n (n - 1) / 2 pairs for n passes of the network.
-    flip:
-        Mirror each image horizontally at random in training.
+    network:
+        An `ImageNetwork`, or the channels of its blocks: filters, hidden layers, the shape of the images.
+    comparisons:
+        By default a query of thousands of images is split into random lists of 64, see `Comparisons`.
 
     The other parameters are those of `NeuralRanker`.
 
@@ -63,17 +53,19 @@ class RankCNN(NeuralRanker):
     """
 
     loss: Any = field(default="RankNet", kw_only=False)
-    channels: tuple[int, ...] = (16, 32, 64)
-    kernel_size: int = 3
-    padding: bool = True
-    hidden: tuple[int, ...] = (64,)
-    dropout: float = 0.0
-    image_shape: tuple[int, ...] | None = None
-    flip: bool = False
+    network: tuple[int, ...] | ImageNetwork = (16, 32, 64)
     epochs: int = 10
     batch_size: int = 1
-    list_size: int | None = 64
+    comparisons: int | Comparisons | None = 64
+    _groups: ClassVar[dict[str, OptionGroup]] = NeuralRanker._groups | {
+        "network": ImageNetwork(),
+        "comparisons": Comparisons(list_size=64),
+    }
     _dtype: ClassVar[torch.dtype] = torch.float32
+
+    @property
+    def _options(self) -> ImageNetwork:
+        return ImageNetwork.from_model(self, "network")
 
     def _features(self, X: Any, *, reset: bool) -> NDArray[Any]:
         pixels = X if hasattr(X, "columns") else array_of("X", X)
@@ -90,8 +82,8 @@ class RankCNN(NeuralRanker):
         return super()._features(pixels, reset=reset)
 
     def _shape_of(self, width: int) -> tuple[int, ...]:
-        side = round(width**0.5)
-        shape = (side, side) if self.image_shape is None else tuple(self.image_shape)
+        side, given = round(width**0.5), self._options.image_shape
+        shape = (side, side) if given is None else tuple(given)
         is_image = len(positive_integers("image_shape", shape)) == 2 or (len(shape) == 3 and shape[2] == _COLORS)
         if not is_image or math.prod(shape) != width:
             got = " x ".join(map(str, shape))
@@ -108,28 +100,29 @@ class RankCNN(NeuralRanker):
         return np.full(features.shape[1], features.mean(dtype=np.float64)), np.full(features.shape[1], spread)
 
     def _layers(self, outputs: int, bias: bool, generator: torch.Generator | None) -> list[nn.Module]:
+        options = self._options
         height, width = self.image_shape_[:2]
-        channels = positive_integers("channels", self.channels)
-        if not isinstance(self.kernel_size, (int, np.integer)) or self.kernel_size < 1 or self.kernel_size % 2 == 0:
-            raise ArgumentError(f"kernel_size must be an odd positive integer, got {self.kernel_size!r}")
+        channels, side = positive_integers("channels", options.channels), options.kernel_size
+        if not isinstance(side, (int, np.integer)) or side < 1 or side % 2 == 0:
+            raise ArgumentError(f"kernel_size must be an odd positive integer, got {side!r}")
         size = f"{height} x {width}"
         is_color = len(self.image_shape_) == 3
         layers: list[nn.Module] = [nn.Unflatten(1, self.image_shape_ if is_color else (1, height, width))]
         if is_color:
             layers.append(ChannelsFirst())
-        if self.flip:
+        if options.flip:
             layers.append(_Flip(generator))
-        inputs, padding = _COLORS if is_color else 1, self.kernel_size // 2 if self.padding else 0
+        inputs, padding = _COLORS if is_color else 1, side // 2 if options.padding else 0
         for count in channels:
-            convolution = new_layer(nn.Conv2d, generator, inputs, count, self.kernel_size, padding=padding)
+            convolution = new_layer(nn.Conv2d, generator, inputs, count, side, padding=padding)
             layers += [convolution, nn.ReLU(), nn.MaxPool2d(2)]
-            lost = self.kernel_size - 1 - 2 * padding
+            lost = side - 1 - 2 * padding
             inputs, height, width = count, (height - lost) // 2, (width - lost) // 2
             if min(height, width) < 1:
-                verb = "halve" if self.padding else "shrink"
+                verb = "halve" if options.padding else "shrink"
                 raise ArgumentError(f"{len(channels)} blocks {verb} an image of {size} pixels to nothing")
         dense = dense_layers(
-            inputs * height * width, self.hidden, outputs, generator, dropout=self.dropout, head_bias=bias
+            inputs * height * width, options.hidden, outputs, generator, dropout=options.dropout, head_bias=bias
         )
         return [*layers, nn.Flatten(), *dense]
 

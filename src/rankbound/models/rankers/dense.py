@@ -9,8 +9,10 @@ import numpy as np
 
 from rankbound.errors import ArgumentError, DataError
 from rankbound.models.base import FittedState
+from rankbound.models.options import Monitoring, OptionGroup, accept_options, check_choice, check_flag, check_number
 from rankbound.models.rankers.networks import InputNoise, SelfAttention, dense_layers, new_layer_norm, positive_integers
 from rankbound.models.rankers.neural import NeuralRanker
+from rankbound.models.rankers.options import Comparisons, Network, NetworkOptimizer
 from rankbound.models.rankers.weighted_features import heavy_tailed, signed_log1p
 
 if TYPE_CHECKING:
@@ -20,9 +22,8 @@ if TYPE_CHECKING:
 
     from rankbound.losses import DirectRankerLoss
 
-_TRANSFORMS = ("auto", "none", "log1p")
 
-
+@accept_options
 @dataclass(eq=False, repr=False, kw_only=True)
 class LinearRanker(NeuralRanker):
     """A linear model, score = features · ``coef_``, trained with any loss.
@@ -53,6 +54,7 @@ class LinearRanker(NeuralRanker):
         return np.asarray(weights * self.objective_.spread / self.scale_)
 
 
+@accept_options
 @dataclass(eq=False, repr=False, kw_only=True)
 class MLPRanker(NeuralRanker):
     """A multi-layer perceptron that computes a score, trained with any loss.
@@ -64,25 +66,11 @@ class MLPRanker(NeuralRanker):
 
     Parameters
     ----------
-    hidden:
-        Units of each hidden layer.
-    activation, dropout:
-        Applied after each hidden layer: ``relu``, ``tanh``, ``sigmoid`` or ``elu``, and the fraction of units that are
-        set to 0 in training.
-    layer_norm:
-        Normalize the units of each hidden layer to mean 0 and variance 1 within each row, before the activation.
-    input_transform:
-        ``"log1p"`` replaces every feature by sign(x) log(1 + |x|) before the standardization; ``"auto"`` does so for
-        the features with heavy tails: those whose kurtosis over the training rows is above 6 and at most half as large
-        afterwards. ``"none"`` leaves all features as they are. The transformed features are stored in
-        ``log_features_`` and saved with the model.
-    input_noise:
-        Standard deviation of the Gaussian noise that is added to the inputs in training.
-    attention_blocks, attention_heads:
-        Number of self-attention blocks between the last hidden layer and the score, and heads of each; the heads must
-        divide the units of that layer. A query of n documents costs n² operations.
-    patience:
-        With an ``eval_set``, stop after this many epochs without improvement.
+    network:
+        A `Network`, or the units of its hidden layers: layers, dropout, attention, and what happens to the inputs.
+    optimizer, monitoring:
+        As in `NeuralRanker`; by default ``NetworkOptimizer("adamw", weight_decay=0.01)`` and, with an ``eval_set``, a
+        patience of 20 epochs.
 
     The other parameters are those of `NeuralRanker`.
 
@@ -106,39 +94,32 @@ class MLPRanker(NeuralRanker):
     """
 
     loss: Any = field(default="softmax", kw_only=False)
-    hidden: tuple[int, ...] = (256, 128)
-    activation: str = "relu"
-    dropout: float = 0.5
-    layer_norm: bool = False
-    input_transform: str = "auto"
-    input_noise: float = 0.3
-    attention_blocks: int = 0
-    attention_heads: int = 4
+    network: tuple[int, ...] | Network = (256, 128)
     batch_size: int = 16
-    optimizer: str = "adamw"
-    weight_decay: float = 1e-2
-    patience: int | None = 20
-    _params_of_older_files: ClassVar[dict[str, Any]] = {
-        "layer_norm": False,
-        "input_transform": "none",
-        "input_noise": 0.0,
-        "attention_blocks": 0,
-        "schedule": "constant",
+    optimizer: str | NetworkOptimizer = "adamw"
+    _groups: ClassVar[dict[str, OptionGroup]] = {
+        "network": Network(),
+        "optimizer": NetworkOptimizer("adamw", weight_decay=1e-2),
+        "comparisons": Comparisons(),
+        "monitoring": Monitoring(patience=20),
     }
+    _params_of_older_files: ClassVar[dict[str, Any]] = {"network": Network(input_transform="none", input_noise=0.0)}
+
+    @property
+    def _options(self) -> Network:
+        return Network.from_model(self, "network")
 
     @property
     def _in_context(self) -> bool:  # type: ignore[override]
-        return self.attention_blocks > 0
+        return self._options.attention_blocks > 0
 
     def _fit_inputs(self, features: NDArray[Any]) -> None:
-        if self.input_transform not in _TRANSFORMS:
-            raise ArgumentError(
-                f"input_transform must be one of {', '.join(_TRANSFORMS)}, got {self.input_transform!r}"
-            )
-        if self.input_transform == "auto":
+        transform = self._options.input_transform
+        check_choice("input_transform", transform, ("auto", "none", "log1p"))
+        if transform == "auto":
             self.log_features_ = heavy_tailed(features)
         else:
-            self.log_features_ = np.full(features.shape[1], self.input_transform == "log1p")
+            self.log_features_ = np.full(features.shape[1], transform == "log1p")
         self.mean_, self.scale_ = self._center_and_spread(features, self._transform)
 
     def _transform(self, features: NDArray[Any]) -> NDArray[Any]:
@@ -152,37 +133,38 @@ class MLPRanker(NeuralRanker):
         return super()._inputs(self._transform(features), dtype)
 
     def _layers(self, outputs: int, bias: bool, generator: torch.Generator | None) -> list[nn.Module]:
-        if not isinstance(self.layer_norm, (bool, np.bool_)):
-            raise ArgumentError(f"layer_norm must be True or False, got {self.layer_norm!r}")
-        if not isinstance(self.input_noise, (int, float, np.number)) or not 0 <= self.input_noise < float("inf"):
-            raise ArgumentError(f"input_noise must be a number of at least 0, got {self.input_noise!r}")
+        options = self._options
+        check_flag("layer_norm", options.layer_norm)
+        check_number("input_noise", options.input_noise, zero=True)
         *layers, head = dense_layers(
             len(self.mean_),
-            self.hidden,
+            options.hidden,
             outputs,
             generator,
-            activation=self.activation,
-            dropout=self.dropout,
-            layer_norm=bool(self.layer_norm),
+            activation=options.activation,
+            dropout=options.dropout,
+            layer_norm=bool(options.layer_norm),
             head_bias=bias,
         )
-        if self.input_noise:
-            layers.insert(0, InputNoise(float(self.input_noise), generator))
+        if options.input_noise:
+            layers.insert(0, InputNoise(float(options.input_noise), generator))
         return [*layers, *self._attention(generator), head]
 
     def _attention(self, generator: torch.Generator | None) -> list[nn.Module]:
-        blocks = self.attention_blocks
+        options = self._options
+        blocks = options.attention_blocks
         if not isinstance(blocks, (int, np.integer)) or isinstance(blocks, bool) or blocks < 0:
             raise ArgumentError(f"attention_blocks must be an integer of at least 0, got {blocks!r}")
         if blocks == 0:
             return []
-        units = (len(self.mean_), *positive_integers("hidden", self.hidden))[-1]
-        heads = positive_integers("attention_heads", self.attention_heads)
+        units = (len(self.mean_), *positive_integers("hidden", options.hidden))[-1]
+        heads = positive_integers("attention_heads", options.attention_heads)
         if len(heads) != 1 or units % heads[0]:
             raise ArgumentError(
-                f"attention_heads must divide the units of the last hidden layer, {units}, got {self.attention_heads!r}"
+                "attention_heads must divide the units of the last hidden layer, "
+                f"{units}, got {options.attention_heads!r}"
             )
-        attention = [SelfAttention(units, heads[0], self.dropout, generator) for _ in range(blocks)]
+        attention = [SelfAttention(units, heads[0], options.dropout, generator) for _ in range(blocks)]
         return [*attention, new_layer_norm(units, generator)]
 
     def _fitted_state(self) -> FittedState:
@@ -190,8 +172,9 @@ class MLPRanker(NeuralRanker):
         return FittedState(state.arrays | {"log_features": self.log_features_}, state.texts, state.metadata)
 
     def _restore_state(self, state: FittedState) -> None:
-        if self.attention_blocks > len(state.arrays):
-            raise DataError(f"attention_blocks must be at most the number of arrays, got {self.attention_blocks}")
+        blocks = self._options.attention_blocks
+        if blocks > len(state.arrays):
+            raise DataError(f"attention_blocks must be at most the number of arrays, got {blocks}")
         width = len(state.arrays["mean"])
         self.log_features_ = state.arrays.get("log_features", np.zeros(width, dtype=np.bool_))
         if self.log_features_.dtype != np.bool_ or self.log_features_.shape != (width,):
@@ -199,6 +182,11 @@ class MLPRanker(NeuralRanker):
         super()._restore_state(state)
 
 
+def _published_network(*hidden: int) -> Network:
+    return Network(hidden, dropout=0.0, input_transform="none", input_noise=0.0)
+
+
+@accept_options
 @dataclass(eq=False, repr=False, kw_only=True)
 class _FixedLoss(MLPRanker):
     """A perceptron that is defined by its loss, which is therefore not a parameter; its head has no bias.
@@ -208,15 +196,13 @@ class _FixedLoss(MLPRanker):
 
     loss: ClassVar[Any]  # type: ignore[misc]  # an instance variable of the base class
     bounding: ClassVar[str] = "none"  # type: ignore[misc]
-    dropout: float = 0.0
-    input_transform: str = "none"
-    input_noise: float = 0.0
+    network: tuple[int, ...] | Network = (100, 30)
     batch_size: int = 32
-    optimizer: str = "adam"
-    weight_decay: float = 0.0
-    patience: int | None = None
+    optimizer: str | NetworkOptimizer = "adam"
+    _groups: ClassVar[dict[str, OptionGroup]] = NeuralRanker._groups | {"network": _published_network(100, 30)}
 
 
+@accept_options
 @dataclass(eq=False, repr=False, kw_only=True)
 class RankNet(_FixedLoss):
     """RankNet (Burges et al., "Learning to rank using gradient descent", 2005).
@@ -231,9 +217,9 @@ class RankNet(_FixedLoss):
     """
 
     loss: ClassVar[str] = "RankNet"  # type: ignore[misc]
-    hidden: tuple[int, ...] = (100, 30)
 
 
+@accept_options
 @dataclass(eq=False, repr=False, kw_only=True)
 class DirectRanker(_FixedLoss):
     """DirectRanker (Köppel et al., "Pairwise learning to rank by neural networks revisited", 2019).
@@ -254,7 +240,6 @@ class DirectRanker(_FixedLoss):
     """
 
     cost: str = "square"
-    hidden: tuple[int, ...] = (100, 30)
 
     @property  # type: ignore[misc]
     def loss(self) -> DirectRankerLoss:
@@ -264,14 +249,15 @@ class DirectRanker(_FixedLoss):
         return DirectRankerLoss(cost=self.cost)
 
 
+@accept_options
 @dataclass(eq=False, repr=False, kw_only=True)
 class ListNet(_FixedLoss):
     """ListNet (Cao et al., "Learning to rank: from pairwise approach to listwise approach", 2007).
 
     It minimizes the cross entropy between the top-one probabilities of the labels and those of the scores. The
-    parameters are those of `MLPRanker` without ``loss``, ``bounding`` and ``min_gap``.
+    parameters are those of `MLPRanker` without ``loss`` and ``bounding``.
     """
 
     loss: ClassVar[str] = "ListNet"  # type: ignore[misc]
-    hidden: tuple[int, ...] = (46,)
-    min_gap: ClassVar[float] = 0.0  # type: ignore[misc]
+    network: tuple[int, ...] | Network = (46,)
+    _groups: ClassVar[dict[str, OptionGroup]] = NeuralRanker._groups | {"network": _published_network(46)}

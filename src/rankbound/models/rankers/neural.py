@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -15,7 +14,9 @@ from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation import evaluate_lists
 from rankbound.models.base import FittedState, Queries, Ranker, seed_of
 from rankbound.models.measuring import mean_measure, score_measure
+from rankbound.models.options import Monitoring, OptionGroup, accept_options, flat_parameters
 from rankbound.models.rankers.networks import ListNetwork, Objective, make_objective, network_outputs, positive_integers
+from rankbound.models.rankers.options import Comparisons, NetworkOptimizer
 from rankbound.models.rankers.weighted_features import BLOCK_VALUES, center_and_spread, row_blocks
 from rankbound.packages import needed_by
 from rankbound.parallel import current_workers, physical_memory
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _BYTES_PER_WEIGHT = 16  # weight, gradient, and the two means of Adam
 
 
+@accept_options
 @dataclass(eq=False, repr=False, kw_only=True)
 class NeuralRanker(Ranker):
     """The common base of all rankers that torch trains.
@@ -51,23 +53,24 @@ class NeuralRanker(Ranker):
     bounding:
         ``none``, ``min-max``, ``expectation``, ``expectation-max``, ``distribution`` or ``log-distribution``. It
         relates a loss that stands for a measure to the values that the query allows.
-    epochs, batch_size, optimizer, learning_rate, weight_decay, schedule, selection, patience, list_size:
-        See `rankbound.training.Settings`. The selection uses the queries of ``eval_set``.
-    min_gap:
-        For the losses of RankNet and DirectRanker: only pairs whose labels differ by more than this count.
+    epochs, batch_size, learning_rate:
+        Passes over the queries, queries per step, and step size; see `rankbound.training.Settings`.
+    optimizer:
+        ``"adam"``, ``"adamw"``, ``"sgd"`` or a `NetworkOptimizer`, which also has the weight decay and the schedule.
+    comparisons:
+        `Comparisons`: the size of the lists, and the gap between labels of pairs; or the size.
     standardize:
         Scale every feature to mean 0 and standard deviation 1 over the training rows. The scaling is saved with the
         model.
     measure:
         The measure that `score` reports and that the selection uses.
-    watch:
-        Further measures of ``eval_set`` to record in ``history_``.
+    monitoring:
+        A `Monitoring`: selection of an epoch by ``eval_set``, patience, checkpoints, progress; or a selection by name.
     random_state:
         Seed of all random numbers; None is 0.
-    checkpoint:
-        A folder to which the state is written after every epoch. A fit that was interrupted resumes from it.
-    verbose:
-        Show a progress bar on standard error if that is a terminal.
+
+    Every option of a group can also be given by its own name: ``weight_decay=0.1`` changes that option of
+    ``optimizer`` and leaves the others as they are by default.
 
     Attributes after `fit`: ``history_``, a dict per epoch with the loss and the measures of ``eval_set``;
     ``kept_epoch_``, the epoch whose weights the model has; ``network_``, the torch module.
@@ -77,20 +80,18 @@ class NeuralRanker(Ranker):
     bounding: str = field(default="none", kw_only=False)
     epochs: int = 100
     batch_size: int = 32
-    optimizer: str = "adam"
     learning_rate: float = 1e-3
-    weight_decay: float = 0.0
-    schedule: str = "constant"
-    selection: str = "validation"
-    patience: int | None = None
-    list_size: int | None = None
-    min_gap: float = 0.0
+    optimizer: str | NetworkOptimizer = "adam"
+    comparisons: int | Comparisons | None = None
     standardize: bool = True
     measure: Any = "nDCG"
-    watch: tuple[Any, ...] = ()
+    monitoring: str | Monitoring = "validation"
     random_state: int | None = 0
-    checkpoint: str | PathLike[str] | None = None
-    verbose: bool = False
+    _groups: ClassVar[dict[str, OptionGroup]] = {
+        "optimizer": NetworkOptimizer(),
+        "comparisons": Comparisons(),
+        "monitoring": Monitoring(),
+    }
     _dtype: ClassVar[torch.dtype] = torch.float64  # of predictions, so that equal rows get equal scores
 
     def _layers(self, outputs: int, bias: bool, generator: torch.Generator | None) -> list[nn.Module]:
@@ -103,22 +104,13 @@ class NeuralRanker(Ranker):
         return "rows" if isinstance(get_loss(self.loss), PointwiseLoss) else "queries"
 
     def _fit(self, queries: Queries, held_out: Queries | None) -> None:
-        settings = Settings(
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            optimizer=self.optimizer,
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            schedule=self.schedule,
-            selection=self.selection,
-            patience=self.patience,
-            list_size=self.list_size,
-            seed=seed_of(self.random_state),
-        )
-        if self.selection == "test" and held_out is None:
+        settings, monitoring = self._settings(), self._monitoring
+        if settings.selection == "test" and held_out is None:
             raise ArgumentError("selection='test' selects the epoch on eval_set, which is missing")
         self._fit_inputs(queries.features)
-        self.objective_ = make_objective(self.loss, self.bounding, queries.labels, self.min_gap)
+        self.objective_ = make_objective(
+            self.loss, self.bounding, queries.labels, Comparisons.from_model(self, "comparisons").min_gap
+        )
         generator = torch.Generator().manual_seed(settings.seed)
         self._check_size()
         self.network_ = self._network(generator)
@@ -136,13 +128,34 @@ class NeuralRanker(Ranker):
             settings,
             generator,
             evaluator=None if held_out is None else _Evaluator(self, held_out),
-            checkpoint=self.checkpoint,
-            identity=None if self.checkpoint is None else self._identity(held_out),
+            checkpoint=monitoring.checkpoint,
+            identity=None if monitoring.checkpoint is None else self._identity(held_out),
             threads=1 if self._is_small() else None,
-            verbose=self.verbose,
+            verbose=monitoring.verbose,
             on_step=self._on_step,
         )
         self.history_, self.kept_epoch_ = trained.history, trained.kept_epoch
+
+    @property
+    def _monitoring(self) -> Monitoring:
+        return Monitoring.from_model(self, "monitoring")
+
+    def _settings(self) -> Settings:
+        optimizer, monitoring = NetworkOptimizer.from_model(self, "optimizer"), self._monitoring
+        return Settings(
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            optimizer=optimizer.method,
+            learning_rate=self.learning_rate,
+            weight_decay=optimizer.weight_decay,
+            schedule=optimizer.schedule,
+            selection=monitoring.selection,
+            eval_every=monitoring.eval_every or 1,
+            patience=monitoring.patience,
+            checkpoint_every=monitoring.checkpoint_every or 1,
+            list_size=Comparisons.from_model(self, "comparisons").list_size,
+            seed=seed_of(self.random_state),
+        )
 
     def _network(self, generator: torch.Generator | None) -> nn.Module:
         """Return the network with random weights; without a generator, one with shapes but no memory."""
@@ -169,8 +182,8 @@ class NeuralRanker(Ranker):
 
     def _identity(self, held_out: Queries | None) -> dict[str, Any]:
         """Return what a checkpoint must match, besides the settings of the loop and the training data."""
-        ignored = {"epochs", "checkpoint", "verbose"}
-        parameters = {name: repr(value) for name, value in self.get_params(deep=False).items() if name not in ignored}
+        ignored = {"epochs", "checkpoint", "checkpoint_every", "verbose"}
+        parameters = {name: repr(value) for name, value in flat_parameters(self).items() if name not in ignored}
         eval_digest = None
         if held_out is not None:
             eval_digest = Examples(held_out.features, held_out.lists.labels, held_out.lists.offsets).digest()
@@ -243,7 +256,7 @@ class NeuralRanker(Ranker):
         metadata = {
             "history": self.history_,
             "kept_epoch": self.kept_epoch_,
-            "selection": self.selection,
+            "selection": self._monitoring.selection,
             "spread": objective.spread,
             "center": objective.center,
             "outputs": len(objective.losses),
@@ -258,9 +271,10 @@ class NeuralRanker(Ranker):
         self.objective_ = Objective(
             (loss,) * metadata["outputs"], arrays.get("levels"), metadata["spread"], metadata["center"]
         )
-        layers = [metadata["outputs"], getattr(self, "kernel_size", 1)]
+        options = flat_parameters(self)
+        layers = [metadata["outputs"], options.get("kernel_size", 1)]
         for name in ("hidden", "channels"):
-            layers += positive_integers(name, getattr(self, name, ()))
+            layers += positive_integers(name, options.get(name, ()))
         if max(layers) > (widest := max(max(array.shape, default=0) for array in arrays.values())):
             raise DataError(f"layers of {max(layers)} units do not fit arrays of at most {widest}")
         weights = {
@@ -296,7 +310,7 @@ class _Evaluator:
 
     def __init__(self, ranker: NeuralRanker, held_out: Queries) -> None:
         self._ranker, self._held_out = ranker, held_out
-        self._measures = list(dict.fromkeys(map(str, (ranker.measure, *ranker.watch))))
+        self._measures = list(dict.fromkeys(map(str, (ranker.measure, *ranker._monitoring.watch))))
 
     def __call__(self) -> dict[str, float]:
         scores = self._scores()

@@ -20,8 +20,10 @@ from rankbound.errors import ArgumentError, DataError
 from rankbound.io import report_progress
 from rankbound.models.base import FittedState, Queries, Ranker, seed_of
 from rankbound.models.measuring import mean_measure
+from rankbound.models.options import OptionGroup, accept_options, check_choice, check_count, flat_parameters
 from rankbound.models.parameters import check_in_range
 from rankbound.models.rankers.levels import expected_label, label_levels
+from rankbound.models.rankers.options import TreeOptions
 from rankbound.models.rankers.weighted_features import row_blocks
 from rankbound.models.tree_text import check_trees, trees_alone
 from rankbound.packages import needed_by
@@ -47,7 +49,6 @@ _RANGES = {  # of LightGBM's parameters: least value, greatest value, whether th
     "reg_lambda": (0, 1e300, False),
     "truncation_level": (1, _LARGEST, False),
 }
-_TASKS = ("regression", "classification")
 _MAX_CATEGORY = 1_000_000  # LightGBM keeps a bit for every category up to the largest one
 _ZERO = 1e-35  # smaller values are 0 to LightGBM
 _MAX_MODELS = 1_000  # one for each level of the labels
@@ -63,9 +64,6 @@ class _TreeRanker(Ranker):
 
     n_estimators: int = 100
     num_leaves: int = 31
-    max_depth: int = -1
-    min_child_samples: int = 20
-    subsample: float = 1.0
     categorical_features: tuple[Any, ...] = ()
     measure: Any = "nDCG"
     random_state: int | None = 0
@@ -78,9 +76,10 @@ class _TreeRanker(Ranker):
 
     def _check_ranges(self) -> None:
         """Refuse what LightGBM would refuse, because it prints a line of its own before it raises."""
-        for name, (low, high, open_low) in _RANGES.items():
-            if hasattr(self, name):
-                check_in_range(name, getattr(self, name), low, high, open_low=open_low)
+        for name, value in flat_parameters(self).items():
+            if name in _RANGES:
+                low, high, open_low = _RANGES[name]
+                check_in_range(name, value, low, high, open_low=open_low)
 
     def _lightgbm_parameters(self, special: dict[str, Any]) -> dict[str, Any]:
         """Return all parameters of LightGBM but the number of threads, on which trees do not depend."""
@@ -109,7 +108,7 @@ class _TreeRanker(Ranker):
 
         With held-out queries, keep the number of trees that ranks them best.
         """
-        _positive("n_estimators", self.n_estimators)
+        check_count("n_estimators", self.n_estimators)
         self._check_ranges()
         if self.n_jobs is not None:
             check_in_range("n_jobs", self.n_jobs, -_LARGEST, _LARGEST)
@@ -143,7 +142,7 @@ class _TreeRanker(Ranker):
             if self._on_step is not None:
                 callbacks.append(_stopping_callback(self._on_step))
             if (rounds := self._stopping_rounds()) is not None:
-                _positive("early_stopping_rounds", rounds)
+                check_count("early_stopping_rounds", rounds)
                 callbacks.append(lightgbm.early_stopping(rounds, verbose=False))
         try:
             booster = lightgbm.train(
@@ -222,26 +221,28 @@ class _BoostedTrees(_TreeRanker):
     """The parameters of gradient boosting."""
 
     learning_rate: float = 0.1
-    reg_lambda: float = 0.0
-    colsample_bytree: float = 1.0
+    trees: TreeOptions | None = None
     early_stopping_rounds: int | None = None
+    _groups: ClassVar[dict[str, OptionGroup]] = {"trees": TreeOptions()}
 
     def _stopping_rounds(self) -> int | None:
         return self.early_stopping_rounds
 
     def _boosting_parameters(self) -> dict[str, Any]:
+        trees = TreeOptions.from_model(self, "trees")
         return {
             "learning_rate": self.learning_rate,
             "num_leaves": self.num_leaves,
-            "max_depth": self.max_depth,
-            "min_data_in_leaf": self.min_child_samples,
-            "lambda_l2": self.reg_lambda,
-            "bagging_fraction": self.subsample,
-            "bagging_freq": 0 if self.subsample == 1 else 1,
-            "feature_fraction": self.colsample_bytree,
+            "max_depth": trees.max_depth,
+            "min_data_in_leaf": trees.min_child_samples,
+            "lambda_l2": trees.reg_lambda,
+            "bagging_fraction": trees.subsample,
+            "bagging_freq": 0 if trees.subsample == 1 else 1,
+            "feature_fraction": trees.colsample_bytree,
         }
 
 
+@accept_options
 @dataclass(eq=False, repr=False, kw_only=True)
 class LambdaMART(_BoostedTrees):
     """Gradient boosted trees on lambdas or on any ranking loss, with or without bounding.
@@ -258,8 +259,11 @@ class LambdaMART(_BoostedTrees):
         ``log-distribution``. The first three multiply the loss by a factor per query, which LightGBM's own objective
         receives as weights. Together with difficulty weights in ``sample_weight``, difficulty would count twice; a
         warning says so. The study of training methods found no use for a bounding of the default objective.
-    n_estimators, learning_rate, num_leaves, max_depth, min_child_samples, reg_lambda, subsample, colsample_bytree:
+    n_estimators, learning_rate, num_leaves:
         As in LightGBM, with its defaults.
+    trees:
+        `TreeOptions`, further parameters of LightGBM: ``max_depth``, ``min_child_samples``, ``subsample``,
+        ``colsample_bytree`` and ``reg_lambda``. Each can also be given by its own name, ``min_child_samples=5``.
     categorical_features:
         Columns that hold categories, small integers from 0 on, by index or, for a frame, by name. A split divides
         categories into two sets. NaN in any feature means missing.
@@ -352,8 +356,7 @@ class _PointwiseTrees(_TreeRanker):
         raise NotImplementedError
 
     def _fit(self, queries: Queries, held_out: Queries | None) -> None:
-        if self.task not in _TASKS:
-            raise ArgumentError(f"task must be one of {', '.join(_TASKS)}, got {self.task!r}")
+        check_choice("task", self.task, ("regression", "classification"))
         labels, weights = queries.labels, queries.weights
         parameters = {**self._parameters(), "boosting": self._mode}
         if self.task == "regression":
@@ -383,6 +386,7 @@ class _PointwiseTrees(_TreeRanker):
         self.levels_ = state.arrays["levels"]
 
 
+@accept_options
 @dataclass(eq=False, repr=False, kw_only=True)
 class BoostingRanker(_PointwiseTrees, _BoostedTrees):
     """Gradient boosting on the labels: "Reg. Boost" and "Class Boost" of the neural ranking paper (Köppel et al. 2019).
@@ -423,6 +427,7 @@ class RandomForestRanker(_PointwiseTrees):
 
     n_estimators: int = 300
     num_leaves: int = 255
+    max_depth: int = -1
     min_child_samples: int = 5
     subsample: float = 0.632
     max_features: float = 1 / 3
@@ -456,11 +461,6 @@ def _stopping_callback(on_step: Callable[[int, float], bool]) -> Callable[[Any],
 
     stop.order = 25  # type: ignore[attr-defined]  # after record_evaluation (20)
     return stop
-
-
-def _positive(name: str, value: Any) -> None:
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-        raise ArgumentError(f"{name} must be a positive integer, got {value!r}")
 
 
 def _threads(features: NDArray[Any]) -> int:

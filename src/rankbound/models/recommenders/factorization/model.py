@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -21,7 +20,14 @@ from rankbound.io import progress_display
 from rankbound.losses import RankingLoss, get_loss
 from rankbound.models.base import FittedState, seed_of
 from rankbound.models.measuring import mean_measure
-from rankbound.models.options import OptionGroup, check_count, check_number, flat_parameters
+from rankbound.models.options import (
+    Monitoring,
+    OptionGroup,
+    accept_options,
+    check_count,
+    check_number,
+    flat_parameters,
+)
 from rankbound.models.recommenders.base import Recommender, restore_array
 from rankbound.models.recommenders.factorization.held_out import (
     HeldOut,
@@ -33,7 +39,6 @@ from rankbound.models.recommenders.factorization.held_out import (
 from rankbound.models.recommenders.factorization.lists import GivenLists, Pairs
 from rankbound.models.recommenders.factorization.losses import interaction_loss
 from rankbound.models.recommenders.factorization.options import (
-    Monitoring,
     Negatives,
     Optimizer,
     Settings,
@@ -55,6 +60,7 @@ if TYPE_CHECKING:
 _TEMPERATURE = 0.2  # of the cosine
 
 
+@accept_options
 @dataclass(eq=False, repr=False)
 class MatrixFactorization(Recommender):
     """Matrix factorization, score(u, i) = p_u · q_i, trained with a ranking loss of each user's list.
@@ -119,16 +125,16 @@ class MatrixFactorization(Recommender):
     batch_size: int | None = 32
     optimizer: str | Optimizer = "adam"
     negatives: int | float | str | Negatives = "all"
-    vectors: VectorModel = VectorModel()  # noqa: RUF009 - frozen
+    vectors: VectorModel | None = None
     measure: Any = "nDCG"
     monitoring: str | Monitoring = "validation"
     random_state: int | None = 0
     _accepts_weights: ClassVar[bool] = True
-    _groups: ClassVar[Mapping[str, type[OptionGroup]]] = {
-        "optimizer": Optimizer,
-        "negatives": Negatives,
-        "vectors": VectorModel,
-        "monitoring": Monitoring,
+    _groups: ClassVar[dict[str, OptionGroup]] = {
+        "optimizer": Optimizer(),
+        "negatives": Negatives(),
+        "vectors": VectorModel(),
+        "monitoring": Monitoring(),
     }
 
     # ---- for users ---------------------------------------------------------------------------------------------------
@@ -295,7 +301,9 @@ class MatrixFactorization(Recommender):
             while state.epoch < self.epochs and not self._out_of_patience(state):
                 self._run_epoch(training, held_out, state)
                 show("epoch", state.epoch, self.epochs)
-                if checkpoints and (state.epoch % monitoring.checkpoint_every == 0 or state.epoch == self.epochs):
+                if checkpoints and (
+                    state.epoch % (monitoring.checkpoint_every or 50) == 0 or state.epoch == self.epochs
+                ):
                     checkpoints.save(state.epoch, state.arrays(), state.metadata())
 
     def _run_epoch(self, training: Training, held_out: HeldOut | None, state: State) -> None:
@@ -303,7 +311,9 @@ class MatrixFactorization(Recommender):
             entry = {"epoch": state.epoch + 1, "loss": training.epoch(state)}
         except (FloatingPointError, DataError) as error:
             raise _divergence(state.epoch) from error
-        if held_out is not None and (state.epoch % self._monitoring.eval_every == 0 or state.epoch == self.epochs):
+        if held_out is not None and (
+            state.epoch % (self._monitoring.eval_every or 5) == 0 or state.epoch == self.epochs
+        ):
             vectors = _check_finite(training.vectors(state.values), state.epoch)
             entry |= held_out.measure(*vectors, [self.measure, *self._monitoring.watch])
             state.keep_if_best(entry[str(self.measure)])
@@ -319,11 +329,11 @@ class MatrixFactorization(Recommender):
 
     @property
     def _monitoring(self) -> Monitoring:
-        return Monitoring.from_value(self.monitoring)
+        return Monitoring.from_model(self, "monitoring")
 
     def _settings(self, similarity: str) -> Settings:
         """Return what a training depends on; ``similarity`` is the one of vectors without a choice."""
-        vectors = VectorModel.from_value(self.vectors)
+        vectors = VectorModel.from_model(self, "vectors")
         temperature = _TEMPERATURE if vectors.temperature is None else float(vectors.temperature)
         return Settings(
             self.factors,
@@ -331,21 +341,21 @@ class MatrixFactorization(Recommender):
             self.learning_rate,
             self.batch_size,
             seed_of(self.random_state),
-            Optimizer.from_value(self.optimizer),
-            Negatives.from_value(self.negatives),
+            Optimizer.from_model(self, "optimizer"),
+            Negatives.from_model(self, "negatives"),
             replace(vectors, similarity=vectors.similarity or similarity, temperature=temperature),
         )
 
     def _warm(self) -> Previous | None:
         """Return the parameters of the previous fit if the next one begins with them."""
-        if not (VectorModel.from_value(self.vectors).warm_start and hasattr(self, "parameters_")):
+        if not (VectorModel.from_model(self, "vectors").warm_start and hasattr(self, "parameters_")):
             return None
         return Previous(self.user_ids_, self.item_ids_, self.parameters_)
 
     def _identity(self) -> dict[str, str]:
         """Return the parameters that a checkpoint must match."""
         ignored = ["checkpoint", "checkpoint_every", "verbose"]
-        if Optimizer.from_value(self.optimizer).schedule == "constant":  # else the learning rate depends on them
+        if Optimizer.from_model(self, "optimizer").schedule == "constant":  # else the learning rate depends on them
             ignored.append("epochs")
         return {name: repr(value) for name, value in flat_parameters(self).items() if name not in ignored}
 
@@ -414,7 +424,7 @@ class MatrixFactorization(Recommender):
         if not hasattr(self, "user_ids_"):  # lists of codes, saved by 0.2, whose items were not saved
             none = np.zeros(0, np.int32)
             self._set_codes(none, none)
-            self.vectors = replace(VectorModel.from_value(self.vectors), similarity=None)
+            self.vectors = replace(VectorModel.from_model(self, "vectors"), similarity=None)
             self.parameters_ = {"users": users, "items": items}
         if (len(users), len(items)) != (len(self.user_ids_), len(self.item_ids_)):
             raise DataError(f"vectors must be those of the ids, got {len(users)} users and {len(items)} items")

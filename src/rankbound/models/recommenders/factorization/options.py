@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from os import PathLike
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from rankbound.errors import ArgumentError
-from rankbound.measures.measure import parse_measure
 from rankbound.models.options import OptionGroup, check_choice, check_count, check_flag, check_number
 from rankbound.models.parameters import check_in_range
 
@@ -146,52 +144,6 @@ class VectorModel(OptionGroup):
         check_flag("biases", self.biases)
         check_number("init", self.init)
         check_flag("warm_start", self.warm_start)
-
-
-@dataclass(frozen=True)
-class Monitoring(OptionGroup):
-    """What happens in the course of a training: evaluation, selection of an epoch, checkpoints, progress.
-
-    Parameters
-    ----------
-    selection:
-        Which epoch is kept if there is an ``eval_set``: ``"validation"`` and ``"test"`` keep the best epoch, ``"last"``
-        the last one, as does a fit without ``eval_set``. The first two compute the same; the name is stored as
-        ``selection_``, so that tables can state it: results selected on the data that they are reported for are
-        biased upward.
-    eval_every, patience:
-        Epochs between evaluations, and epochs without improvement after which training stops (None: never).
-    watch:
-        Measures to record in ``history_`` next to the model's own.
-    checkpoint, checkpoint_every:
-        A folder to which the state of training is written atomically, every ``checkpoint_every`` epochs and at the
-        end. If it holds the state of the same training, `fit` resumes from it and ends with the vectors of an
-        uninterrupted fit; ``epochs`` may be larger than before. The folder of another training is refused.
-    verbose:
-        Show a progress bar on standard error if that is a terminal.
-
-    >>> Monitoring(eval_every=1, patience=10).selection
-    'validation'
-    """
-
-    selection: str = "validation"
-    eval_every: int = 5
-    patience: int | None = None
-    watch: tuple[Any, ...] = ()
-    checkpoint: str | PathLike[str] | None = None
-    checkpoint_every: int = 50
-    verbose: bool = False
-    _main: ClassVar[str | None] = "selection"
-
-    def __post_init__(self) -> None:
-        check_choice("selection", self.selection, ("validation", "test", "last"))
-        check_count("eval_every", self.eval_every)
-        if self.patience is not None:
-            check_count("patience", self.patience)
-        for measure in self.watch:
-            parse_measure(measure)
-        check_count("checkpoint_every", self.checkpoint_every)
-        check_flag("verbose", self.verbose)
 
 
 class Settings(NamedTuple):
