@@ -411,9 +411,7 @@ class Lists:
 
         See `rankbound.data.judged` for the policies.
         """
-        check_dicts(qrels=qrels, run=run)
-        with np.errstate(over="ignore"):  # a longdouble that overflows is refused as any infinity
-            return _reader("dicts")(qrels, run, **policy)
+        return _reader("dicts")(qrels, run, **policy)
 
     @classmethod
     def from_frame(cls, frame: Any, **columns: Any) -> Lists:
@@ -428,29 +426,20 @@ class Lists:
     @classmethod
     def from_letor(cls, path: str | PathLike[str]) -> Lists:
         """Create Lists from a LETOR or SVMlight file; `rankbound.data.read_letor` returns the features, too."""
-        return _reader("letor")(path)
+        return _reader("letor")(path).lists  # type: ignore[no-any-return]
 
 
-_READERS: dict[str, Callable[..., Lists]] = {}
-READERS = "rankbound.data.list_readers"
+_READERS = {
+    "dicts": "rankbound.data.judged:from_dicts",
+    "frame": "rankbound.data.frames:lists_from_frame",
+    "trec": "rankbound.data.trec:lists_from_trec",
+    "letor": "rankbound.data.letor:read_letor",
+}  # which are in a layer above, and imported when they are needed
 
 
-def register_reader(source: str) -> Callable[[Callable[..., Lists]], Callable[..., Lists]]:
-    """Let a function of a layer above make the lists of ``Lists.from_SOURCE``.
-
-    `READERS` is the module that registers all of them; it is imported when the first one is needed.
-    """
-
-    def register(reader: Callable[..., Lists]) -> Callable[..., Lists]:
-        _READERS[source] = reader
-        return reader
-
-    return register
-
-
-def _reader(source: str) -> Callable[..., Lists]:
-    importlib.import_module(READERS)
-    return _READERS[source]
+def _reader(source: str) -> Callable[..., Any]:
+    module, _, name = _READERS[source].partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 def sort_within_queries(keys: NDArray[Any], offsets: NDArray[np.int64], stable: bool = True) -> NDArray[np.int64]:
@@ -484,18 +473,6 @@ def sort_within_queries(keys: NDArray[Any], offsets: NDArray[np.int64], stable: 
         ranked = offsets[rows, None] + np.argsort(matrix, axis=1, kind="stable")
         order[flat[real]] = ranked[real]
     return order
-
-
-def check_dicts(**data: Any) -> None:
-    """Raise DataError unless the arguments are ``{query: {document: number}}``; the numbers are checked when read."""
-    for side, queries in data.items():
-        if not isinstance(queries, Mapping):
-            raise DataError(f"{side} must be a dict of queries, got {type(queries).__name__}")
-        kinds = set(map(type, queries.values()))
-        if kinds <= {dict} or all(issubclass(kind, Mapping) for kind in kinds):
-            continue
-        name, wrong = next(entry for entry in queries.items() if not isinstance(entry[1], Mapping))
-        raise DataError(f"query {name!r} of {side} must map documents to numbers, got {wrong!r:.60}")
 
 
 # ---- validation ------------------------------------------------------------------------------------------------------

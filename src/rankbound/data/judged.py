@@ -10,10 +10,10 @@ queries and documents that both sides have and those that only one has.
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
-from itertools import chain, compress, pairwise, repeat
+from itertools import chain, pairwise, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from rankbound.data.candidates import CandidateSource
 
 CHUNK = 100_000  # documents of dicts that are evaluated at once: enough for speed, few enough for the cache
-_UNJUDGED = -1e300  # stands for "no label" while labels are looked up
 
 
 class DuplicateError(DataError):
@@ -49,22 +48,19 @@ class CandidatesError(DataError):
 
 
 def from_dicts(
-    qrels: Mapping[Any, Mapping[Any, Any]],
-    run: Mapping[Any, Mapping[Any, Any]],
-    *,
-    missing: str = MISSING[0],
-    judged_only: bool = False,
-    keep_ids: bool = True,
+    qrels: Mapping[Any, Mapping[Any, Any]], run: Mapping[Any, Mapping[Any, Any]], **policy: Any
 ) -> Lists:
     """Combine ``{query: {document: label}}`` and ``{query: {document: score}}``, the form that pytrec_eval uses.
+
+    ``missing``, ``judged_only`` and ``keep_ids`` are those of `dict_chunks`.
 
     >>> lists = from_dicts({"q": {"a": 1, "b": 0, "c": 2}}, {"q": {"b": 0.9, "a": 0.5, "x": 0.1}})
     >>> lists.labels.tolist(), lists.depths.tolist(), lists.ids.tolist()
     ([0, 1, 0, 2], [3], ['b', 'a', 'x', 'c'])
     """
-    Protocol(missing=missing)  # which checks it
-    names, coverage = _queries_of_dicts(qrels, run, missing)
-    return _lists_of_dicts(qrels, run, names, coverage, judged_only, keep_ids)
+    Protocol(missing=policy.get("missing", MISSING[0]))  # which checks it
+    (lists,) = dict_chunks(qrels, run, most=sys.maxsize // 2, **policy)
+    return lists
 
 
 def dict_chunks(
@@ -74,109 +70,85 @@ def dict_chunks(
     missing: str = MISSING[0],
     judged_only: bool = False,
     keep_ids: bool = True,
+    most: int | None = None,
 ) -> Iterator[Lists]:
-    """Yield what `from_dicts` returns in parts of about `CHUNK` documents, which need less memory than all at once.
+    """Yield judgments and a run in parts of about ``most`` documents (`CHUNK`), which need less memory than the whole.
 
     The coverages of the parts add up to that of the whole. The policy is that of a `rankbound.Protocol`.
     """
-    names, coverage = _queries_of_dicts(qrels, run, missing)
-    documents = (len(qrels[q]) + len(run.get(q, ())) for q in names)
-    chunk = np.cumsum(np.fromiter(documents, np.int64, len(names))) // (2 * CHUNK)
-    starts = [0, *(np.flatnonzero(np.diff(chunk)) + 1).tolist(), len(names)]
-    for start, end in pairwise(starts):
-        part = names[start:end]
-        coverage = replace(coverage, shared_queries=sum(q in run for q in part))
-        with np.errstate(over="ignore"):  # a longdouble that overflows is refused as any infinity
-            lists = _lists_of_dicts(qrels, run, part, coverage, judged_only, keep_ids)
-        yield lists
-        coverage = Coverage()  # the first part counts the queries that only one side has
-
-
-def _queries_of_dicts(
-    qrels: Mapping[Any, Mapping[Any, Any]], run: Mapping[Any, Mapping[Any, Any]], missing: str
-) -> tuple[list[Any], Coverage]:
-    """Return the queries to evaluate, and how many each side has."""
-    shared = [q for q in qrels if q in run]
-    if not shared:
+    check_dicts(qrels=qrels, run=run)
+    names = [query for query in qrels if query in run]
+    if not names:
         raise nothing_in_common(next(iter(qrels), None), next(iter(run), None))
-    coverage = Coverage(len(qrels) - len(shared), len(run) - len(shared), len(shared))
-    return shared if missing == "ignore" else list(qrels), coverage
+    one_sided, names = (len(qrels) - len(names), len(run) - len(names)), names if missing == "ignore" else [*qrels]
+    judged, ranked = [*map(qrels.__getitem__, names)], [*map(run.get, names, repeat({}))]
+    documents = np.cumsum([*map(len, judged)]) + np.cumsum([*map(len, ranked)])
+    chunk = documents // (2 * (CHUNK if most is None else most))
+    for start, end in pairwise([0, *(np.flatnonzero(np.diff(chunk)) + 1).tolist(), len(names)]):
+        coverage = Coverage(*one_sided, sum(map(run.__contains__, names[start:end])))
+        part = slice(start, end)
+        yield _lists_of_dicts(names[part], judged[part], ranked[part], coverage, judged_only, keep_ids)
+        one_sided = (0, 0)  # the first part counts the queries that only one side has
 
 
 def _lists_of_dicts(
-    qrels: Mapping[Any, Mapping[Any, Any]],
-    run: Mapping[Any, Mapping[Any, Any]],
     names: list[Any],
+    judged: list[Any],
+    ranked: list[Any],
     coverage: Coverage,
     judged_only: bool,
     keep_ids: bool,
 ) -> Lists:
-    """Combine the documents of these queries."""
-    judged = [qrels[q] for q in names]
-    ranked: list[Mapping[Any, Any]] = [run.get(q, {}) for q in names]
-    depths = np.fromiter(map(len, ranked), np.int64, len(names))
-    total = int(depths.sum())
-    # chain, map and fromiter loop over the documents in C
-    try:
-        scores = np.fromiter(chain.from_iterable(r.values() for r in ranked), np.float64, total)
-    except (TypeError, ValueError) as error:
-        raise _not_a_number("score", zip(names, ranked, strict=True)) from error
-    known = np.fromiter(map(len, judged), np.int64, len(names))
-    try:
-        labels = _labels_of_ranked(judged, ranked, total)
-        unjudged, judged_depths = labels == _UNJUDGED, depths
-        if unjudged.any():
-            query = np.repeat(np.arange(len(names)), depths)
-            judged_depths = depths - np.bincount(query[unjudged], minlength=len(names))
-        # labels of judged documents that the run does not have
-        partial = np.flatnonzero(judged_depths < known).tolist()
-        absent = (map(operator.not_, map(ranked[q].__contains__, judged[q])) for q in partial)
-        left = chain.from_iterable(compress(judged[q].values(), mask) for q, mask in zip(partial, absent, strict=True))
-        left_labels = np.fromiter(left, np.float64, int((known - judged_depths).sum()))
-    except (TypeError, ValueError) as error:
-        raise _not_a_number("label", zip(names, judged, strict=True)) from error
+    """Combine the documents of these queries.
+
+    ``run | qrels`` of a query has its documents in the order of `Lists`: those of the run and then the others, with
+    the label of a judged document and the score of one without a judgment. Merging dicts looks up the hashes that they
+    hold already, in a third of the time that a lookup for each document takes.
+    """
+    if {*map(type, judged), *map(type, ranked)} != {dict}:  # other mappings may merge in another way
+        judged, ranked = [*map(dict, judged)], [*map(dict, ranked)]
+    merged = [*map(operator.or_, ranked, judged)]
+    sizes, depths, known = (np.array([*map(len, dicts)], np.int64) for dicts in (merged, ranked, judged))
+    judged_depths = depths + known - sizes
+    scores = _numbers_of_dicts("score", names, ranked)
+    labels = _numbers_of_dicts("label", names, merged, judged)
+    if len(labels) > len(scores):
+        is_returned = np.repeat(np.tile([True, False], len(names)), np.column_stack((depths, sizes - depths)).ravel())
+        returned_scores, scores = scores, np.full(len(labels), -np.inf)
+        scores[is_returned] = returned_scores
+    offsets = np.concatenate(([0], np.cumsum(sizes)))
     coverage = coverage.with_documents(depths, judged_depths)
-    if total and not coverage.judged_documents:
-        first = next(q for q in names if run.get(q))
-        coverage = replace(coverage, first_ids=(next(iter(qrels[first]), None), next(iter(run[first]))))
-    ids = None
-    if keep_ids:
-        ids = _objects(chain.from_iterable(ranked), total)
-        left_ids = _objects((d for q in partial for d in judged[q] if d not in ranked[q]), len(left_labels))
-        ids = np.concatenate((ids, left_ids))
-    if judged_only:
-        keep = np.concatenate((~unjudged, np.ones(len(left_labels), bool)))
-        ids = None if ids is None else ids[keep]
-        labels, scores, depths = labels[~unjudged], scores[~unjudged], judged_depths
-    else:
-        labels[unjudged] = 0
-    return _assemble(
-        names=_objects(names, len(names)),
-        depths=depths,
-        scores=scores,
-        labels=labels,
-        unjudged=None if judged_only else unjudged,
-        left_counts=known - judged_depths,
-        left_labels=left_labels,
-        ids=ids,
-        coverage=coverage,
+    is_judged = None
+    if (judged_depths < depths).any():
+        is_judged = labels != scores
+        unjudged = sizes - np.diff(np.concatenate(([0], np.cumsum(is_judged)))[offsets])
+        for query in np.flatnonzero(unjudged != depths - judged_depths).tolist():  # where a label equals the score
+            is_judged[offsets[query] : offsets[query + 1]] = [*map(judged[query].__contains__, merged[query])]
+        if not judged_depths.any():
+            first = next(query for query in range(len(names)) if ranked[query])
+            coverage = replace(coverage, first_ids=(next(iter(judged[first]), None), next(iter(ranked[first]))))
+    ids = _objects(chain.from_iterable(merged), len(labels)) if keep_ids else None
+    if judged_only and is_judged is not None:
+        labels, scores, ids = labels[is_judged], scores[is_judged], None if ids is None else ids[is_judged]
+        depths, sizes, is_judged = judged_depths, known, None
+        offsets = np.concatenate(([0], np.cumsum(sizes)))
+    elif is_judged is not None:
+        labels[~is_judged] = 0
+    is_whole = len(labels) == depths.sum()
+    return Lists(
+        labels, offsets, scores, ids, _objects(names, len(names)), None if is_whole else depths, is_judged, coverage
     )
 
 
-def _labels_of_ranked(
-    judged: list[Mapping[Any, Any]], ranked: list[Mapping[Any, Any]], total: int
+def _numbers_of_dicts(
+    what: str, names: list[Any], dicts: list[dict[Any, Any]], given: list[dict[Any, Any]] | None = None
 ) -> NDArray[np.float64]:
-    """Return the label of each document of the run, `_UNJUDGED` where there is none."""
-    if set(map(type, judged)) == {dict}:  # other mappings may return, or even store, values for keys they lack
-        with suppress(KeyError):  # two faster ways, if every document is judged
-            if min(map(len, ranked)) > 1:  # of a single key, itemgetter returns no tuple
-                with suppress(TypeError, ValueError):  # and if labels are integers from 0 to 255
-                    grades = (bytes(operator.itemgetter(*r)(j)) for j, r in zip(judged, ranked, strict=True))
-                    return np.frombuffer(b"".join(grades), np.uint8).astype(np.float64)
-            certain = (map(j.__getitem__, r) for j, r in zip(judged, ranked, strict=True))
-            return np.fromiter(chain.from_iterable(certain), np.float64, total)
-    lookups = (map(j.get, r, repeat(_UNJUDGED)) for j, r in zip(judged, ranked, strict=True))
-    return np.fromiter(chain.from_iterable(lookups), np.float64, total)
+    """All numbers in dicts; DataError for one that is none, which is looked for in the dicts that were given."""
+    try:
+        with np.errstate(over="ignore"):  # a longdouble that overflows is refused as any infinity
+            return np.fromiter(chain.from_iterable(map(dict.values, dicts)), np.float64, sum(map(len, dicts)))
+    except (TypeError, ValueError) as error:
+        raise _not_a_number(what, zip(names, given or dicts, strict=True)) from error
 
 
 def from_frames(
@@ -473,6 +445,18 @@ def _named(codes: Any, names: Any) -> Any:
 def _ranges(start: NDArray[np.int64], length: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return start, start + 1, ..., start + length - 1 for each pair, one after the other."""
     return np.arange(int(length.sum())) + np.repeat(start - np.cumsum(length) + length, length)
+
+
+def check_dicts(**data: Any) -> None:
+    """Raise DataError unless the arguments are ``{query: {document: number}}``; the numbers are checked when read."""
+    for side, queries in data.items():
+        if not isinstance(queries, Mapping):
+            raise DataError(f"{side} must be a dict of queries, got {type(queries).__name__}")
+        kinds = set(map(type, queries.values()))
+        if kinds <= {dict} or all(issubclass(kind, Mapping) for kind in kinds):
+            continue
+        name, wrong = next(entry for entry in queries.items() if not isinstance(entry[1], Mapping))
+        raise DataError(f"query {name!r} of {side} must map documents to numbers, got {wrong!r:.60}")
 
 
 def _objects(values: Any, length: int) -> NDArray[Any]:

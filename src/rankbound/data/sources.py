@@ -22,7 +22,7 @@ from rankbound.data.json_lines import is_json_lines, read_json_lines
 from rankbound.data.letor_judgments import is_letor, read_text_judgments
 from rankbound.data.result_files import find_run, is_json, is_result_folder, read_json
 from rankbound.errors import ArgumentError, DataError
-from rankbound.lists import Lists, check_dicts
+from rankbound.lists import Lists
 from rankbound.protocol import MISSING
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ def chunks_of_lists(qrels: Any, run: Any, *, candidates: CandidateSource, **poli
     """Yield what `to_lists` returns, dicts in parts; the policies are those of `to_lists`."""
     qrels, run = _opened(qrels, "qrels"), _opened(run, "run")
     if candidates.is_rule and isinstance(qrels, Mapping) and isinstance(run, Mapping):
-        check_dicts(qrels=qrels, run=run)
         yield from judged.dict_chunks(qrels, run, **policy)
     else:
         yield to_lists(qrels, run, candidates=candidates, **policy)
@@ -149,7 +148,7 @@ def to_frame(source: Any, number: str, column: str | None = None) -> pl.DataFram
     if column is not None and (isinstance(source, Mapping) or _is_text(source) or is_ir_dataset(source)):
         raise ArgumentError(f"candidates='column:{column}' needs judgments in a frame, a csv or a parquet file")
     if isinstance(source, Mapping):
-        check_dicts(**{f"a dict of {number}s": source})
+        judged.check_dicts(**{f"a dict of {number}s": source})
         rows = [(q, d, value) for q, documents in source.items() for d, value in documents.items()]
         if not rows:
             return pl.DataFrame(schema={"qid": pl.String, "docid": pl.String, number: pl.Float64})
