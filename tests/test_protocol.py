@@ -132,7 +132,8 @@ def test_reference_runs_are_in_the_signature_by_their_scores():
         ({"judged_outside": "drop"}, "judged_outside must be one of error, add, ignore, got 'drop'"),
         (
             {"unjudged": "ignore"},
-            "unjudged must be zero, range, range:GRADES, a probability from 0 to 1, or a function, got 'ignore'",
+            "unjudged must be zero, range, range:GRADES, a probability from 0 to 1, a table or file of probabilities, "
+            "or a function, got 'ignore'",
         ),
         ({"judged_only": "yes"}, "judged_only must be True or False, got 'yes'"),
         ({"depth": 0}, "depth must be a positive integer or None, got 0"),

@@ -7,10 +7,11 @@ as keyword arguments; commands make one from their options; and each number that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from numbers import Integral
+from numbers import Integral, Real
 from os import PathLike, fspath
+from pathlib import PurePath
 from typing import Any, Literal, Self, TypedDict, Unpack, get_args
 from typing import Protocol as StructuralType
 
@@ -68,20 +69,30 @@ class ProtocolFields(TypedDict, total=False):
     depth: int | None
     candidates: Any
     judged_outside: str
-    unjudged: str | float | Callable[..., Any]
+    unjudged: object
     references: Any
 
 
-def _check_unjudged(value: Any) -> None:
-    """Raise ArgumentError unless this is a range over grades, a probability, or a function."""
+def _check_unjudged(value: object) -> None:
+    """Raise ArgumentError unless this is an option, a range over grades, a probability, a table, or a function."""
     if isinstance(value, str):
-        if value.startswith(RANGE_OF) and _are_numbers(value.removeprefix(RANGE_OF)):
-            return
-    elif callable(value) or (not isinstance(value, bool) and isinstance(value, (int, float)) and 0 <= value <= 1):
+        grades = value.removeprefix(RANGE_OF)
+        is_known = value in UNJUDGED or (_are_numbers(grades) if value != grades else _is_file_name(value))
+    elif isinstance(value, bool) or value is None:
+        is_known = False
+    else:
+        is_known = not isinstance(value, Real) or 0 <= float(value) <= 1  # readers check tables and functions
+    if is_known:
         return
     raise ArgumentError(
-        f"unjudged must be {', '.join(UNJUDGED)}, range:GRADES, a probability from 0 to 1, or a function, got {value!r}"
+        f"unjudged must be {', '.join(UNJUDGED)}, range:GRADES, a probability from 0 to 1, a table or file of "
+        f"probabilities, or a function, got {value!r}"
     )
+
+
+def _is_file_name(text: str) -> bool:
+    """Whether a treatment of unjudged documents is a file of probabilities, by its suffix."""
+    return not text.startswith(RANGE_OF) and not _are_numbers(text) and bool(PurePath(text).suffix)
 
 
 def _are_numbers(text: str) -> bool:
@@ -126,8 +137,10 @@ class Protocol:
         Returned documents without a judgment: ``"zero"`` counts them as not relevant. ``"range"`` does so too, and
         adds the smallest and largest value over all labels that they could have: those of the judgments, or given
         ones, as in ``"range:0,1,2"``. A probability, such as ``0.1``, gives expected values, each document having this
-        probability of a label above 0 (and then the labels above 0 of the judgments, as often as they occur there); a
-        function of three arrays, query ids, document ids and ranks, returns a probability for each document.
+        probability of a label above 0 (and then the labels above 0 of the judgments, as often as they occur there).
+        Probabilities of single documents: ``{query: {document: probability}}``; a frame, or the path of a csv, tsv or
+        parquet file, with ``qid, docid, probability``, or with a column per grade, ``p_1, p_2, ...``; or a function
+        of three arrays, query ids, document ids and ranks, that returns a probability for each document.
     references:
         Reference runs of standardized measures, such as ``STD(nDCG@10)``: at least two, as ``{name: run}`` or a
         sequence, in the same form as the run and evaluated by the same protocol; or the result of
@@ -148,7 +161,7 @@ class Protocol:
     depth: int | None = None
     candidates: Any = CANDIDATES[0]
     judged_outside: str = JUDGED_OUTSIDE[0]
-    unjudged: str | float | Callable[..., Any] = UNJUDGED[0]
+    unjudged: object = UNJUDGED[0]
     references: Any = None
 
     def __post_init__(self) -> None:
@@ -156,9 +169,8 @@ class Protocol:
             value = getattr(self, name)
             if not isinstance(value, str) or value not in options:
                 raise ArgumentError(f"{name} must be one of {', '.join(options)}, got {value!r}")
-        if not isinstance(self.unjudged, str) or self.unjudged not in UNJUDGED:
-            _check_unjudged(self.unjudged)
-        if self.judged_only is True and self.unjudged != UNJUDGED[0]:
+        _check_unjudged(self.unjudged)
+        if self.judged_only is True and self.has_unknown_labels:
             raise ArgumentError("judged_only leaves out the documents that unjudged is about; pass one of the two")
         if not isinstance(self.judged_only, bool):
             raise ArgumentError(f"judged_only must be True or False, got {self.judged_only!r}")
@@ -204,6 +216,16 @@ class Protocol:
             raise ArgumentError(f"a protocol must be {', '.join(CONVENTIONS)} or a signature, got {text!r}")
         return cls(**_read_fields(found, text))
 
+    @property
+    def has_unknown_labels(self) -> bool:
+        """Whether unjudged documents are more than not relevant."""
+        return not isinstance(self.unjudged, str) or self.unjudged != UNJUDGED[0]
+
+    @property
+    def names_file_of_unjudged(self) -> bool:
+        """Whether ``unjudged`` is the path of a table of probabilities."""
+        return isinstance(self.unjudged, PathLike) or (isinstance(self.unjudged, str) and _is_file_name(self.unjudged))
+
     def signature(self, measure: _Measure) -> str:
         """Everything that determines the numbers of a measure, besides the data, in one line of text.
 
@@ -215,13 +237,9 @@ class Protocol:
         >>> text.removesuffix(__version__)
         'EM(nDCG@10)|gain:linear|ties:average|empty:skip|judged_only:true|cand:judged|v:'
         """
-        default = Protocol()
+        shown = {*_ALWAYS, *self.changes()}
         parts = [measure.describe_number()]
-        parts += [
-            f"{key}:{_as_text(getattr(self, name))}"
-            for name, key in _KEYS.items()
-            if name in _ALWAYS or getattr(self, name) != getattr(default, name)
-        ]
+        parts += [f"{key}:{_as_text(getattr(self, name))}" for name, key in _KEYS.items() if name in shown]
         if measure.is_standardized:
             parts.append(f"{_REFERENCES}:{getattr(self.references, 'digest', None) or _as_text(self.references)}")
         return "|".join([*parts, f"{_VERSION}:{rankbound.__version__}"])
@@ -286,10 +304,11 @@ def _read_fields(found: Mapping[str, str], text: str) -> dict[str, Any]:
     """The fields of a protocol from the parts of a signature."""
     names = {key: name for name, key in _KEYS.items()}
     ignored = {"gain", _VERSION}
+    names_of_tables = {"cand": "candidates", "unjudged": "unjudged"}
     result: dict[str, Any] = {}
     for key, value in found.items():
-        if key == _REFERENCES or (key == "cand" and value == EXPLICIT):
-            what = "references" if key == _REFERENCES else "candidates"
+        if key == _REFERENCES or (key in names_of_tables and value == EXPLICIT):
+            what = names_of_tables.get(key, "references")
             raise ArgumentError(f"a signature does not hold the {what} themselves, got {text!r}: give {what}=...")
         if key in names:
             result[names[key]] = value
@@ -299,7 +318,7 @@ def _read_fields(found: Mapping[str, str], text: str) -> dict[str, Any]:
         if not result["depth"].isdecimal():
             raise ArgumentError(f"depth must be a positive integer, got {result['depth']!r} in {text!r}")
         result["depth"] = int(result["depth"])
-    if result.get("unjudged", "").replace(".", "", 1).isdecimal():
+    if "," not in result.get("unjudged", ",") and _are_numbers(result["unjudged"]):
         result["unjudged"] = float(result["unjudged"])
     if "judged_only" in result:
         if result["judged_only"] not in ("true", "false"):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
+from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy import stats
 
-from rankbound import Lists, compare, evaluate, parse_measure
+from rankbound import Lists, Protocol, compare, evaluate, parse_measure
 from rankbound.cli.main import run
 from rankbound.difficulty.unknown.differences import RunsWithUnknown
 from rankbound.errors import ArgumentError, DataError, FileFormatError, InferenceWarning, MeasureError
@@ -334,11 +336,95 @@ def test_expected_values_by_probabilities():
             np.prod([0.3 if label else 0.7 for label in labels]) * evaluate(filled, runs["one"], "P@3").mean()["P@3"]
         )
     assert result.mean()["P@3"] == pytest.approx(exact, abs=1e-12)
-    assert result.label_draws["P@3"].error_of_mean == 0 < result.label_draws["AP"].error_of_mean
+    assert result.label_draws["P@3"].error_of_mean == result.label_draws["AP"].error_of_mean == 0
     low, high = result.range()["AP"]
     assert low < result.mean()["AP"] < high
+    drawn = evaluate(qrels, runs["one"], "Rprec", unjudged=0.3)
+    assert drawn.to_dict()["draw_error"]["Rprec"] > 0
     by_function = evaluate(qrels, runs["one"], "P@3", unjudged=lambda queries, ids, ranks: np.full(len(ids), 0.3))
     assert by_function.mean()["P@3"] == pytest.approx(exact, abs=1e-12)
+
+
+@pytest.mark.parametrize("per_grade", [False, True])
+def test_probabilities_of_single_documents(tmp_path, capsys, per_grade):
+    qrels, runs = _data(6, queries=2, judged=0.6)
+    qrels["q1"]["d0"] = 2
+    rng = np.random.default_rng(0)
+    unknown = [(q, d) for q in qrels for d in runs["one"][q] if d not in qrels[q]]
+    p = rng.dirichlet([3, 1, 1], len(unknown))[:, 1:]
+    if not per_grade:
+        labels = [label for q in qrels for d, label in qrels[q].items() if label > 0]
+        p = p.sum(axis=1)[:, None] * np.array([labels.count(1), labels.count(2)]) / len(labels)
+    expected = 0.0
+    for labels in itertools.product((0, 1, 2), repeat=len(unknown)):
+        filled = {q: dict(documents) for q, documents in qrels.items()}
+        for (q, d), label in zip(unknown, labels, strict=True):
+            filled[q][d] = label
+        probability = np.prod(np.column_stack((1 - p.sum(axis=1), p))[np.arange(len(p)), labels])
+        expected += probability * evaluate(filled, runs["one"], "DCG@3").mean()["DCG@3"]
+    columns = dict(zip(("qid", "docid"), zip(*unknown, strict=True), strict=True))
+    columns |= {"p_1": p[:, 0], "p_2": p[:, 1]} if per_grade else {"probability": p.sum(axis=1)}
+    frame = pl.DataFrame(columns)
+    path = tmp_path / "probabilities.csv"
+    frame.sample(fraction=1.0, shuffle=True, seed=1).write_csv(path)
+    tables = [frame, frame.with_columns(other=pl.lit("x")).to_pandas(), path, str(path)]
+    if not per_grade:
+        tables.append(
+            {q: {d: float(x) for (of, d), x in zip(unknown, p.sum(axis=1), strict=True) if of == q} for q in qrels}
+        )
+    for given in tables:
+        result = evaluate(qrels, runs["one"], "DCG@3", unjudged=given)
+        assert result.mean()["DCG@3"] == pytest.approx(expected, abs=1e-12)
+        name = str(path) if isinstance(given, (str, Path)) else "explicit"
+        assert f"|unjudged:{name}|" in result.signature["DCG@3"]
+        assert result.to_dict()["unjudged"] == name
+    lists = Lists.from_dicts(qrels, runs["one"])
+    assert evaluate(lists, "DCG@3", unjudged=frame).mean() == result.mean()
+    (tmp_path / "qrels").write_text("".join(f"{q} 0 {d} {x}\n" for q in qrels for d, x in qrels[q].items()))
+    (tmp_path / "run").write_text("".join(f"{q} Q0 {d} 1 {x} A\n" for q in qrels for d, x in runs["one"][q].items()))
+    capsys.readouterr()
+    assert (
+        run(["evaluate", f"{tmp_path}/qrels", f"{tmp_path}/run", "-m", "DCG@3", "--unjudged", f"{path}", "--json"]) == 0
+    )
+    assert json.loads(capsys.readouterr().out)["mean"] == {"DCG@3": pytest.approx(expected, abs=1e-9)}
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"probability": [1.5]}, "unjudged: probabilities must be from 0 to 1, got 1.5 for document 'x' of query 'q'"),
+        ({"probability": [float("nan")]}, "must be from 0 to 1, got nan"),
+        ({"probability": [None]}, "must hold probabilities|must be from 0 to 1, got nan"),
+        ({"p_1": [0.7], "p_2": [0.6]}, "must add up to at most 1, got 1.3"),
+        ({"p_0": [0.7], "p_1": [0.6]}, "must add up to at most 1, got 1.3"),
+        ({"p_-1": [0.7], "p_1": [0.6]}, "grades of columns must be finite and not negative, got 'p_-1'"),
+        ({"probability": ["high"]}, "column 'probability' must hold probabilities"),
+        ({"probability": [0.1], "p_1": [0.1]}, "in a column 'probability' or in a column per grade"),
+        ({"p": [0.1]}, "in a column 'probability' or in a column per grade"),
+        ({"docid": ["y"], "probability": [0.1]}, "1 of 1 have none, such as document 'x' of query 'q'"),
+        ({"qid": ["q", "q"], "docid": ["x", "x"], "probability": [0.1, 0.2]}, "must have one row, got several"),
+    ],
+)
+def test_wrong_tables_of_probabilities(columns, message):
+    with pytest.raises(DataError, match=message) as error:
+        evaluate(
+            {"q": {"a": 1}}, {"q": {"x": 1.0}}, "P@1", unjudged=pl.DataFrame({"qid": ["q"], "docid": ["x"]} | columns)
+        )
+    assert "\n" not in str(error.value)
+
+
+def test_what_is_no_table_of_probabilities(tmp_path):
+    with pytest.raises(DataError, match=r"p\.csv: no such file"):
+        evaluate({"q": {"a": 1}}, {"q": {"x": 1.0}}, "P@1", unjudged=tmp_path / "p.csv")
+    with pytest.raises(ArgumentError, match="unjudged must be a table of probabilities"):
+        evaluate({"q": {"a": 1}}, {"q": {"x": 1.0}}, "P@1", unjudged=[0.1])
+    with pytest.raises(ArgumentError, match="not by probabilities"):
+        compare({"q": {"x": 1.0}}, {"q": {"a": 1.0}}, qrels={"q": {"a": 1}}, measures="P@1", unjudged="p.csv")
+    with pytest.raises(ArgumentError, match="does not hold the unjudged themselves"):
+        Protocol.parse("P@1|ties:average|unjudged:explicit")
+    for given in (0.25, 1e-05, "range:0,1", "p.csv"):
+        protocol = Protocol(unjudged=given)
+        assert Protocol.parse(protocol.signature(parse_measure("P@1"))) == protocol
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.5, "some", "range:x", "range:", True, None])

@@ -14,7 +14,7 @@ from rankbound.cli.predicted import Predicted, estimate_with_predictions, print_
 from rankbound.cli.protocol_options import takes_protocol
 from rankbound.cli.report import check_page_path
 from rankbound.errors import CoverageWarning, InferenceWarning
-from rankbound.protocol import DEFAULT_MEASURES, MEASURES_OF_UNJUDGED, UNJUDGED, Protocol
+from rankbound.protocol import DEFAULT_MEASURES, MEASURES_OF_UNJUDGED, Protocol
 from rankbound.report import numbers
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def compare(
     output.check_table_path(rows)
     check_page_path(page)
     policy = options.inference(confidence, interval, test, correction, resamples, seed)
-    names = measures or list(DEFAULT_MEASURES if protocol.unjudged == UNJUDGED[0] else MEASURES_OF_UNJUDGED)
+    names = measures or list(MEASURES_OF_UNJUDGED if protocol.has_unknown_labels else DEFAULT_MEASURES)
     for name in names:
         parse_measure(name)  # an unknown measure is reported before large files are read
     in_parts = cluster is not None or any(map(is_in_parts, (qrels, *runs)))

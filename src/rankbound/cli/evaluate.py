@@ -13,7 +13,7 @@ from rankbound.cli import options, output
 from rankbound.cli.predicted import Predicted, estimate_with_predictions, print_estimates
 from rankbound.cli.protocol_options import takes_protocol
 from rankbound.errors import CoverageWarning
-from rankbound.protocol import RANGE_OF, UNJUDGED, Protocol
+from rankbound.protocol import RANGE_OF, Protocol
 from rankbound.report import numbers
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def evaluate(
             summaries[name]["by_group"] = [asdict(row) for row in rows]
         output.print_json(summaries[runs[0]] if len(runs) == 1 else {"runs": summaries})
         return
-    if len(results) == 1 or bounds or protocol.unjudged != UNJUDGED[0]:
+    if len(results) == 1 or bounds or protocol.has_unknown_labels:
         for name, result in results.items():
             _print_one(name, result, confidence)
     else:
@@ -332,8 +332,9 @@ def _note(result: Evaluation) -> str:
         grades = str(result.protocol.unjudged).removeprefix(RANGE_OF)
         parts.append(f"range over labels: documents without a judgment have any of the labels {grades}")
     if result.label_draws:
-        errors = max(draws.error_of_mean for draws in result.label_draws.values())
-        parts.append(f"expected values, by draws of labels with a standard error of at most {errors:.1g}")
+        error = max(draws.error_of_mean for draws in result.label_draws.values())
+        by = f"with a standard error of at most {error:.1g} by draws of labels" if error else "exact"
+        parts.append(f"expected values, {by}; their interval is about labels, not about other queries")
     if "shuffled" in result.policy:
         parts.append(f"shuffled by query, because {result.policy['shuffled']}")
     if "references" in result.policy:

@@ -10,7 +10,7 @@ import typer
 
 from rankbound.cli import options, output
 from rankbound.errors import ArgumentError, CoverageWarning, InferenceWarning
-from rankbound.protocol import UNJUDGED, Protocol
+from rankbound.protocol import Protocol
 from rankbound.report import numbers
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def estimate_with_predictions(
     from rankbound.evaluation.predicted import evaluate_predicted
 
     given = [name for name, is_given in others.items() if is_given]
-    if protocol.unjudged != UNJUDGED[0]:
+    if protocol.has_unknown_labels:
         given.append("--unjudged")
     if given:
         raise ArgumentError(f"--predicted cannot be used with {given[0]}")

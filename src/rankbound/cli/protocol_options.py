@@ -46,10 +46,10 @@ OPTIONS: Mapping[str, Any] = {
     "unjudged": Annotated[
         str | None,
         typer.Option(
-            metavar="zero|range|range:GRADES|P",
+            metavar="zero|range|range:GRADES|P|FILE",
             help="Returned documents without a judgment: not relevant; the same, with the range of each mean over all "
-            "labels that they could have (those of the judgments, or given ones as in range:0,1,2); or relevant with a "
-            "probability P.",
+            "labels that they could have (those of the judgments, or given ones as in range:0,1,2); relevant with a "
+            "probability P; or with those in a table with the columns qid, docid and probability, or p_1, p_2, ...",
             show_default=UNJUDGED[0],
         ),
     ],

@@ -45,7 +45,7 @@ from rankbound.evaluation.significance import effect_size_columns, smallest_rand
 from rankbound.evaluation.unjudged import Decision, decide
 from rankbound.lists import Coverage, Lists
 from rankbound.measures import Measure, parse_measures
-from rankbound.protocol import DEFAULT_MEASURES, MEASURES_OF_UNJUDGED, UNJUDGED, Protocol, ProtocolFields, as_protocol
+from rankbound.protocol import DEFAULT_MEASURES, MEASURES_OF_UNJUDGED, Protocol, ProtocolFields, as_protocol
 
 if TYPE_CHECKING:
     import polars as pl
@@ -461,13 +461,13 @@ def compare(
         qrels = runs[0]
     policy = (inference or Inference()).changed(confidence=confidence, resamples=resamples, seed=seed)
     if measures is None and not all(isinstance(run, Evaluation) for run in runs):
-        measures = DEFAULT_MEASURES if protocol.unjudged == UNJUDGED[0] else MEASURES_OF_UNJUDGED
+        measures = MEASURES_OF_UNJUDGED if protocol.has_unknown_labels else DEFAULT_MEASURES
         measures = default_measures(qrels) or measures
     requested = [measures] if isinstance(measures, (str, Measure)) else None if measures is None else list(measures)
     if any(isinstance(run, (Lists, Evaluation)) for run in runs) and qrels is not None:
         raise ArgumentError("qrels go with paths, dicts and frames; Lists and evaluations have their labels already")
     titles = run_names(runs) if names is None else _checked_names(names, len(runs))
-    if protocol.unjudged != UNJUDGED[0]:
+    if protocol.has_unknown_labels:
         protocol = _check_unjudged(protocol, qrels, runs, cluster)
         for measure in parse_measures(requested).values():
             check_difference(measure)
@@ -502,7 +502,7 @@ def compare(
         known = read_groups(groups)
         list(known.masks(comparison.scores.query_ids))  # ids that do not match are reported now
         comparison = replace(comparison, groups=known)
-    if protocol.unjudged != UNJUDGED[0]:
+    if protocol.has_unknown_labels:
         lists = runs if qrels is None else lists_on_shared_queries(qrels, runs, protocol.missing)
         ranked = RunsWithUnknown(lists, ties=protocol.ties, depth=protocol.depth, grades=given_grades(protocol))
         chosen = parse_measures(requested)
@@ -515,7 +515,7 @@ def compare(
 
 def _check_unjudged(protocol: Protocol, qrels: Any, runs: Sequence[Any], cluster: Any) -> Protocol:
     """The protocol with the grades of the judgments, or ArgumentError if unjudged documents cannot be compared."""
-    if not isinstance(protocol.unjudged, str):
+    if not isinstance(protocol.unjudged, str) or protocol.names_file_of_unjudged:
         raise ArgumentError("compare takes unjudged documents as 'zero' or by a range, not by probabilities")
     if cluster is not None or any(map(is_in_parts, (qrels, *runs))) or any(isinstance(r, Evaluation) for r in runs):
         raise ArgumentError("unjudged='range' needs the documents of the runs, not tables in parts or evaluations")

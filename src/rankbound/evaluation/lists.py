@@ -16,7 +16,7 @@ from rankbound.evaluation.label_uncertainty import Unjudged, labels_of_unjudged
 from rankbound.evaluation.result import Evaluation
 from rankbound.lists import Lists
 from rankbound.measures import Measure, parse_measures
-from rankbound.protocol import DEFAULT_MEASURES, EXPLICIT, UNJUDGED, Protocol
+from rankbound.protocol import DEFAULT_MEASURES, EXPLICIT, Protocol
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,7 +51,7 @@ def evaluate_lists(
             difficulty = run.difficulty(measure)
             bounds_by_name[name] = Bounds(difficulty.worst, difficulty.expected, difficulty.best)
             complete[name] = run.complete(measure)
-    unjudged = Unjudged() if protocol.unjudged == UNJUDGED[0] else labels_of_unjudged(lists, requested, protocol)
+    unjudged = labels_of_unjudged(lists, requested, protocol) if protocol.has_unknown_labels else Unjudged()
     for name, draws in unjudged.by_draws.items():
         result[name] = draws.expected_or(protocol.empty)
     described = protocol.describe() if lists.candidates is None else protocol.describe() | {"candidates": EXPLICIT}

@@ -315,7 +315,8 @@ class Evaluation:
 
 def _unjudged_text(protocol: Protocol) -> str:
     """How unjudged documents were treated, as signatures say it."""
-    return EXPLICIT if callable(protocol.unjudged) else str(protocol.unjudged)
+    given = protocol.unjudged
+    return str(given) if isinstance(given, (str, float, int)) else str(getattr(given, "name", EXPLICIT))
 
 
 def range_of_aggregate(name: str, ends: LabelRange, empty: str) -> tuple[float, float]:

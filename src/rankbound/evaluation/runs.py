@@ -19,7 +19,7 @@ from rankbound.difficulty.candidates import check_rule
 from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation.coverage import warn_of_coverage
 from rankbound.evaluation.groups import read_groups
-from rankbound.evaluation.label_uncertainty import with_grades
+from rankbound.evaluation.label_uncertainty import with_grades, with_probability_table
 from rankbound.evaluation.large import Settings, evaluate_tables, evaluate_text
 from rankbound.evaluation.lists import requested_measures
 from rankbound.evaluation.ranks import evaluate_ranks, is_rank_table
@@ -29,7 +29,6 @@ from rankbound.lists import Lists
 from rankbound.protocol import (
     MEASURES_OF_UNJUDGED,
     RECOMMENDER_MEASURES,
-    UNJUDGED,
     Protocol,
     ProtocolFields,
     as_protocol,
@@ -132,9 +131,9 @@ def evaluate(  # type: ignore[misc]  # the overloads do not repeat the options
     """
     if isinstance(qrels, Lists) and measures is None:
         run, measures = None, run
-    protocol = as_protocol(protocol, fields)
+    protocol = with_probability_table(as_protocol(protocol, fields))
     if measures is None:
-        measures = default_measures(qrels) or (None if protocol.unjudged == UNJUDGED[0] else MEASURES_OF_UNJUDGED)
+        measures = default_measures(qrels) or (MEASURES_OF_UNJUDGED if protocol.has_unknown_labels else None)
     requested = requested_measures(measures)
     if min_rating is not None:
         qrels = held_out_judgments(qrels, min_rating)
@@ -193,7 +192,7 @@ def evaluate_run(
     if kind == "lists":
         check_rule(protocol.candidates)
     source = read_candidates(protocol.candidates, protocol.judged_outside)
-    if protocol.unjudged != UNJUDGED[0]:
+    if protocol.has_unknown_labels:
         if kind == "lists" or not (run is None or _are_in_parts(qrels, run, cluster) or _are_large_judgments(qrels)):
             protocol = with_grades(protocol, qrels)
         elif protocol.unjudged == "range" or not isinstance(protocol.unjudged, str):
@@ -208,7 +207,7 @@ def evaluate_run(
             run,
             missing=protocol.missing,
             judged_only=protocol.judged_only,
-            keep_ids=protocol.ties == "docid" or callable(protocol.unjudged),
+            keep_ids=protocol.ties == "docid" or not isinstance(protocol.unjudged, (str, float, int)),
             candidates=source,
         )
         result = merge_evaluations(list(map(settings.evaluate_lists, chunks)))

@@ -68,7 +68,11 @@ class Cascade(Discounted):
 
     def values(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
         """The expected discount of the rank at which the user stops; orders of ties are averaged."""
-        stop = np.minimum(self.stops(measure, ranked.labels), _CERTAIN)
+        return self.values_of_stops(measure, ranked, self.stops(measure, ranked.labels))
+
+    def values_of_stops(self, measure: Measure, ranked: Ranked, stop: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The value with these probabilities in place of those of the labels."""
+        stop = np.minimum(stop, _CERTAIN)
         cut = ranked.cut(measure.cutoff)
         if ranked.tied is None:
             return self._stopping_values(measure, stop, ranked.offsets, cut)

@@ -29,8 +29,12 @@ def counts_hits(definition: Any) -> bool:
     """Whether the sums over hits have a closed form here."""
     if isinstance(definition, PrecisionSum):
         return True
-    fixed_cut = type(definition).cut is Additive.cut
-    return isinstance(definition, Binary) and (fixed_cut or definition.discount is CONSTANT)
+    return isinstance(definition, Binary) and (has_fixed_cut(definition) or definition.discount is CONSTANT)
+
+
+def has_fixed_cut(definition: Any) -> bool:
+    """Whether the ranks that an additive measure looks at do not depend on labels."""
+    return type(definition).cut is Additive.cut
 
 
 def ends_by_hits(
@@ -47,15 +51,7 @@ def ends_by_hits(
     starts = np.concatenate(([0], np.cumsum(most + 1)))
     query = np.repeat(np.arange(len(ranking)), most + 1)
     number = np.arange(starts[-1]) - starts[query]
-    counts = ranking.ranked.counts
-    label = max(1, math.ceil(measure.rel))
-    depths = ranking.depths if getattr(definition, "depends_on_returned", False) else counts.depths
-    relevant = counts.relevant(measure.rel)[query] + number
-    table = replace(LabelCounts.binary((counts.sizes + other)[query], relevant, label), depths=depths[query])
-    below = definition.divisor if isinstance(definition, PrecisionSum) else definition.normalizer
-    denominator = below(measure, table)
-    defined = is_defined(table, measure) & (denominator > 0)
-    denominator[~defined] = np.nan
+    denominator, table = divide_by_hits(ranking, measure, query, number, other)
     ends = []
     for sign in (-1, 1):
         if others is None:
@@ -64,13 +60,36 @@ def ends_by_hits(
             own = np.maximum(number - other[query], 0)
         else:
             own = np.minimum(number, ranking.unknown_counts[query])
-        if isinstance(definition, PrecisionSum) or type(definition).cut is Additive.cut:
+        if isinstance(definition, PrecisionSum) or has_fixed_cut(definition):
             numerator = _sums_of_hits(ranking, measure, query, own, sign)
         else:
             cut = np.minimum(definition.cut(measure, table), ranking.depths[query])
             numerator = _hits_above(ranking, measure, query, own, cut, sign)
         ends.append(merge_values(numerator / denominator, starts, sign))
-    return ends[0], ends[1], ~defined[starts[:-1]]
+    return ends[0], ends[1], np.isnan(denominator[starts[:-1]])
+
+
+def divide_by_hits(
+    ranking: UnknownRanking,
+    measure: Measure,
+    query: NDArray[np.int64],
+    number: NDArray[np.int64],
+    others: NDArray[np.int64] | int = 0,
+) -> tuple[NDArray[np.float64], LabelCounts]:
+    """The divisor with ``number`` relevant unknown documents of ``query``, and the counts of its labels.
+
+    NaN where the measure is not defined. ``others`` are documents that the run did not return.
+    """
+    definition: Any = measure.definition
+    counts = ranking.ranked.counts
+    label = max(1, math.ceil(measure.rel))
+    depths = ranking.depths if getattr(definition, "depends_on_returned", False) else counts.depths
+    relevant = counts.relevant(measure.rel)[query] + number
+    table = replace(LabelCounts.binary((counts.sizes + others)[query], relevant, label), depths=depths[query])
+    below = definition.divisor if isinstance(definition, PrecisionSum) else definition.normalizer
+    denominator = below(measure, table)
+    denominator[~(is_defined(table, measure) & (denominator > 0))] = np.nan
+    return denominator, table
 
 
 def merge_values(value: NDArray[np.float64], starts: NDArray[np.int64], sign: int) -> NDArray[np.float64]:
@@ -83,16 +102,21 @@ def _sums_of_hits(
     ranking: UnknownRanking, measure: Measure, query: NDArray[np.int64], number: NDArray[np.int64], sign: int
 ) -> NDArray[np.float64]:
     """The sum of a measure if the first or last ``number`` unknown documents of ``query`` are relevant."""
+    known = sums_with_known_hits(ranking, measure)
     if isinstance(measure.definition, PrecisionSum):
-        known = values(ranking.ranked, _sum_of_precisions(measure))
         gains = precision_gains(ranking, measure, sign)
     else:
-        weights = ranking.weights(measure)
-        hits = (ranking.labels >= measure.rel) & ~ranking.is_unknown
-        known = ranking.sum(weights * hits)
-        gains = weights[ranking.unknown]
+        gains = ranking.weights(measure, ranking.unknown)
     begins = ranking.unknown_starts[:-1] + np.arange(len(ranking))
     return np.asarray(known[query] + _cumulated(ranking, gains, sign)[begins[query] + number])
+
+
+def sums_with_known_hits(ranking: UnknownRanking, measure: Measure) -> NDArray[np.float64]:
+    """The sum of a measure of each query if no unknown document is relevant."""
+    if isinstance(measure.definition, PrecisionSum):
+        return values(ranking.ranked, _sum_of_precisions(measure))
+    hits = (ranking.labels >= measure.rel) & ~ranking.is_unknown
+    return ranking.sum(ranking.weights(measure) * hits)
 
 
 def _cumulated(ranking: UnknownRanking, gains: NDArray[np.float64], sign: int) -> NDArray[np.float64]:
@@ -124,13 +148,13 @@ def precision_gains(ranking: UnknownRanking, measure: Measure, sign: int) -> NDA
     Over the orders of ties the sum is that of a(block) over the relevant documents, plus for every pair of them
     a(block of the later one), or b(block) within a block, with a the mean of 1/rank over the block and b that of
     1/max(rank, rank) over its pairs; ranks beyond the cutoff count 0. The first unknown documents become relevant
-    before the others, or (``sign=-1``) after them.
+    before the others, or (``sign=-1``) after them, or (``sign=0``) each of them alone.
     """
     cut = ranking.depths if measure.cutoff is None else np.minimum(ranking.depths, measure.cutoff)
     inverse = np.where(ranking.rank <= cut[ranking.query], 1.0 / ranking.rank, 0.0)
     hit = (ranking.labels >= measure.rel) & ~ranking.is_unknown
     query, nth = ranking.unknown_query, ranking.unknown_nth
-    raising = hit if sign > 0 else hit | ranking.is_unknown  # documents below that a relevant one raises
+    raising = hit if sign >= 0 else hit | ranking.is_unknown  # documents below that a relevant one raises
     if not ranking.has_ties:
         at, end = ranking.unknown, ranking.offsets[1:][query]
         hits = _count_before(hit)
@@ -153,7 +177,7 @@ def precision_gains(ranking: UnknownRanking, measure: Measure, sign: int) -> NDA
     if sign > 0:
         nth_above = unknown[at] - ranking.unknown_starts[query]
         above, inside = above + nth_above, inside + nth - nth_above
-    else:
+    elif sign < 0:
         inside = inside + unknown[at + 1] - ranking.unknown_starts[query] - nth - 1  # and the others of the block below
     return np.asarray(single[at] * (1 + above) + pair[at] * inside + below)
 
