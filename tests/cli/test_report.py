@@ -396,3 +396,64 @@ def test_the_page_of_compare_has_the_table_too(cli, long_lists, no_figures):
     page = (long_lists / "page.html").read_text()
     assert "Queries compared with random rankings by AP" in page
     assert "on 12 of 12 queries by AP (5 %, Bonferroni-corrected)" in page
+
+
+# ---- from several data sets ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def data_sets(tmp_path, monkeypatch):
+    """Two folders with judgments and runs; one of them lacks the run of dense."""
+    random = np.random.default_rng(5)
+    for name, queries, systems in (("one", 30, ["bm25", "dense", "none"]), ("two", 25, ["bm25", "none"])):
+        (tmp_path / name).mkdir()
+        rows = [(q, d, int(random.random() < 0.3 or d == 3)) for q in range(queries) for d in range(9)]
+        (tmp_path / name / "qrels.txt").write_text("".join(f"{q} 0 d{d} {label}\n" for q, d, label in rows))
+        for system in systems:
+            weight = {"bm25": 1.5, "dense": 1.6, "none": 0}[system]
+            lines = (f"{q} Q0 d{d} 1 {weight * label + random.normal()} s\n" for q, d, label in rows)
+            (tmp_path / name / f"{system}.run.txt").write_text("".join(lines))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_report_of_data_sets_begins_with_a_leaderboard(cli, data_sets, no_figures):
+    answer = cli("report", "one", "two", "-m", "nDCG@10", "-o", "page.html", "--tables", "t", "--json").json
+    board = answer["leaderboard"]
+    runs = {name: {"bm25": f"{name}/bm25.run.txt", "none": f"{name}/none.run.txt"} for name in ("one", "two")}
+    runs["one"]["dense"] = "one/dense.run.txt"
+    sets = {name: rb.evaluate(f"{name}/qrels.txt", files, ["EM(nDCG@10)"]) for name, files in runs.items()}
+    found = rb.evaluation.rank_systems(sets)
+    assert board["measure"] == "EM(nDCG@10)"
+    assert {row["system"]: row["mean"] for row in board["systems"]} == pytest.approx(
+        {row.system: row.mean for row in found.ranks}
+    )
+    assert board["missing"] == {"dense": ["two"]}
+    assert "none" not in board["tied_for_first"]
+    assert answer["headline"] == headline(data_sets / "page.html")
+    assert answer["headline"].startswith(f"{found.ranks[0].system} has the best mean over 2 data sets by EM(nDCG@10)")
+    assert any("dense lacks two" in caution for caution in answer["cautions"])
+    assert "EM(nDCG@10) over 2 data sets" in (data_sets / "page.html").read_text()
+    assert pl.read_csv("t/leaderboard.csv")["one"].null_count() == 0
+    assert "dense} & " in (data_sets / "t" / "leaderboard.tex").read_text()
+    printed = cli("report", "one", "two", "-m", "nDCG@10", "-o", "page.html").out
+    assert printed.startswith("EM(nDCG@10) over 2 data sets")
+    over = cli("report", "one", "two", "-o", "page.html", "--over", "data sets", "--json").json["leaderboard"]
+    assert (over["over"], len(over["tied_for_first"])) == ("data sets", 3)  # two data sets show nothing of others
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda folder: (folder / "two" / "qrels.gz").write_text(""), "one file named qrels, got 2"),
+        (lambda folder: (folder / "two" / "qrels.txt").unlink(), "one file named qrels, got 0"),
+        (lambda folder: [file.unlink() for file in (folder / "two").glob("*.run.txt")], "needs runs"),
+        (lambda folder: (folder / "two" / "bm25.txt").write_text("0 Q0 d1 1 1.0 x\n"), "runs of different names"),
+    ],
+)
+def test_folders_that_are_no_data_sets_are_refused(cli, data_sets, no_figures, change, message):
+    change(data_sets)
+    answer = cli("report", "one", "two", "-o", "page.html")
+    assert (answer.code, answer.out) == (2, "")
+    assert message in answer.err
+    assert not (data_sets / "page.html").exists()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rankbound.evaluation.rank_intervals import rank_intervals
+from rankbound.evaluation.leaderboards import rank_intervals
 from rankbound.evaluation.scores import ScoreMatrix
 
 REPEATS = [pytest.param(1_000, marks=pytest.mark.full("1,000 simulated boards")), 150]

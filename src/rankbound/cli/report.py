@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -10,6 +11,7 @@ import typer
 
 from rankbound.cli import options, output
 from rankbound.cli.protocol_options import takes_protocol
+from rankbound.display import plural, table_of
 from rankbound.errors import ArgumentError, DataError
 from rankbound.packages import DRAWING, check_packages
 from rankbound.protocol import DEFAULT_MEASURES, Protocol
@@ -18,16 +20,27 @@ if TYPE_CHECKING:
     import polars as pl
 
     from rankbound.evaluation.inference import Inference
+    from rankbound.evaluation.leaderboards import Leaderboard
     from rankbound.evaluation.scores import ScoreMatrix
     from rankbound.report.figures.drawing import FigureOutcome, Tables
     from rankbound.studies.store import Store
+
+
+class Sample(StrEnum):
+    """What is a sample, where systems are ranked over several data sets."""
+
+    queries = "queries"
+    data_sets = "data sets"
 
 
 @takes_protocol()
 def report(
     inputs: Annotated[
         list[str],
-        typer.Argument(metavar="STORE | QRELS RUN...", help="A folder of results, or judgments and one or more runs."),
+        typer.Argument(
+            metavar="STORE | QRELS RUN... | DATA_SET...",
+            help="A folder of results; judgments and one or more runs; or a folder with qrels and runs per data set.",
+        ),
     ],
     page: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="The page, an .html file.")],
     measures: options.Measures = None,
@@ -45,6 +58,9 @@ def report(
     ] = None,
     protocol: Protocol = Protocol(),  # noqa: B008  # immutable
     type_quota: options.TypeQuota = None,
+    over: Annotated[
+        Sample, typer.Option(help="What is a sample, for the ranks of systems over several data sets.")
+    ] = Sample.queries,
     confidence: options.Confidence = 0.95,
     interval: options.Interval = options.IntervalMethod.bca,
     test: options.Test = options.TestName.t,
@@ -57,10 +73,15 @@ def report(
 
     From a folder that reproduce has filled, or from judgments and runs. Nothing on the page is fetched from elsewhere.
 
+    Several data sets are folders with a file named qrels (with any ending) and runs, which have the same name in each.
+    The page then begins with a leaderboard: the mean of each system over all data sets by a chance-corrected measure,
+    the ranks that it can have, and which systems are tied for first.
+
     \b
     Examples:
       rankbound report results/ -o report.html --figures figures/
       rankbound report qrels.txt bm25.txt dense.txt -m nDCG@10 -o report.html --tables tables/
+      rankbound report scifact/ nfcorpus/ trec-covid/ -m "EM(nDCG@10)" -o report.html
     """
     if figures is not None:
         check_packages("report", "jinja2", *DRAWING)
@@ -70,7 +91,9 @@ def report(
             raise ArgumentError(f"{folder}: is a file, expected a folder")
     policy = options.inference(confidence, interval, test, correction, resamples, seed)
     with output.working("reading ..."):
-        if len(inputs) == 1:
+        if any(map(_judgments_in, inputs)):
+            found = _from_data_sets(inputs, measures or list(DEFAULT_MEASURES), protocol, type_quota, (over, policy))
+        elif len(inputs) == 1:
             found = _from_store(inputs[0], study, measures)
         else:
             found = _from_runs(inputs, measures or list(DEFAULT_MEASURES), protocol, type_quota)
@@ -80,6 +103,9 @@ def report(
     if as_json:
         output.print_json(written)
         return
+    if found.board is not None:
+        output.show_table(table_of(found.board))
+        output.print_note("")
     output.print_note("\n".join([written["headline"], *written["findings"], *written["cautions"]]))
     for name, reason in written["not_drawn"].items():
         output.print_note(f"Not drawn: {name}: {reason}")
@@ -110,6 +136,68 @@ class _Found(NamedTuple):
     whole: Tables
     studies: dict[str, Tables]
     matrix: ScoreMatrix | None = None  # of runs
+    board: Leaderboard | None = None  # of several data sets
+
+
+# endings of runs that are not part of the name of a system
+_ENDINGS = (".gz", ".zst", ".run", ".txt", ".trec", ".csv", ".tsv", ".parquet", ".json", ".jsonl")
+
+
+def _judgments_in(folder: str) -> list[Path]:
+    """The files named qrels, with any ending, in a folder; nothing for what is no folder."""
+    if "\0" in folder or not Path(folder).is_dir():
+        return []
+    return sorted(file for file in Path(folder).iterdir() if file.name.partition(".")[0] == "qrels" and file.is_file())
+
+
+def _system_name(file: Path) -> str:
+    name = file.name
+    while name.endswith(_ENDINGS):
+        name = name.rpartition(".")[0]
+    return name
+
+
+def _from_data_sets(
+    folders: list[str],
+    measures: list[str],
+    protocol: Protocol,
+    type_quota: float | None,
+    policy: tuple[str, Inference],
+) -> _Found:
+    from rankbound.evaluation.alignment import align_runs
+    from rankbound.evaluation.leaderboards import chance_corrected, leaderboard_of
+    from rankbound.evaluation.scores import join_data_sets
+    from rankbound.measures.measure import parse_measure
+    from rankbound.report.figures.drawing import Tables
+
+    names = [str(parse_measure(name)) for name in measures]
+    if (common := chance_corrected(names)) is None:
+        common = f"EM({parse_measure(names[0]).plain})"
+        measures = [*measures, str(parse_measure(common))]
+    matrices = {}
+    for folder in folders:
+        judgments = _judgments_in(folder)
+        if len(judgments) != 1:
+            raise ArgumentError(f"{folder}: a data set is a folder with one file named qrels, got {len(judgments)}")
+        files = [Path(file) for file in options.files_in([folder]) if Path(file) != judgments[0]]
+        runs = {_system_name(file): str(file) for file in files}
+        if not runs or len(runs) < len(files):
+            raise ArgumentError(f"{folder}: needs runs of different names next to {judgments[0].name}")
+        data = Path(folder).resolve().name
+        if data in matrices:
+            raise ArgumentError(f"{folder}: two data sets are named {data}")
+        matrix = align_runs(
+            str(judgments[0]), [*runs.values()], measures, protocol, names=[*runs], data=data, type_quota=type_quota
+        )
+        matrices[data] = matrix.with_common_queries()
+    scores = join_data_sets(matrices)
+    over, inference = policy
+    board = leaderboard_of(scores, common, over=over, inference=inference)
+    about = {"Data sets": ", ".join(folders)}
+    about |= {"Signature of " + name: signature for name, signature in scores.signature.items()}
+    tables = Tables(scores.to_table())
+    title = f"Leaderboard of {plural(len(matrices), 'data set')}"
+    return _Found(title, about, tables, {title: tables}, scores, board)
 
 
 def _from_store(folder: str, study: str | None, measures: list[str] | None) -> _Found:
@@ -222,7 +310,7 @@ def _write(
     from rankbound.report.tables import write_tables
 
     scores = found.whole.scores if found.matrix is None else found.matrix
-    report = make_report(scores, found.whole.results, baseline=baseline, inference=inference)
+    report = make_report(scores, found.whole.results, baseline=baseline, inference=inference, board=found.board)
     drawn = _draw(found.studies)
     write_report(page, report, figures=drawn, title=title, about=found.about | describe_inference(inference))
     return {
@@ -231,6 +319,7 @@ def _write(
         "findings": list(report.findings.sentences),
         "cautions": list(report.findings.cautions),
         **({} if found.matrix is None else _coverage(found.matrix)),
+        **({} if found.board is None else {"leaderboard": found.board.to_dict()}),
         "figures": [str(file) for file in write_figures(drawn, figures)] if figures else [],
         "not_drawn": {outcome.title: outcome.reason for outcome in drawn.values() if outcome.chart is None},
         "tables": [str(file) for file in write_tables(report.tables, tables)] if tables else [],

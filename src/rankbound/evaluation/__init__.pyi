@@ -6,6 +6,8 @@ from rankbound.evaluation.gate import Gate as Gate
 from rankbound.evaluation.gate import store_baseline as store_baseline
 from rankbound.evaluation.inference import Inference as Inference
 from rankbound.evaluation.judge import next_judgments as next_judgments
+from rankbound.evaluation.leaderboards import Leaderboard as Leaderboard
+from rankbound.evaluation.leaderboards import rank_systems as rank_systems
 from rankbound.evaluation.lists import evaluate_lists as evaluate_lists
 from rankbound.evaluation.power import minimum_detectable_difference as minimum_detectable_difference
 from rankbound.evaluation.predicted import evaluate_predicted as evaluate_predicted

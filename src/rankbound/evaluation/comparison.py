@@ -38,7 +38,7 @@ from rankbound.evaluation.inference import (
 from rankbound.evaluation.intervals import effect_size_interval_columns
 from rankbound.evaluation.label_uncertainty import given_grades, with_grades
 from rankbound.evaluation.large import Settings
-from rankbound.evaluation.rank_intervals import RankInterval, rank_intervals
+from rankbound.evaluation.leaderboards import RankInterval, rank_intervals
 from rankbound.evaluation.runs import are_runs_by_name, default_measures, evaluate_run
 from rankbound.evaluation.scores import ScoreMatrix, is_lower_better
 from rankbound.evaluation.significance import effect_size_columns, smallest_randomization_p
@@ -215,7 +215,7 @@ class Comparison:
     def rank_intervals(self) -> dict[str, tuple[RankInterval, ...]]:
         """For each measure the rank of every run with its interval, the best first, by tests of all pairs.
 
-        Each measure is corrected by itself, over all pairs of runs; see `rankbound.evaluation.rank_intervals`.
+        Each measure is corrected by itself, over all pairs of runs; see `rankbound.evaluation.leaderboards`.
         """
         return {name: rank_intervals(self.scores, name, self.inference) for name in self.measures}
 

@@ -379,6 +379,61 @@ class ScoreMatrix:
         )
 
 
+def join_data_sets(matrices: Mapping[str, ScoreMatrix]) -> ScoreMatrix:
+    """One matrix of several data sets, with the systems and measures of all; NaN where a system lacks a data set.
+
+    What is known about the queries is kept where all have it; p-values against random rankings are not.
+    """
+    parts = [*matrices.values()]
+    systems = tuple(dict.fromkeys(name for part in parts for name in part.systems))
+    measures = [name for name in parts[0].measures if all(name in part.values for part in parts)]
+    rows = [[systems.index(name) for name in part.systems] for part in parts]
+
+    def spread_rows(arrays: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        joined = [np.full((len(systems), array.shape[1]), np.nan) for array in arrays]
+        for target, index, array in zip(joined, rows, arrays, strict=True):
+            target[index] = array
+        return np.concatenate(joined, axis=1)
+
+    def join(arrays: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
+        return None if any(array is None for array in arrays) else np.concatenate(arrays)  # type: ignore[arg-type]
+
+    difficulty = {}
+    for name in measures:
+        known = [part.difficulty[name] for part in parts if name in part.difficulty]
+        if len(known) < len(parts):
+            continue
+        complete = [one.complete for one in known if one.complete is not None]
+        difficulty[name] = QueryDifficulty(
+            np.concatenate([one.types for one in known]),
+            np.concatenate([one.expected for one in known]),
+            join([one.worst for one in known]),
+            join([one.best for one in known]),
+            spread_rows(complete) if len(complete) == len(parts) else None,
+        )
+    covered = [part.coverage_by_system for part in parts]
+    protocols, unknown = [part.protocol for part in parts], [part.never_returned for part in parts]
+    is_one = all(one is not None and one.describe() == protocols[0].describe() for one in protocols if protocols[0])
+    return ScoreMatrix(
+        systems,
+        tuple(query for part in parts for query in part.query_ids),
+        {name: spread_rows([part.values[name] for part in parts]) for name in measures},
+        difficulty,
+        join([part.items for part in parts]),
+        join([part.relevant for part in parts]),
+        tuple((name, "") for name in matrices),
+        parts[0].type_quota,
+        np.repeat(np.arange(len(parts)), [len(part) for part in parts]),
+        left_out=sum(part.left_out for part in parts),
+        candidates=parts[0].candidates if len({part.candidates for part in parts}) == 1 else "different",
+        coverage=tuple(
+            sum((known[name] for known in covered if name in known), Coverage()) for name in systems if all(covered)
+        ),
+        never_returned=None if None in unknown else sum(count for count in unknown if count is not None),
+        protocol=protocols[0] if is_one else None,
+    )
+
+
 def _checked_systems(table: pl.DataFrame, systems: Sequence[str] | None, least: int) -> list[str]:
     known = systems_of(table)
     names = known if systems is None else list(systems)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from rankbound.evaluation.leaderboards import Leaderboard
     from rankbound.evaluation.scores import ScoreMatrix
     from rankbound.report.system_tests import SystemTest, Verdict
 
@@ -74,6 +75,19 @@ def find_words(scores: ScoreMatrix, verdicts: Sequence[Verdict], results: pl.Dat
         ),
         tuple(_cautions(scores, lead)),
     )
+
+
+def describe_first(board: Leaderboard) -> str:
+    """Which systems may be first over several data sets."""
+    first, best = board.tied_for_first, board.ranks[0]
+    where = f"over {plural(len(board.data_sets), 'data set')} by {board.measure}"
+    value = f"{best.system} has the best mean {where}, {show_number(best.mean)}"
+    if len(first) == len(board.ranks) > 1:
+        return f"{value}, and is not separable from any of the {len(first) - 1} other systems."
+    if len(first) == 1:
+        return f"{value}, and is significantly better than the {plural(len(board.ranks) - 1, 'other system')}."
+    named = _listed(first) if len(first) <= _SETS_IN_WORDS else f"{len(first)} of {len(board.ranks)} systems"
+    return f"{value}; tied for first are {named}."
 
 
 def published_words(results: pl.DataFrame | None) -> Findings:

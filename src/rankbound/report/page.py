@@ -28,9 +28,9 @@ from rankbound.packages import DRAWING, check_packages, explain_missing, find_mi
 from rankbound.report.against_random import random_table
 from rankbound.report.coverage import coverage_cautions, coverage_table
 from rankbound.report.figures.drawing import Tables, draw_figures
-from rankbound.report.findings import Findings, find_words, published_words, rival
+from rankbound.report.findings import Findings, describe_first, find_words, published_words, rival
 from rankbound.report.packing import deflate, json_for_script, pack_measures, pack_pairs, pack_queries
-from rankbound.report.page_tables import differences_table, means_table, published_table
+from rankbound.report.page_tables import differences_table, leaderboard_table, means_table, published_table
 from rankbound.report.scales import describe_scale
 from rankbound.report.system_tests import Verdict, judge_systems
 from rankbound.report.tables import BETTER, MARK, OUTSIDE, WORSE, Table
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from rankbound.evaluation.leaderboards import Leaderboard
     from rankbound.report.figures.drawing import FigureOutcome
 
 _SCRIPTS = ("data.js", "panels.js", "scatter.js", "pairs.js", "list.js", "figures.js", "main.js")
@@ -74,15 +75,18 @@ def make_report(
     *,
     baseline: str | None = None,
     inference: Inference | None = None,
+    board: Leaderboard | None = None,
 ) -> Report:
     """Describe scores, results compared with published numbers, or both, in words and tables.
 
     ``scores`` are a score matrix of runs, or a score table. Systems are compared with ``baseline``, or with the best
-    one of each data set. ``inference`` is the policy for intervals and tests.
+    one of each data set. ``inference`` is the policy for intervals and tests, and ``board`` the leaderboard of a matrix
+    with several data sets, which comes first.
     """
     published = (published_table(results, inference),) if results is not None and results.height else ()
     if isinstance(scores, ScoreMatrix):
-        return _describe(scores, judge_systems(scores, baseline, inference), results, published, repeated=False)
+        report = _describe(scores, judge_systems(scores, baseline, inference), results, published, repeated=False)
+        return report if board is None else _led_by(board, report)
     if scores is None or scores.height == 0 or (published and not measures_of(scores)):  # such as pairs of images only
         if not published:
             raise DataError("there is nothing to report: no score of any query, and no results")
@@ -112,6 +116,14 @@ def _describe(
     findings = find_words(matrix, verdicts, results)
     cautions = (*findings.cautions, *coverage_cautions(coverage, matrix.never_returned or 0))
     return Report(matrix, verdicts, replace(findings, cautions=cautions), (*published, *compared, *further))
+
+
+def _led_by(board: Leaderboard, report: Report) -> Report:
+    """The report with the leaderboard before everything else."""
+    found = report.findings
+    sentences = (found.headline, *found.sentences)
+    findings = Findings(describe_first(board), sentences, (*board.notes, *found.cautions))
+    return replace(report, findings=findings, tables=(leaderboard_table(board), *report.tables))
 
 
 def _reported_first(scores: pl.DataFrame, results: pl.DataFrame | None) -> pl.DataFrame:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from rankbound.display import plural
 from rankbound.evaluation.inference import LARGE, Inference
 from rankbound.evaluation.scores import is_lower_better
 from rankbound.report.numbers import in_interval, show_interval, show_number, show_p, show_policy
@@ -14,6 +15,7 @@ from rankbound.report.tables import BETTER, MARK, OUTSIDE, WORSE, Cell, Table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rankbound.evaluation.leaderboards import Leaderboard
     from rankbound.report.system_tests import SystemTest, Verdict
 
 _ANOTHER_ORDER = (
@@ -135,6 +137,32 @@ def differences_table(verdicts: Sequence[Verdict]) -> Table:
         pl.DataFrame(data, schema={**dict.fromkeys(_WORDS, pl.String), **types}, orient="row"),
         tuple(v.data_set for v, _ in tested),
     )
+
+
+def leaderboard_table(board: Leaderboard) -> Table:
+    """A row per system, the best first: the ranks it can have, its mean, and its mean on each data set."""
+    several = len(board.tied_for_first) < len(board.ranks)
+    rows = [
+        (
+            Cell(row.system, bold=several and row.may_be_first),
+            Cell(f"{row.low}" if row.low == row.high else f"{row.low}–{row.high}"),
+            Cell(show_number(row.mean)),
+            *(Cell(show_number(mean)) for mean in board.cells[row.system].values()),
+        )
+        for row in board.ranks
+    ]
+    sample = {
+        "queries": "the data sets are given, and their queries are samples",
+        "data sets": "the data sets are a sample",
+    }
+    note = (
+        "Mean: over the data sets, of the means over queries. Ranks: those that a system can have, all at once with a "
+        f"probability of {100 * board.inference.confidence:g} %, by tests of all pairs; {sample[board.over]}. Bold: "
+        "not separable from the best."
+    )
+    title = f"{board.measure} over {plural(len(board.data_sets), 'data set')}"
+    columns = ("system", "ranks", "mean", *board.data_sets)
+    return Table("leaderboard", title, columns, 2, tuple(rows), " ".join([note, *board.notes]), board.table)
 
 
 _INTERVALS = {"bca": "bootstrap over queries", "percentile": "percentile bootstrap over queries", "t": "Student's"}

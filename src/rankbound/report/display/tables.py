@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -11,9 +12,11 @@ from rankbound.difficulty.bounding import Bounds
 from rankbound.difficulty.distribution import Distribution
 from rankbound.display import plural, table_of
 from rankbound.evaluation.comparison import Comparison, Difference
+from rankbound.evaluation.leaderboards import Leaderboard
 from rankbound.evaluation.result import Evaluation, Evaluations
 from rankbound.lists import Lists
 from rankbound.report.numbers import describe_intervals, show_interval, show_number, show_p, show_policy
+from rankbound.report.page_tables import leaderboard_table
 from rankbound.report.tables import Table
 
 ROWS = 20  # rows of a table that is not complete; a note names how many there are in all
@@ -86,6 +89,15 @@ def _difference(row: Difference) -> list[str]:
         show_p(row.p_corrected),
         f"{row.wins} / {row.ties} / {row.losses}",
     ]
+
+
+@table_of.register(Leaderboard)
+def board_table(board: Leaderboard, *, complete: bool = False) -> Table:
+    """A row per system with its ranks, and a column per data set."""
+    table = leaderboard_table(board)
+    rows = table.rows if complete else table.rows[:ROWS]
+    note = "\n".join([table.note, *describe_rest(len(rows), len(table.rows), "in table")])
+    return replace(table, rows=rows, note=note)
 
 
 @table_of.register(Bounds)
