@@ -47,9 +47,7 @@ class CandidatesError(DataError):
     """Candidates lack judged documents; the message names where the candidates come from."""
 
 
-def from_dicts(
-    qrels: Mapping[Any, Mapping[Any, Any]], run: Mapping[Any, Mapping[Any, Any]], **policy: Any
-) -> Lists:
+def from_dicts(qrels: Mapping[Any, Mapping[Any, Any]], run: Mapping[Any, Mapping[Any, Any]], **policy: Any) -> Lists:
     """Combine ``{query: {document: label}}`` and ``{query: {document: score}}``, the form that pytrec_eval uses.
 
     ``missing``, ``judged_only`` and ``keep_ids`` are those of `dict_chunks`.
