@@ -58,6 +58,11 @@ def test_text_fits_its_width_and_names_the_columns_left_out(width):
     assert " ".join(names.split()).startswith(f"{', '.join(left_out)}.") or not left_out
 
 
+def test_a_long_title_is_wrapped():
+    text = Table.of_texts("a long-winded title of a table", ["x"], [["1"]]).to_text(20)
+    assert text.splitlines()[:2] == ["a long-winded title", "of a table"]
+
+
 def test_text_without_a_width_is_whole():
     header, _, first, _ = WIDE.to_text().splitlines()[1:]
     assert header.split()[-2:] == ["measure", "11"]

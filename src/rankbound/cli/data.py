@@ -305,24 +305,14 @@ def _check_plot(path: str) -> None:
 
 
 def _draw(summary: dict[str, Any], path: str) -> None:
-    import altair as alt
-    import polars as pl
+    from rankbound.report.figures.results import named_histograms
+    from rankbound.report.figures.saving import save_chart
 
-    from rankbound.io import atomic_write
-
-    histograms = {"label": [(name, count) for name, count in summary["labels"].items()]}
+    histograms = {"label": list(summary["labels"].items())}
     for title, part in (("items in the list", "list_sizes"), ("expected nDCG", "difficulty")):
         bars = summary.get(part, {}).get("histogram", ())
         histograms[title] = [(f"{bar['from']:g} to {bar['to']:g}", bar["count"]) for bar in bars]
-    charts = []
-    for title, counts in histograms.items():
-        frame = pl.DataFrame(counts, schema={"range": pl.String, "lists": pl.Int64}, orient="row")
-        x = alt.X("range:N", sort=frame["range"].to_list(), title=title)
-        y = alt.Y("lists:Q", title="items" if title == "label" else "lists")
-        charts += [alt.Chart(frame, width=320, height=220).mark_bar().encode(x=x, y=y)] if counts else []
-    form = Path(path).suffix[1:]
-    with atomic_write(path) as temporary:
-        alt.hconcat(*charts).save(temporary, format=form, inline=form == "html")
+    save_chart(named_histograms(histograms), path)
 
 
 # ---- tables and progress ---------------------------------------------------------------------------------------------

@@ -30,12 +30,10 @@ class Method(StrEnum):
 
 
 def distribution(
-    measure: Annotated[str, typer.Argument(help="A plain measure, such as nDCG@10.", metavar="MEASURE")],
-    n: Annotated[int | None, typer.Option("--n", metavar="N", help="Number of items of the query.")] = None,
-    relevant: Annotated[int | None, typer.Option(metavar="P", help="Number of relevant items.")] = None,
-    labels: Annotated[
-        str | None, typer.Option(metavar="L,L,...", help="Label of each item, instead of --n and --relevant.")
-    ] = None,
+    measure: options.PlainMeasure,
+    n: options.Items = None,
+    relevant: options.Relevant = None,
+    labels: options.Labels = None,
     depth: options.RanksFilled = None,
     method: Annotated[
         Method,
@@ -66,29 +64,23 @@ def distribution(
       rankbound distribution nDCG --n 15 --relevant 5
       rankbound distribution AP --labels 2,0,1,0 --quantiles 0.5,0.99 --json
     """
-    from rankbound.cli.bounds import describe_query, parse_labels
     from rankbound.difficulty.bounds import bounds as bounds_of
     from rankbound.difficulty.distribution import distribution as distribution_of
 
-    if labels is None and (n is None or relevant is None):
-        raise ArgumentError("one of --labels and --n with --relevant is required")
+    query = options.Query.parse(n, relevant, labels, depth)
     if points < 1:
         raise ArgumentError(f"--points must be a positive integer, got {points}")
     requested = _parse_quantiles(quantiles)
-    label_list = None if labels is None else parse_labels(labels)
     with output.working("computing the distribution"):
         distribution = distribution_of(
             measure,
-            n=n,
-            relevant=relevant,
-            labels=label_list,
-            depth=depth,
+            **query._asdict(),
             method=method.value,
             samples=samples,
             seed=seed,
             ranker_strength=ranker_strength,
         )
-    bounds = bounds_of(measure, n=n, relevant=relevant, labels=label_list, depth=depth)
+    bounds = bounds_of(measure, **query._asdict())
     at = {f"{q:g}": float(distribution.quantile(q)) for q in requested}
     if as_json:
         scores, probabilities = _binned(distribution, points)
@@ -106,7 +98,6 @@ def distribution(
             indent=None,
         )
         return
-    query = describe_query(labels, n, relevant, depth)
     summary = {"mean": distribution.mean, "std": distribution.std, "worst": bounds.worst, "best": bounds.best}
     rows = [[name, numbers.show_number(value, digits=6)] for name, value in summary.items()]
     rows += [[f"quantile {q}", numbers.show_number(value, digits=6)] for q, value in at.items()]

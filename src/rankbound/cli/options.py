@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -62,6 +62,20 @@ Measures = Annotated[
         help=f"As nDCG@10, AP(rel=2), EM(nDCG@10); can be repeated.  [default: {', '.join(DEFAULT_MEASURES)}]",
     ),
 ]
+PlainMeasure = Annotated[str, typer.Argument(help="A plain measure, such as nDCG@10.", metavar="MEASURE")]
+Items = Annotated[int | None, typer.Option("--n", metavar="N", help="Number of items of the query.")]
+Relevant = Annotated[int | None, typer.Option(metavar="P", help="Number of relevant items.")]
+Labels = Annotated[
+    str | None, typer.Option(metavar="L,L,...", help="Label of each item, instead of --n and --relevant.")
+]
+Jobs = Annotated[int | None, typer.Option(metavar="N", help="Number of worker processes.  [default: all cores]")]
+WorkerModules = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME", help="Module (or .py file) to import in every worker, to define measures; repeat for more."
+    ),
+]
+NoPage = Annotated[bool, typer.Option("--no-page", help="Write no page.")]
 TypeQuota = Annotated[
     float | None,
     typer.Option(
@@ -137,6 +151,36 @@ def check_inputs(*paths: str) -> None:
     twice = [path for path in paths if paths.count(path) > 1]
     if twice:
         raise ArgumentError(f"{twice[0]} is named twice")
+
+
+class Query(NamedTuple):
+    """A query of `bounds` and `distribution`: numbers of items, or labels, and how many ranks are filled."""
+
+    n: int | None
+    relevant: int | None
+    labels: list[float] | None
+    depth: int | None
+
+    @classmethod
+    def parse(cls, n: int | None, relevant: int | None, labels: str | None, depth: int | None) -> Query:
+        """The query that the options describe.
+
+        >>> Query.parse(None, None, "2, 0,1", None).labels
+        [2.0, 0.0, 1.0]
+        """
+        if labels is None and (n is None or relevant is None):
+            raise ArgumentError("one of --labels and --n with --relevant is required")
+        try:
+            return cls(n, relevant, None if labels is None else [float(label) for label in labels.split(",")], depth)
+        except ValueError:
+            raise ArgumentError(
+                f"--labels must be numbers separated by commas, such as 2,0,1, got {labels!r}"
+            ) from None
+
+    def __str__(self) -> str:
+        labels = "" if self.labels is None else f"labels {','.join(f'{label:g}' for label in self.labels)}"
+        query = labels or f"{self.n} items, {self.relevant} relevant"
+        return query if self.depth is None else f"{query}, depth {self.depth}"
 
 
 def with_own_run(qrels: str, runs: Sequence[str] | None, least: int) -> list[str]:

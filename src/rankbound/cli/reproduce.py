@@ -40,18 +40,11 @@ def reproduce(
     store: Annotated[
         str | None, typer.Option(metavar="DIR", help="Folder for the results.  [default: rankbound-results/STUDY]")
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(metavar="N", help="Number of worker processes.  [default: all cores]")
-    ] = None,
+    jobs: options.Jobs = None,
     cluster: Annotated[
         str | None, typer.Option(metavar="ADDR", help="Run on Dask: local:N, or a scheduler's tcp://host:port.")
     ] = None,
-    module: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", help="Module (or .py file) to import in every worker, to define measures; repeat for more."
-        ),
-    ] = None,
+    module: options.WorkerModules = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run trials that failed before again.")] = False,
     no_run: Annotated[bool, typer.Option("--no-run", help="Run nothing, and print the results so far.")] = False,
     results: Annotated[
@@ -64,7 +57,7 @@ def reproduce(
     page: Annotated[
         str | None, typer.Option(metavar="FILE", help="Path of the HTML page.  [default: report.html in the store]")
     ] = None,
-    no_page: Annotated[bool, typer.Option("--no-page", help="Write no page.")] = False,
+    no_page: options.NoPage = False,
     as_json: options.Json = False,
 ) -> None:
     """Run a study and print its results next to the published numbers.
@@ -81,68 +74,33 @@ def reproduce(
     if show_list:
         _print_list(as_json)
         return
-    pages = [] if no_page or dry_run else ["jinja2"]
-    needed = [*pages, *(CLUSTER if cluster else [])]
+    from rankbound.studies import plan_study, run_study, show_progress
+
+    where: dict[str, Any] = {"quick": quick, "data": data, "store": store, "jobs": jobs, "cluster": cluster}
+    how: dict[str, Any] = {"retry_failed": retry_failed, "run": not no_run, "results": results}
+    needed = [*([] if no_page or dry_run else ["jinja2"]), *(CLUSTER if cluster else [])]
     if run_all:
         refused = {"STUDY": study, "--only": only, "--module": module, "--page": page}
         if given := [name for name, value in refused.items() if value]:
             raise ArgumentError(f"--all runs all studies as they are and cannot be combined with {', '.join(given)}")
         _check_packages(None, results is not None, needed)
-        _reproduce_all(
-            dry_run,
-            as_json,
-            quick=quick,
-            data=data,
-            store=store,
-            jobs=jobs,
-            cluster=cluster,
-            retry_failed=retry_failed,
-            run=not no_run,
-            results=results,
-            page=not no_page,
-        )
+        _reproduce_all(dry_run, as_json, where, how | {"page": not no_page})
         return
     if study is None:
         raise ArgumentError("a study is required; rankbound reproduce --list shows the known ones")
-    from rankbound.studies import plan_study, run_study, show_progress
-
     _check_packages(study, results is not None, needed)
-    settings = parse_only(only or [])
     from rankbound.cli.user_code import name_modules
 
-    modules = name_modules(module)
-    if dry_run:
-        with show_progress() as progress:
-            plan = plan_study(
-                study,
-                quick=quick,
-                only=settings,
-                data=data,
-                store=store,
-                jobs=jobs,
-                cluster=cluster,
-                modules=modules,
-                progress=progress,
-            )
-        _print_plan(plan, as_json)
-        return
+    where |= {"only": parse_only(only or []), "modules": name_modules(module)}
     with show_progress() as progress:
-        result = run_study(
-            study,
-            quick=quick,
-            only=settings,
-            data=data,
-            store=store,
-            jobs=jobs,
-            cluster=cluster,
-            modules=modules,
-            retry_failed=retry_failed,
-            run=not no_run,
-            results=results,
-            page=False if no_page else page or True,
-            progress=progress,
-        )
-    _print_result(result, as_json)
+        if dry_run:
+            plan = plan_study(study, **where, progress=progress)
+        else:
+            result = run_study(study, **where, **how, page=False if no_page else page or True, progress=progress)
+    if dry_run:
+        _print_plan(plan, as_json)
+    else:
+        _print_result(result, as_json)
 
 
 def _check_packages(study: str | None, figures: bool, needed: list[str]) -> None:
@@ -156,21 +114,17 @@ def _check_packages(study: str | None, figures: bool, needed: list[str]) -> None
     check_packages("reproduce", *of_studies, *needed)
 
 
-def _reproduce_all(
-    dry_run: bool, as_json: bool, *, retry_failed: bool, run: bool, results: str | None, page: bool, **how: Any
-) -> None:
+def _reproduce_all(dry_run: bool, as_json: bool, where: dict[str, Any], how: dict[str, Any]) -> None:
     from rankbound.studies import plan_all_studies, run_all_studies, show_progress
 
-    plan = plan_all_studies(**how)
+    plan = plan_all_studies(**where)
     if dry_run or not as_json:
         _print_all(plan, as_json)
     if dry_run:
         return
     printed = []
     with show_progress() as progress:
-        for result in run_all_studies(
-            plan, **how, retry_failed=retry_failed, run=run, results=results, page=page, progress=progress
-        ):
+        for result in run_all_studies(plan, **where, **how, progress=progress):
             if as_json:
                 printed.append(result.to_dict())
             else:

@@ -113,7 +113,8 @@ class Table:
             shown = shown._without_column(last)
         with console.capture() as captured:
             console.print(shown._as_rich())
-        lines = [escape_controls(self.title), *(line.rstrip() for line in captured.get().split("\n"))]
+        lines = wrap(escape_controls(self.title), console.width, break_on_hyphens=False)
+        lines += [line.rstrip() for line in captured.get().split("\n")]
         if left_out:
             names = ", ".join(escape_controls(name) for name in left_out)
             lines += wrap(f"Too narrow for: {names}. --json and wider terminals have them.", console.width)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -150,6 +151,21 @@ def list_contents(sizes: pl.DataFrame, labels: pl.DataFrame, *, title: str) -> A
         .properties(width=max(80, min(26 * labels.height, 320)), height=170)
     )
     return alt.hconcat(size, label, spacing=30, title=_title(title))
+
+
+def named_histograms(histograms: Mapping[str, Sequence[tuple[str, int]]]) -> Any:
+    """Bars of counts by label or range, a panel for each title: items by label, and lists by anything else."""
+    charts = []
+    for title, counts in histograms.items():
+        table = pl.DataFrame(counts, schema={"range": pl.String, "lists": pl.Int64}, orient="row")
+        what = "items" if title == "label" else "lists"
+        chart = mark("bar", table, color=PALETTE[0]).encode(
+            x=alt.X("range:N", sort=order_of(table, "range"), title=title),
+            y=alt.Y("lists:Q", title=what),
+            tooltip=tips(range=f"{title} *", lists=f"{what} #"),
+        )
+        charts += [chart.properties(width=320, height=220)] if counts else []
+    return alt.hconcat(*charts)
 
 
 def training_history(table: pl.DataFrame, kept_epoch: int | None, *, title: str) -> Any:
