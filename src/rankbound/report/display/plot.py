@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rankbound.packages import DRAWING, check_packages
+
+if TYPE_CHECKING:
+    from rankbound.report.figures.theme import Chart, Specification
 
 # descriptions of every axis and mark, half of the size of a chart; the title describes the image as a whole
 _WORDS = re.compile(r' (?:aria-[a-z]+|role)="[^"]*"')
@@ -34,11 +37,11 @@ class Plot:
     (Plot('Bounds of a query'), ['image/svg+xml', 'text/html', 'text/plain'])
     """
 
-    chart: Any
+    chart: Chart
     title: str
 
     @cached_property
-    def specification(self) -> dict[str, Any]:
+    def specification(self) -> Specification:
         """The Vega-Lite specification with the theme of rankbound."""
         from rankbound.report.figures.theme import themed
 

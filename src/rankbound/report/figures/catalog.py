@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -147,7 +146,7 @@ def _cutoff_curves(tables: Tables) -> Cases:
     return {"": (pl.concat(panels), "nDCG")}
 
 
-def _for_each_contrast(compute: Callable[[pl.DataFrame, Contrast], tuple[Any, ...]]) -> Callable[[Tables], Cases]:
+def _for_each_contrast(compute: Callable[[pl.DataFrame, Contrast], tuple[object, ...]]) -> Callable[[Tables], Cases]:
     def compute_cases(tables: Tables) -> Cases:
         scores = _scores_of(tables)
         table = first_data_sets(scores)
@@ -156,16 +155,16 @@ def _for_each_contrast(compute: Callable[[pl.DataFrame, Contrast], tuple[Any, ..
     return compute_cases
 
 
-def _score_distributions(table: pl.DataFrame, contrast: Contrast) -> tuple[Any, ...]:
+def _score_distributions(table: pl.DataFrame, contrast: Contrast) -> tuple[object, ...]:
     panels = len(contrast.systems) * table.select("data", "variant").n_unique()
     return contrasts.score_distributions(table, contrast, points=min(100, LIMIT // (3 * panels)))
 
 
-def _instance_scores(table: pl.DataFrame, contrast: Contrast) -> tuple[Any, ...]:
+def _instance_scores(table: pl.DataFrame, contrast: Contrast) -> tuple[object, ...]:
     return (_with_types(contrasts.instance_scores(table, contrast, limit=LIMIT), table, contrast),)
 
 
-def _gain_by_activity(table: pl.DataFrame, contrast: Contrast) -> tuple[Any, ...]:
+def _gain_by_activity(table: pl.DataFrame, contrast: Contrast) -> tuple[object, ...]:
     lines = contrasts.activity_curves(table, contrast)
     points = contrasts.instance_scores(table, contrast, limit=LIMIT - len(lines))
     return _with_types(points, table, contrast), lines

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rankbound.difficulty import QUERY_TYPES
 from rankbound.report.figures.panels import diagonal, grid, mark, tips, with_panel
-from rankbound.report.figures.theme import PALETTE, alt
+from rankbound.report.figures.theme import PALETTE, Chart, alt
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-def expected_histogram(table: pl.DataFrame, measure: str) -> Any:
+def expected_histogram(table: pl.DataFrame, measure: str) -> Chart:
     """Queries by the expected score of a random ranking: takes `catalog.expected_histogram`."""
     bar = mark("bar", color=PALETTE[0]).encode(
         x=alt.X("low:Q", bin="binned", title=[f"expected {measure}", "of a random ranking"]),
@@ -25,7 +25,7 @@ def expected_histogram(table: pl.DataFrame, measure: str) -> Any:
     return grid([bar], with_panel(table), column="panel", size=(230, 170), independent=["y"])
 
 
-def query_map(table: pl.DataFrame, measure: str, *, title: str | None = None) -> Any:
+def query_map(table: pl.DataFrame, measure: str, *, title: str | None = None) -> Chart:
     """Mean score of the systems against that of a random ranking: takes `evaluation.query_sets.query_map`, thinned.
 
     ``title`` is that of the vertical axis where the table is about a single run, which needs no column ``items`` and

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from rankbound.errors import RankboundError
 from rankbound.evaluation.score_tables import without_unmeasured
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-Cases: TypeAlias = Mapping[str, tuple[Any, ...]]
+    from rankbound.report.figures.theme import Chart
+
+Cases: TypeAlias = Mapping[str, tuple[object, ...]]
 
 _INDEX = "figures.md"
 _DESCRIPTIONS = {
@@ -51,10 +53,10 @@ class Figure:
     caption: str
     needs: tuple[str, ...]
     compute: Callable[[Tables], Cases]
-    draw: Callable[..., Any]
+    draw: Callable[..., Chart]
     limits: str = ""
 
-    def charts(self, tables: Tables) -> dict[str, Any]:
+    def charts(self, tables: Tables) -> dict[str, Chart]:
         """The charts by case."""
         return {case: self.draw(*arguments) for case, arguments in self.compute(tables).items()}
 
@@ -69,7 +71,7 @@ class FigureOutcome:
     name: str
     title: str
     caption: str
-    chart: Any | None
+    chart: Chart | None
     reason: str | None = None
     holds_for_any_data: bool = False
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from rankbound.report.figures.panels import diagonal, grid, mark, tips, with_panel, zero_line
-from rankbound.report.figures.theme import BETTER, NEUTRAL, WORSE, alt
+from rankbound.report.figures.theme import BETTER, NEUTRAL, WORSE, Chart, alt
 
 if TYPE_CHECKING:
     from rankbound.evaluation.score_tables import Contrast
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _PANEL = (170, 130)
 
 
-def score_distributions(curves: pl.DataFrame, intervals: pl.DataFrame, contrast: Contrast) -> Any:
+def score_distributions(curves: pl.DataFrame, intervals: pl.DataFrame, contrast: Contrast) -> Chart:
     """Fraction of queries with at most each score; shaded where the system has fewer low scores than the baseline.
 
     Takes both tables of `contrasts.score_distributions`.
@@ -50,7 +50,7 @@ def score_distributions(curves: pl.DataFrame, intervals: pl.DataFrame, contrast:
     return grid([shade, line], table, row="system", column="panel", size=_PANEL, independent=["x"])
 
 
-def instance_scatter(table: pl.DataFrame, contrast: Contrast) -> Any:
+def instance_scatter(table: pl.DataFrame, contrast: Contrast) -> Chart:
     """Score of each system against the baseline's on the same query: takes `contrasts.instance_scores`."""
     sign = pl.when(pl.col("difference") > 0).then(pl.lit("higher")).when(pl.col("difference") < 0).then(pl.lit("lower"))
     table = with_panel(table.with_columns(sign.otherwise(pl.lit("equal")).alias("outcome")))
@@ -78,7 +78,7 @@ def instance_scatter(table: pl.DataFrame, contrast: Contrast) -> Any:
     return grid([diagonal(ends.row(0)), point], table, row="system", column="panel", size=(160, 160))
 
 
-def gain_by_activity(points: pl.DataFrame, curves: pl.DataFrame, contrast: Contrast) -> Any:
+def gain_by_activity(points: pl.DataFrame, curves: pl.DataFrame, contrast: Contrast) -> Chart:
     """Difference from the baseline by the number of relevant items, with a smooth fit and its 95 % band.
 
     Takes `contrasts.instance_scores` and `contrasts.activity_curves`.

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from rankbound.evaluation.score_tables import data_label
-from rankbound.report.figures.theme import PALETTE, alt
+from rankbound.report.figures.theme import PALETTE, Chart, alt
 
 _NUMBER = ".4~f"
 _BOTH = "row and column"  # the title of a panel in a grid with gaps
@@ -20,18 +20,18 @@ def with_panel(table: pl.DataFrame) -> pl.DataFrame:
     return table.with_columns(data_label().alias("panel"))
 
 
-def mark(kind: str, data: Any = alt.Undefined, **style: Any) -> Any:
+def mark(kind: str, data: Any = alt.Undefined, **style: Any) -> Chart:
     """A layer of marks, such as "bar" or "point", in a style; without ``data`` it draws the rows of its panel."""
     return alt.Chart(data, mark=alt.MarkDef(kind, **style))
 
 
-def zero_line(axis: str) -> Any:
+def zero_line(axis: str) -> Chart:
     """A dashed line at zero of an axis, "x" or "y"."""
     line = mark("rule", alt.Data(values=[{"zero": 0}]), color="currentColor", strokeDash=[4, 3], opacity=0.6)
     return line.encode(**{axis: "zero:Q"})
 
 
-def diagonal(ends: Sequence[float], scale: Any = alt.Undefined) -> Any:
+def diagonal(ends: Sequence[float], scale: Any = alt.Undefined) -> Chart:
     """A dashed line on which both axes have the same value, from the first end to the last."""
     data = alt.Data(values=[{"at": float(end)} for end in ends])
     line = mark("line", data, color="currentColor", strokeWidth=1, strokeDash=[4, 3], opacity=0.5)
@@ -43,7 +43,7 @@ def order_of(table: pl.DataFrame, column: str) -> list[Any]:
     return list(table[column].unique(maintain_order=True))
 
 
-def tips(**titles: str) -> list[Any]:
+def tips(**titles: str) -> list[alt.Tooltip]:
     """Tooltips: column -> title. A title that ends in " #" is of an integer, one that ends in " *" of text."""
     tooltips = []
     for field, title in titles.items():
@@ -56,21 +56,21 @@ def tips(**titles: str) -> list[Any]:
     return tooltips
 
 
-def color(table: pl.DataFrame, column: str, title: str | None) -> Any:
+def color(table: pl.DataFrame, column: str, title: str | None) -> alt.Color:
     """Color by a column of names, each with its position in the palette, in order of appearance."""
     names = order_of(table, column)
     scale = alt.Scale(domain=names, range=[PALETTE[i % len(PALETTE)] for i in range(len(names))])
     return alt.Color(f"{column}:N", title=title, sort=names, scale=scale)
 
 
-def highlight(column: str) -> tuple[Any, Any]:
+def highlight(column: str) -> tuple[alt.Parameter, Any]:
     """A selection by clicking the legend of a column, and the opacity that fades the rest."""
     selection = alt.selection_point(fields=[column], bind="legend")
     return selection, alt.condition(selection, alt.value(1.0), alt.value(0.12))
 
 
 def grid(
-    layers: Sequence[Any],
+    layers: Sequence[Chart],
     table: pl.DataFrame,
     *,
     row: str | None = None,
@@ -78,7 +78,7 @@ def grid(
     wrap: int = 3,
     size: tuple[int, int] = (190, 140),
     independent: Sequence[str] = (),
-) -> Any:
+) -> Chart:
     """Arrange layers in panels: rows and columns by two columns of the table, or one, with ``wrap`` panels per line.
 
     Rows that would make a single column of panels are wrapped too, and so are all panels if a row lacks one of the

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import polars as pl
 
 from rankbound.report.figures.panels import color, grid, mark, order_of, tips, zero_line
-from rankbound.report.figures.theme import BETTER, NEUTRAL, PALETTE, WORSE, alt
+from rankbound.report.figures.theme import BETTER, NEUTRAL, PALETTE, WORSE, Chart, alt
 
 _LINE = 22  # height of one run's row
 _OUTCOMES = {"better": BETTER, "worse": WORSE, "equal": NEUTRAL}
 
 
-def value_histograms(table: pl.DataFrame, *, title: str) -> Any:
+def value_histograms(table: pl.DataFrame, *, title: str) -> Chart:
     """Queries by their value, a panel each: columns panel, low, high, queries, mean."""
     bar = mark("bar", color=PALETTE[0], opacity=0.85).encode(
         x=alt.X("low:Q", bin="binned", title="value of the query"),
@@ -29,7 +28,7 @@ def value_histograms(table: pl.DataFrame, *, title: str) -> Any:
     return chart.properties(title=_title(title, "line: mean over the queries"))
 
 
-def differences(table: pl.DataFrame, *, title: str, level: str) -> Any:
+def differences(table: pl.DataFrame, *, title: str, level: str) -> Chart:
     """Mean differences and their intervals: columns measure, run, difference, ci_low, ci_high, p_corrected, queries."""
     y = alt.Y("run:N", title=None, sort=order_of(table, "run"))
     x = alt.X("ci_low:Q", title="difference of the means")
@@ -53,7 +52,7 @@ def differences(table: pl.DataFrame, *, title: str, level: str) -> Any:
     return chart.properties(title=_title(title, f"line: {level} interval"))
 
 
-def forest_plot(table: pl.DataFrame, *, pooled: str) -> Any:
+def forest_plot(table: pl.DataFrame, *, pooled: str) -> Chart:
     """Effects on data sets and their pooled mean, a panel per group: columns group, data, mean, low, high.
 
     ``pooled`` is the entry of the column data that is the pooled mean; it is drawn last, as a diamond.
@@ -78,7 +77,7 @@ def forest_plot(table: pl.DataFrame, *, pooled: str) -> Any:
     return chart.properties(title=_title("Effect of bounding on each data set", "line: 95 % interval"))
 
 
-def differences_by_query(table: pl.DataFrame, *, title: str, measure: str) -> Any:
+def differences_by_query(table: pl.DataFrame, *, title: str, measure: str) -> Chart:
     """The difference of each query, the best first: columns run, position, qid, difference, outcome."""
     present = [name for name in _OUTCOMES if name in set(table["outcome"])]
     bar = mark("bar", binSpacing=0).encode(
@@ -95,7 +94,7 @@ def differences_by_query(table: pl.DataFrame, *, title: str, measure: str) -> An
     return grid([bar], table, column="run", size=(260, 170), independent=["x"]).properties(title=_title(title))
 
 
-def bounds_of_queries(table: pl.DataFrame, *, title: str) -> Any:
+def bounds_of_queries(table: pl.DataFrame, *, title: str) -> Chart:
     """From the worst to the best value, with a point for the expected one: columns position, worst, expected, best."""
     single = table.height == 1
     axis = None if single else alt.Axis(ticks=False, title="query")
@@ -112,7 +111,7 @@ def bounds_of_queries(table: pl.DataFrame, *, title: str) -> Any:
     return chart.properties(width=360, height=height, title=_title(title, subtitle))
 
 
-def distribution_of_scores(table: pl.DataFrame, marks: pl.DataFrame, *, title: str, subtitle: str) -> Any:
+def distribution_of_scores(table: pl.DataFrame, marks: pl.DataFrame, *, title: str, subtitle: str) -> Chart:
     """Probabilities by score: columns low, high, probability. ``marks`` are vertical lines: columns score, mark."""
     bar = mark("bar", table, color=PALETTE[0], opacity=0.85).encode(
         x=alt.X("low:Q", bin="binned", title="score of a random ranking", scale=alt.Scale(zero=False)),
@@ -129,7 +128,7 @@ def distribution_of_scores(table: pl.DataFrame, marks: pl.DataFrame, *, title: s
     return (bar + line).properties(width=360, height=200, title=_title(title, subtitle))
 
 
-def list_contents(sizes: pl.DataFrame, labels: pl.DataFrame, *, title: str) -> Any:
+def list_contents(sizes: pl.DataFrame, labels: pl.DataFrame, *, title: str) -> Chart:
     """Queries by their number of items, and items by label: columns low, high, queries; columns label, items."""
     size = (
         mark("bar", sizes, color=PALETTE[0], opacity=0.85)
@@ -153,7 +152,7 @@ def list_contents(sizes: pl.DataFrame, labels: pl.DataFrame, *, title: str) -> A
     return alt.hconcat(size, label, spacing=30, title=_title(title))
 
 
-def named_histograms(histograms: Mapping[str, Sequence[tuple[str, int]]]) -> Any:
+def named_histograms(histograms: Mapping[str, Sequence[tuple[str, int]]]) -> Chart:
     """Bars of counts by label or range, a panel for each title: items by label, and lists by anything else."""
     charts = []
     for title, counts in histograms.items():
@@ -168,7 +167,7 @@ def named_histograms(histograms: Mapping[str, Sequence[tuple[str, int]]]) -> Any
     return alt.hconcat(*charts)
 
 
-def training_history(table: pl.DataFrame, kept_epoch: int | None, *, title: str) -> Any:
+def training_history(table: pl.DataFrame, kept_epoch: int | None, *, title: str) -> Chart:
     """Loss and measures by epoch, a panel each: columns quantity, epoch, value; a line marks the epoch that is kept."""
     x = alt.X("epoch:Q", title="epoch", axis=alt.Axis(tickMinStep=1, tickCount=5), scale=alt.Scale(zero=False))
     line = mark("line", color=PALETTE[0], point=alt.OverlayMarkDef(size=14, color=PALETTE[0])).encode(
@@ -185,6 +184,6 @@ def training_history(table: pl.DataFrame, kept_epoch: int | None, *, title: str)
     return chart.properties(title=_title(title, subtitle))
 
 
-def _title(title: str, subtitle: str = "") -> Any:
+def _title(title: str, subtitle: str = "") -> alt.Title:
     """A title with some distance to the headers of the panels."""
     return alt.Title(title, offset=12, **({"subtitle": subtitle} if subtitle else {}))

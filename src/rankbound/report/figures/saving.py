@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 from rankbound.errors import ArgumentError
 from rankbound.io import atomic_write
-from rankbound.report.figures.theme import alt, themed
+from rankbound.report.figures.theme import Chart, Specification, alt, themed
 
 SUFFIXES = (".html", ".svg", ".png", ".pdf", ".json")
 _FOLLOW_SCREEN = (
@@ -19,7 +18,7 @@ _MARK = "\ufdd0"  # replaces "<", which vl-convert does not escape, while it mak
 _PIXELS = 2.0  # pixels of a PNG per point, enough for print at column width
 
 
-def save_chart(chart: Any, path: str | PathLike[str]) -> Path:
+def save_chart(chart: Chart, path: str | PathLike[str]) -> Path:
     """Write a chart as .html (interactive, one self-contained file), .svg, .png, .pdf or .json (Vega-Lite).
 
     SVG and HTML have no background and take the color of the surrounding text; PNG and PDF have a white background.
@@ -34,7 +33,7 @@ def save_chart(chart: Any, path: str | PathLike[str]) -> Path:
     return path
 
 
-def chart_svg(specification: dict[str, Any], *, inline: bool = False) -> str:
+def chart_svg(specification: Specification, *, inline: bool = False) -> str:
     """A Vega-Lite specification as SVG.
 
     An image of its own has dark or light text as the reader prefers; ``inline`` in a page, it has the page's color.
@@ -49,7 +48,7 @@ def _vegalite_version() -> str:
     return ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
 
 
-def _content(specification: dict[str, Any], suffix: str) -> bytes:
+def _content(specification: Specification, suffix: str) -> bytes:
     import vl_convert
 
     version = _vegalite_version()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rankbound.report.figures.panels import color, grid, highlight, mark, order_of, tips, with_panel
-from rankbound.report.figures.theme import PALETTE, SHORT_LABEL, alt
+from rankbound.report.figures.theme import PALETTE, SHORT_LABEL, Chart, alt
 
 if TYPE_CHECKING:
     import polars as pl
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _LINE = 17  # height of one system's row
 
 
-def cutoff_curves(table: pl.DataFrame, measure: str) -> Any:
+def cutoff_curves(table: pl.DataFrame, measure: str) -> Chart:
     """Mean of a measure by cutoff, with a band for its 95 % interval.
 
     Takes `catalog.cutoff_curves`; a column ``case`` (the loss) makes a row of panels for each.
@@ -42,7 +42,7 @@ def cutoff_curves(table: pl.DataFrame, measure: str) -> Any:
     return grid([band, line], table, row=row, column="panel", size=(210, 160), independent=["y"])
 
 
-def system_means(table: pl.DataFrame) -> Any:
+def system_means(table: pl.DataFrame) -> Chart:
     """Mean of each system with its 95 % interval: columns data, variant, measure, system, mean, ci_low, ci_high."""
     table = with_panel(table)
     y = system_axis(table)
@@ -63,7 +63,7 @@ def system_means(table: pl.DataFrame) -> Any:
     )
 
 
-def published_and_ours(table: pl.DataFrame) -> Any:
+def published_and_ours(table: pl.DataFrame) -> Chart:
     """Our numbers against published ones; they agree on the dashed line.
 
     Columns: setting, data, measure, published, ours, difference, ci_low, ci_high.
@@ -100,7 +100,7 @@ def published_and_ours(table: pl.DataFrame) -> Any:
     return grid([diagonal, interval, point], table, column="measure", size=(220, 220), independent=["x", "y"])
 
 
-def system_axis(table: pl.DataFrame) -> Any:
+def system_axis(table: pl.DataFrame) -> alt.Y:
     """A vertical axis with a row for each system."""
     return alt.Y("system:N", title=None, sort=order_of(table, "system"), axis=alt.Axis(labelExpr=SHORT_LABEL))
 

@@ -6,8 +6,7 @@ its text, in light and dark, and in a file of their own they are black.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from rankbound.packages import needed_by
 
@@ -17,6 +16,9 @@ with needed_by("a figure"):
 from rankbound.report.safe_text import escape_controls
 
 alt = altair  # figures take it from here: without it, the error names the extra
+
+Chart: TypeAlias = altair.TopLevelMixin
+Specification: TypeAlias = dict[str, Any]  # of a chart, in Vega-Lite
 
 # Okabe and Ito's colors without black and yellow, which are invisible on dark and on white; then more mid-tones
 PALETTE = (
@@ -46,7 +48,7 @@ _INK = "currentColor"
 _FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', Helvetica, Arial, sans-serif"
 
 
-def theme() -> dict[str, Any]:
+def theme() -> Specification:
     """The Vega-Lite configuration of every figure."""
     return {
         "background": None,
@@ -101,10 +103,10 @@ def theme() -> dict[str, Any]:
     }
 
 
-def themed(chart: Any) -> dict[str, Any]:
+def themed(chart: Chart) -> Specification:
     """The chart as a Vega-Lite specification with the theme, ready to be embedded in a page or converted."""
     with alt.theme.enable("none"):
-        specification: dict[str, Any] = _printable(chart.to_dict(validate=False))  # the tests validate all figures
+        specification: Specification = _printable(chart.to_dict(validate=False))  # the tests validate all figures
     return specification | {"config": _merged(theme(), specification.get("config", {}))}
 
 
@@ -117,7 +119,7 @@ def _printable(value: Any) -> Any:
     return [_printable(entry) for entry in value] if isinstance(value, list) else value
 
 
-def _merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(base: Specification, more: Specification) -> Specification:
     result = dict(base)
     for key, value in more.items():
         known = result.get(key)

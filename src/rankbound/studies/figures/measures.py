@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from rankbound.report.figures.panels import color, grid, highlight, mark, order_of, tips
 from rankbound.report.figures.systems import height_of, system_axis
-from rankbound.report.figures.theme import DIVERGING, PALETTE, SEQUENTIAL, SHORT_LABEL, alt
+from rankbound.report.figures.theme import DIVERGING, PALETTE, SEQUENTIAL, SHORT_LABEL, Chart, alt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ _UNITS = {
 }
 
 
-def measure_agreement(table: pl.DataFrame) -> Any:
+def measure_agreement(table: pl.DataFrame) -> Chart:
     """Kendall's tau between the rankings by two measures: takes `studies.meta_evaluation.tau_between_measures`."""
     names = order_of(table, "first")
     base = alt.Chart(table).encode(
@@ -40,7 +40,7 @@ def measure_agreement(table: pl.DataFrame) -> Any:
     return (cell + text).properties(width=max(120, 40 * len(names)), height=max(80, 28 * len(names)))
 
 
-def asl_curves(table: pl.DataFrame) -> Any:
+def asl_curves(table: pl.DataFrame) -> Chart:
     """Achieved significance levels of all pairs of systems: takes `studies.meta_evaluation.asl_curves`."""
     selection, opacity = highlight("measure")
     line = (
@@ -60,7 +60,7 @@ def asl_curves(table: pl.DataFrame) -> Any:
     return grid([level, line], table, size=(460, 260))
 
 
-def meta_evaluation(table: pl.DataFrame) -> Any:
+def meta_evaluation(table: pl.DataFrame) -> Chart:
     """Fractions of significant and conflicting pairs, PAD and tau by set of queries: takes `meta_evaluation`."""
     table = table.filter(pl.col("quantity").is_in(list(_UNITS)))
     table = table.sort(pl.col("quantity").replace_strict({name: rank for rank, name in enumerate(_UNITS)}))
@@ -68,7 +68,7 @@ def meta_evaluation(table: pl.DataFrame) -> Any:
     return _bars(table, "set", _SETS, "queries", row="data", column="what")
 
 
-def swap_rates(table: pl.DataFrame) -> Any:
+def swap_rates(table: pl.DataFrame) -> Chart:
     """Swap rates between data sets, and between uninformative and ideal queries: takes `meta_evaluation`."""
     rates = table.filter(pl.col("quantity") == "swap rate")
     between = pl.col("set").str.contains("|", literal=True)
@@ -84,7 +84,7 @@ def swap_rates(table: pl.DataFrame) -> Any:
 
 def _bars(
     table: pl.DataFrame, by: str, order: Sequence[str], legend: str, *, column: str, row: str | None = None
-) -> Any:
+) -> Chart:
     names = [name for name in order if name in set(table[by])]
     selection, opacity = highlight(by)
     bar = (
@@ -105,7 +105,7 @@ def _bars(
     return grid([bar], table, row=row, column=column, size=size, independent=["x"])
 
 
-def best_counts(table: pl.DataFrame) -> Any:
+def best_counts(table: pl.DataFrame) -> Chart:
     """How often each system is the best by each measure: takes `studies.marginal_means.best_counts`."""
     most = int(table["count"].max() or 0)  # type: ignore[arg-type]
     base = alt.Chart(table).encode(
@@ -129,7 +129,7 @@ def best_counts(table: pl.DataFrame) -> Any:
     )
 
 
-def marginal_means(table: pl.DataFrame, by_data: bool = False) -> Any:
+def marginal_means(table: pl.DataFrame, by_data: bool = False) -> Chart:
     """Marginal means: thick lines are 95 % confidence intervals, thin ones 95 % prediction intervals.
 
     Takes `studies.marginal_means.system_marginal_means`; ``by_data`` makes a column of panels for each data set.

@@ -7,19 +7,19 @@ from typing import Any
 import polars as pl
 
 from rankbound.report.figures.panels import color, grid, highlight, mark, tips
-from rankbound.report.figures.theme import alt
+from rankbound.report.figures.theme import Chart, alt
 
 _LOSS_NAMES = {"nDCG": "nDCG loss", "AP": "AP loss", "U": "U, the loss behind nRBP"}
 
 
-def _lines(table: pl.DataFrame, by: str, legend: str, *, style: dict[str, Any] | None = None, **encoding: Any) -> Any:
+def _lines(table: pl.DataFrame, by: str, legend: str, *, style: dict[str, Any] | None = None, **encoding: Any) -> Chart:
     """A line for each value of the column ``by``; clicking the legend highlights one."""
     selection, opacity = highlight(by)
     colors = color(table, by, legend)
     return mark("line", **(style or {})).encode(color=colors, opacity=opacity, **encoding).add_params(selection)
 
 
-def lower_bounds(table: pl.DataFrame) -> Any:
+def lower_bounds(table: pl.DataFrame) -> Chart:
     """Worst score by the fraction of relevant items: takes `studies.curves.lower_bounds`."""
     line = _lines(
         table,
@@ -33,7 +33,7 @@ def lower_bounds(table: pl.DataFrame) -> Any:
     return grid([line], table, column="measure", size=(280, 200))
 
 
-def expected_losses(table: pl.DataFrame) -> Any:
+def expected_losses(table: pl.DataFrame) -> Chart:
     """Expected loss of a random ranking by the number of relevant items: takes `studies.curves.expectation_curves`."""
     line = _lines(
         table,
@@ -46,7 +46,7 @@ def expected_losses(table: pl.DataFrame) -> Any:
     return grid([line], _with_loss(table), column="loss", size=(220, 180), independent=["y"])
 
 
-def bounded_losses(table: pl.DataFrame) -> Any:
+def bounded_losses(table: pl.DataFrame) -> Chart:
     """Bounded loss against the unbounded one: takes `studies.curves.bounded_losses`."""
     line = _lines(
         table,
@@ -60,7 +60,7 @@ def bounded_losses(table: pl.DataFrame) -> Any:
     return grid([line], table, row="group", column="base", size=(200, 150), independent=["x", "y"])
 
 
-def smooth_distributions(table: pl.DataFrame) -> Any:
+def smooth_distributions(table: pl.DataFrame) -> Chart:
     """A distribution and its smooth forms: takes `studies.curves.smooth_distributions`."""
     line = _distribution_lines(
         table,
@@ -72,7 +72,7 @@ def smooth_distributions(table: pl.DataFrame) -> Any:
     return grid([line], table, row="instance", column="measure", size=(200, 150), independent=["x"])
 
 
-def distributions(table: pl.DataFrame) -> Any:
+def distributions(table: pl.DataFrame) -> Chart:
     """Smooth distributions of several instances: takes `studies.curves.distribution_curves`."""
     line = _distribution_lines(
         table,
@@ -83,7 +83,7 @@ def distributions(table: pl.DataFrame) -> Any:
     return grid([line], table, row="group", column="measure", size=(200, 150), independent=["x"])
 
 
-def _distribution_lines(table: pl.DataFrame, by: str, legend: str, **more: Any) -> Any:
+def _distribution_lines(table: pl.DataFrame, by: str, legend: str, **more: Any) -> Chart:
     return _lines(
         table,
         by,

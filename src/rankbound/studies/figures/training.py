@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
 
 from rankbound.report.figures.panels import color, grid, highlight, mark, tips, with_panel
-from rankbound.report.figures.theme import DIVERGING, alt
+from rankbound.report.figures.theme import DIVERGING, Chart, alt
 
 
-def training_paths(table: pl.DataFrame) -> Any:
+def training_paths(table: pl.DataFrame) -> Chart:
     """Quantities by epoch, with a band from the minimum to the maximum over folds and seeds.
 
     Takes `studies.learning.training_paths`.
@@ -18,13 +16,13 @@ def training_paths(table: pl.DataFrame) -> Any:
     return _paths(table, title=None, row="quantity")
 
 
-def approximation_error(table: pl.DataFrame) -> Any:
+def approximation_error(table: pl.DataFrame) -> Chart:
     """Mean distance between the smooth and the exact measure by epoch: takes `studies.learning.training_paths`."""
     row = "quantity" if table["quantity"].n_unique() > 1 else None
     return _paths(table, title="approximation error", row=row)
 
 
-def learned_coefficients(table: pl.DataFrame) -> Any:
+def learned_coefficients(table: pl.DataFrame) -> Chart:
     """Learned coefficients as images: takes `studies.learning.coefficient_images`."""
     row, column = (int(table[name].max() or 0) + 1 for name in ("row", "column"))  # type: ignore[arg-type]
     side = 190
@@ -37,7 +35,7 @@ def learned_coefficients(table: pl.DataFrame) -> Any:
     return grid([pixel], table, column="model", wrap=4, size=(side, round(side * row / column)))
 
 
-def example_pairs(table: pl.DataFrame) -> Any:
+def example_pairs(table: pl.DataFrame) -> Chart:
     """Pairs of images as a model orders them: takes `studies.image_pairs.pictures_of`."""
     table = table.with_columns(
         pl.col("label").round(0).cast(pl.Int64, strict=False).cast(pl.String).alias("label_text"),
@@ -52,7 +50,7 @@ def example_pairs(table: pl.DataFrame) -> Any:
     return grid([picture, label, score], table, row="kind", column="pair", size=(140, 94))
 
 
-def _paths(table: pl.DataFrame, title: str | None, row: str | None) -> Any:
+def _paths(table: pl.DataFrame, title: str | None, row: str | None) -> Chart:
     selection, opacity = highlight("system")
     table = with_panel(table)
     x = alt.X("epoch:Q", title="epoch", axis=alt.Axis(tickMinStep=1, tickCount=5))
