@@ -1,21 +1,32 @@
-"""The table of each result."""
+"""The table of each result, and the pages of comparisons and audits."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from os import PathLike
+from pathlib import Path
 
 import numpy as np
 
 from rankbound.difficulty.bounding import Bounds
 from rankbound.difficulty.distribution import Distribution
-from rankbound.display import plural, table_of
+from rankbound.display import page_of, plural, table_of
+from rankbound.evaluation.audit import Audit
 from rankbound.evaluation.comparison import Comparison, Difference
 from rankbound.evaluation.leaderboards import Leaderboard
 from rankbound.evaluation.result import Evaluation, Evaluations
 from rankbound.lists import Lists
-from rankbound.report.numbers import describe_intervals, show_interval, show_number, show_p, show_policy
+from rankbound.report.audit import write_audit_page
+from rankbound.report.numbers import (
+    describe_inference,
+    describe_intervals,
+    show_interval,
+    show_number,
+    show_p,
+    show_policy,
+)
 from rankbound.report.page_tables import leaderboard_table
 from rankbound.report.tables import Table
 
@@ -138,6 +149,40 @@ def lists_table(lists: Lists, *, complete: bool = False) -> Table:
     notes += describe_rest(shown, len(lists), "in to_pandas()")
     columns = ("query", "items", "relevant", "highest label")
     return Table.of_texts(f"Lists of {plural(len(lists), 'query')}", columns, rows, notes=notes)
+
+
+# ---- pages -----------------------------------------------------------------------------------------------------------
+
+
+@page_of.register(Comparison)
+def write_comparison_page(
+    comparison: Comparison, path: str | PathLike[str], *, title: str, about: Mapping[str, str] | None = None
+) -> Path:
+    """Write what the comparison found in words, its tables, figures, and a list of all queries."""
+    from rankbound.report.page import write_page
+
+    candidates = {} if comparison.scores.candidates is None else {"Candidates": comparison.scores.candidates}
+    signatures = {f"Signature of {name}": signature for name, signature in comparison.signature.items()}
+    return write_page(
+        path,
+        scores=comparison.scores,
+        title=title,
+        about={**(about or {}), **candidates, **signatures, **describe_inference(comparison.inference)},
+        baseline=comparison.baseline,
+        inference=comparison.inference,
+    )
+
+
+@page_of.register(Audit)
+def write_page_of_audit(
+    result: Audit, path: str | PathLike[str], *, title: str, about: Mapping[str, str] | None = None
+) -> Path:
+    """Write the findings and tables of an audit; it says all that there is to say about itself."""
+    del about
+    return write_audit_page(result, path, title)
+
+
+# ---- shared ----------------------------------------------------------------------------------------------------------
 
 
 def describe_rest(shown: int, total: int, rest: str) -> Sequence[str]:
