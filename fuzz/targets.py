@@ -375,7 +375,7 @@ def measures(data: bytes, folder: Path) -> list[Any]:
 
 def study(data: bytes, folder: Path) -> list[Any]:
     from rankbound.cli.train import _read_config
-    from rankbound.studies.expansion import expand, quickened, select
+    from rankbound.studies.expansion import expand, make_quick, select
     from rankbound.studies.spec import load_study
 
     (path,) = _files(data, folder, "study.toml")
@@ -385,7 +385,7 @@ def study(data: bytes, folder: Path) -> list[Any]:
         planned = attempt(expand, read, fetch=False)
         if planned is not None:
             attempt(select, planned, read.quick.only)
-        attempt(quickened, read)
+        attempt(make_quick, read)
     return [read]
 
 

@@ -69,7 +69,7 @@ def effects(trials: pl.DataFrame, by_data: bool = False) -> pl.DataFrame:
     parts = []
     for (measure,), rows in trials.group_by("measure", maintain_order=True):
         means = marginal.marginal_means(
-            marginal.standardized(rows, "value", ["data", "variant"]),
+            marginal.standardize(rows, "value", ["data", "variant"]),
             "value",
             "system",
             by=["data"] if by_data else [],

@@ -98,7 +98,7 @@ def test_a_store_when_the_clock_jumps(letor, tmp_path, monkeypatch):
     """Trials are known by what they are, not by when they ran: none is lost or run twice, none takes negative time."""
     from rankbound.studies import store as store_module
     from rankbound.studies.expansion import expand
-    from rankbound.studies.runner import unfinished
+    from rankbound.studies.runner import unfinished_slots
     from rankbound.studies.store import open_store
     from rankbound.studies.study_files import load_study
     from rankbound.studies.worker import attempt
@@ -120,7 +120,7 @@ def test_a_store_when_the_clock_jumps(letor, tmp_path, monkeypatch):
     with open_store(tmp_path / "store", create=True) as store, store.locked():
         for one in planned:
             store.put(one.trial, attempt(one.trial))
-        assert unfinished(planned, store) == []
+        assert unfinished_slots(planned, store) == []
     with open_store(tmp_path / "store") as store:
         trials = store.trials()
         assert trials.height == 3

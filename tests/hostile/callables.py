@@ -536,11 +536,11 @@ NO_ARRAYS = {
     **{f"evaluation.query_sets.{name}": _TABLES for name in """expected_scores in_query_set query_map
         type_queries""".split()},
     **{f"report.figures.contrasts.{name}": _TABLES for name in """activity_curves instance_scores score_distributions
-        thinned""".split()},
+        thin_out""".split()},
     **{f"studies.meta_evaluation.{name}": _TABLES for name in """asl_curves conflict_cases discriminative_power
         measure_families meta_evaluation tau_between_measures""".split()},
     **{f"studies.marginal_means.{name}": _TABLES for name in """best_counts fit_linear_model marginal_means
-        standardized system_marginal_means""".split()},
+        standardize system_marginal_means""".split()},
     **{f"studies.curves.{name}": _NAMES for name in """bounded_losses expectation_curves distribution_curves
         lower_bounds smooth_distributions""".split()},
     **{f"evaluation.comparison.{name}": _MADE for name in "Comparison Difference TypeDifference".split()},

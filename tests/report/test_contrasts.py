@@ -13,7 +13,7 @@ from rankbound.report.figures.contrasts import (
     instance_scores,
     penalized_spline,
     score_distributions,
-    thinned,
+    thin_out,
 )
 
 
@@ -137,7 +137,7 @@ def test_systems_that_share_no_data_set_are_refused(score_table):
 
 def test_thinning_takes_the_same_share_of_each_group_spread_over_its_values():
     table = pl.DataFrame({"g": ["a"] * 900 + ["b"] * 100, "x": [*range(900), *range(100)]})
-    few = thinned(table, ["g"], "x", 100)
+    few = thin_out(table, ["g"], "x", 100)
     assert dict(few.group_by("g").len().rows()) == {"a": 90, "b": 10}
     assert few.filter(pl.col("g") == "a")["x"].diff().drop_nulls().unique().to_list() == [10]
-    assert thinned(table, ["g"], "x", None) is table
+    assert thin_out(table, ["g"], "x", None) is table

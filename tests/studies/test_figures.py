@@ -16,7 +16,7 @@ from rankbound.errors import ArgumentError
 from rankbound.report.figures.drawing import FigureOutcome, Tables, draw_figures, write_figures
 from rankbound.report.figures.panels import grid
 from rankbound.report.figures.saving import save_chart
-from rankbound.report.figures.theme import LIMIT, PALETTE, alt, themed
+from rankbound.report.figures.theme import LIMIT, PALETTE, alt, apply_theme
 from rankbound.studies import figures as study_figures
 from rankbound.studies.figures import check_figure_names, write_study_figures
 from rankbound.studies.figures.catalog import FIGURES, comparison_groups
@@ -109,7 +109,7 @@ def outcomes():
 
 @pytest.fixture(scope="module")
 def specifications(outcomes):
-    return {name: themed(outcome.chart) for name, outcome in outcomes.items() if outcome.chart is not None}
+    return {name: apply_theme(outcome.chart) for name, outcome in outcomes.items() if outcome.chart is not None}
 
 
 @pytest.mark.full("takes seconds")
@@ -216,7 +216,9 @@ def test_suffixes_decide_the_format(chart, tmp_path, suffix, start):
 
 
 def test_json_is_the_themed_specification(chart, tmp_path):
-    assert json.loads(save_chart(chart, tmp_path / "chart.json").read_text()) == json.loads(json.dumps(themed(chart)))
+    assert json.loads(save_chart(chart, tmp_path / "chart.json").read_text()) == json.loads(
+        json.dumps(apply_theme(chart))
+    )
 
 
 def test_unknown_suffixes_are_refused_and_nothing_is_written(chart, tmp_path):
@@ -226,7 +228,7 @@ def test_unknown_suffixes_are_refused_and_nothing_is_written(chart, tmp_path):
 
 
 def test_a_charts_own_configuration_wins_over_the_theme(chart):
-    own = themed(chart.configure_axis(labelFontSize=20).configure_range(category={"scheme": "dark2"}))["config"]
+    own = apply_theme(chart.configure_axis(labelFontSize=20).configure_range(category={"scheme": "dark2"}))["config"]
     assert own["axis"]["labelFontSize"] == 20
     assert own["axis"]["labelColor"] == "currentColor"
     assert own["range"]["category"] == {"scheme": "dark2"}
@@ -274,7 +276,7 @@ def test_results_without_published_numbers_are_not_drawn():
 def test_without_the_plain_measure_points_have_no_type():
     bounded = make_scores(losses=("nDCG",)).drop(name for name in MEASURES if name != "UL2(nDCG)")
     (chart,) = FIGURES["instance-scatter"].charts(Tables(bounded)).values()
-    (rows,) = (each for each in themed(chart)["datasets"].values() if len(each) > 2)
+    (rows,) = (each for each in apply_theme(chart)["datasets"].values() if len(each) > 2)
     assert "type" not in rows[0]
 
 
@@ -295,7 +297,7 @@ def test_the_index_lists_figures_that_are_not_drawn(chart, tmp_path):
 
 def test_points_have_the_columns_that_pages_filter_by(outcomes):
     for name in ("instance-scatter-ndcg", "gain-by-activity-ndcg"):
-        (rows,) = (each for each in themed(outcomes[name].chart)["datasets"].values() if len(each) > 2)
+        (rows,) = (each for each in apply_theme(outcomes[name].chart)["datasets"].values() if len(each) > 2)
         assert {"data", "variant", "type", "qid"} <= set(rows[0])
         assert "ideal" in {row["type"] for row in rows}
 
@@ -343,7 +345,7 @@ def test_many_queries_and_systems_stay_within_the_limit():
     ).with_columns(*(pl.lit(value).alias(key) for key, value in fixed.items()))
     for name in ("instance-scatter", "gain-by-activity", "score-distributions", "query-map"):
         (chart,) = FIGURES[name].charts(Tables(table)).values()
-        rows = sum(len(rows) for rows in themed(chart)["datasets"].values())
+        rows = sum(len(rows) for rows in apply_theme(chart)["datasets"].values())
         assert 500 < rows <= LIMIT
 
 
@@ -362,7 +364,7 @@ def test_of_many_systems_the_best_are_shown():
         }
     ).with_columns(*(pl.lit(value).alias(key) for key, value in fixed.items()))
     drawn = {name: outcome for name, outcome in all_figures(table).items() if outcome.chart is not None}
-    datasets = {name: [*themed(outcome.chart)["datasets"].values()] for name, outcome in drawn.items()}
+    datasets = {name: [*apply_theme(outcome.chart)["datasets"].values()] for name, outcome in drawn.items()}
     for name, each in datasets.items():
         assert sum(map(len, each)) <= LIMIT, name
     best = [f"s{i}" for i in range(systems - 1, -1, -1)]

@@ -13,7 +13,7 @@ from rankbound.studies.marginal_means import (
     best_counts,
     fit_linear_model,
     marginal_means,
-    standardized,
+    standardize,
     system_marginal_means,
 )
 
@@ -98,12 +98,12 @@ def test_unknown_levels_cannot_be_predicted(runs):
 
 
 def test_standardized_scores_have_mean_0_and_spread_1_in_each_group(runs):
-    groups = standardized(runs, "y", ["data", "nsr"]).group_by("data", "nsr")
+    groups = standardize(runs, "y", ["data", "nsr"]).group_by("data", "nsr")
     found = groups.agg(pl.col("y").mean().alias("mean"), pl.col("y").std().alias("std"))
     assert found["mean"].to_numpy() == pytest.approx(np.zeros(6), abs=1e-12)
     assert found["std"].to_numpy() == pytest.approx(np.ones(6))
     with pytest.raises(DataError, match="all equal cannot be standardized"):
-        standardized(runs.with_columns(y=pl.lit(1.0)), "y", ["data"])
+        standardize(runs.with_columns(y=pl.lit(1.0)), "y", ["data"])
 
 
 def make_trials(values, measure="nDCG"):

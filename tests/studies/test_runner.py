@@ -15,7 +15,7 @@ import pytest
 
 from rankbound.data.catalog import look_for_data_in
 from rankbound.parallel import module_digests
-from rankbound.studies.runner import run_trials, unfinished
+from rankbound.studies.runner import run_trials, unfinished_slots
 from rankbound.studies.sources import load_whole, moved_files, source_of
 from rankbound.studies.store import open_store
 from rankbound.studies.trial import RECORDERS, run_trial
@@ -108,8 +108,8 @@ def test_results_do_not_depend_on_workers_or_on_failing_trials(plan, tmp_path, m
         assert "worker process died twice while it ran this trial" in errors[deadly.trial.id]
         for name, scores in wanted.items():
             assert store.scores(name).equals(scores)
-        assert unfinished(together, store) == []
-        assert unfinished(together, store, retry_failed=True) == [failing, deadly]
+        assert unfinished_slots(together, store) == []
+        assert unfinished_slots(together, store, retry_failed=True) == [failing, deadly]
 
 
 @pytest.mark.full("takes seconds")
@@ -181,12 +181,12 @@ def test_files_are_sent_to_workers_that_lack_them(plan, folder, monkeypatch):
     slot = plan(ROWS)[0]
     wanted = run_trial(slot.trial).scores
     parcel, empty = cluster.pack(slot.trial.source), cluster.pack(slot.trial.source, limit=10)
-    cluster._received.cache_clear()
+    cluster._received_folder.cache_clear()
     try:
         assert cluster.receive(empty)  # the files are here, under the same path
         assert run_trial(slot.trial).scores.equals(wanted)
         moved_files.clear()
-        cluster._received.cache_clear()
+        cluster._received_folder.cache_clear()
         (folder / "letor").rename(folder / "gone")
         assert not cluster.receive(empty)
         assert cluster.receive(parcel)
@@ -205,7 +205,7 @@ def test_data_sets_are_sent_to_workers_that_lack_them(folder, monkeypatch):
     (folder / "data" / "ml-1m" / "ratings.dat").write_text("1::2::4::10\n2::3::5::10\n")
     monkeypatch.setenv("RANKBOUND_DATA", str(folder / "data"))
     parcels = [cluster.pack(source_of(name, folder)) for name in ("epinions", "ml-1m")]
-    cluster._received.cache_clear()
+    cluster._received_folder.cache_clear()
     (folder / "data" / "epinions" / "trust_data.txt").unlink()
     try:
         assert all(cluster.receive(parcel) for parcel in parcels)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rankbound.errors import ArgumentError, DataError
-from rankbound.studies.expansion import expand, quickened, select
+from rankbound.studies.expansion import expand, make_quick, select
 from rankbound.studies.figures import check_figure_names
 from rankbound.studies.results import published_number, read_published
 from rankbound.studies.study_files import known_studies, load_study
@@ -129,7 +129,7 @@ def test_defaults_are_shared_and_tables_have_their_own(study):
 
 def test_a_quick_study_is_small_and_has_a_name_of_its_own(study):
     text = USERS + "[quick]\nonly = { fold = 0 }\nparams = { epochs = 1 }\ngrid = {}\nfirst = 10\n"
-    quick = quickened(study(text))
+    quick = make_quick(study(text))
     assert (quick.name, quick.store_name) == ("mine-quick", "mine-quick")
     specs = [slot.trial.spec for slot in select(expand(quick), study(text).quick.only)]
     assert len(specs) == 4
@@ -182,7 +182,7 @@ def test_studies_that_come_with_the_package(name):
         numbers = [published_number(published, dict(setting), measure, folds) for setting, measure in settings]
         per_number = len(folds) if "fold" in published.columns else 1
         assert sum(value is not None for value in numbers) * per_number >= published.height
-    assert select(expand(quickened(study), fetch=False), study.quick.only)
+    assert select(expand(make_quick(study), fetch=False), study.quick.only)
 
 
 def test_the_thesis_has_sixty_settings_and_numbers(study):

@@ -15,7 +15,7 @@ from rankbound.evaluation.score_tables import measures_of
 from rankbound.lists import Lists
 from rankbound.models import EASE, AdaRank, MatrixFactorization, Monitoring, evaluate_recommender
 from rankbound.studies import trial as trials
-from rankbound.studies.expansion import expand, quickened, select
+from rankbound.studies.expansion import expand, make_quick, select
 from rankbound.studies.store import open_store
 from rankbound.studies.study_files import load_study
 from rankbound.studies.trial import run_trial
@@ -265,7 +265,7 @@ def test_studies_of_data_that_few_have_run_on_files_of_their_form(folder, monkey
     monkeypatch.setenv("RANKBOUND_DATA", str(folder))
     study = load_study(name)
     tables = [table for table in study.tables if table.data in file]
-    quick = quickened(study.model_copy(update={"tables": tables}))
+    quick = make_quick(study.model_copy(update={"tables": tables}))
     slot = select(expand(quick), {"loss": "nRBP", "nsr": 1, "fold": 1, "learning_rate": 0.1})[0]
     scores = run_trial(slot.trial).scores
     active = table.per_user[table.per_user >= 25]

@@ -83,7 +83,7 @@ def distribution(
     bounds = bounds_of(measure, **query._asdict())
     at = {f"{q:g}": float(distribution.quantile(q)) for q in requested}
     if as_json:
-        scores, probabilities = _binned(distribution, points)
+        scores, probabilities = _bin_scores(distribution, points)
         output.print_json(
             {
                 "mean": distribution.mean,
@@ -118,7 +118,7 @@ def _parse_quantiles(text: str) -> list[float]:
     return quantiles
 
 
-def _binned(distribution: Distribution, bins: int) -> tuple[list[float], list[float]]:
+def _bin_scores(distribution: Distribution, bins: int) -> tuple[list[float], list[float]]:
     """Scores and probabilities; if there are more scores than bins, each bin has the mean of its scores."""
     import numpy as np
 

@@ -175,7 +175,7 @@ def _print_one(name: str, result: Evaluation, confidence: float) -> None:
     ranges = result.range(confidence) if result.ranges or result.label_draws else {}
     rows = []
     for measure, mean in result.mean().items():
-        row = [measure, _shown(measure, mean)]
+        row = [measure, _show_mean(measure, mean)]
         if intervals:
             row.append(numbers.show_interval(*intervals.get(measure, (None, None))))
         if ranges:
@@ -197,7 +197,8 @@ def _print_one(name: str, result: Evaluation, confidence: float) -> None:
 def _print_many(results: Mapping[str, Evaluation]) -> None:
     measures = next(iter(results.values())).measures
     rows = [
-        [name, *(_shown(measure, mean) for measure, mean in result.mean().items())] for name, result in results.items()
+        [name, *(_show_mean(measure, mean) for measure, mean in result.mean().items())]
+        for name, result in results.items()
     ]
     output.print_table("Mean over queries", ["run", *measures], rows)
     for name, result in results.items():
@@ -304,7 +305,7 @@ def _intervals(result: Evaluation, confidence: float) -> dict[str, tuple[float, 
     return result.interval(confidence) if enough else {}
 
 
-def _shown(measure: str, mean: float) -> str:
+def _show_mean(measure: str, mean: float) -> str:
     """Four decimals, or an integer for counts that are summed over queries."""
     from rankbound.measures import parse_measure
 

@@ -231,12 +231,12 @@ def _of_study(store: Store, study: str, measures: list[str] | None) -> Tables:
     if scores.is_empty():
         return Tables()
     if measures:
-        scores = _only(scores, measures)
-    results = store.results(study, _published(store, study)).drop_nulls("ours")
+        scores = _select_measures(scores, measures)
+    results = store.results(study, _read_published(store, study)).drop_nulls("ours")
     return Tables(scores, results, store.history_table(study), store.examples_table(study))
 
 
-def _published(store: Store, study: str) -> pl.DataFrame | None:
+def _read_published(store: Store, study: str) -> pl.DataFrame | None:
     """The numbers that a study is compared with; None for a study whose file is not known here."""
     from rankbound.studies.results import read_published
     from rankbound.studies.study_files import load_study
@@ -248,7 +248,7 @@ def _published(store: Store, study: str) -> pl.DataFrame | None:
     return read_published(path, {key for slot in store.slots(study) for key in slot.setting})
 
 
-def _only(scores: pl.DataFrame, measures: list[str]) -> pl.DataFrame:
+def _select_measures(scores: pl.DataFrame, measures: list[str]) -> pl.DataFrame:
     """The table with these measures alone, in this order."""
     from rankbound.evaluation.score_tables import measures_of
 

@@ -239,7 +239,7 @@ def _where_gained(scores: ScoreMatrix, verdict: Verdict, best: SystemTest, other
     else:
         text = f"gains most over {other.system} on {high} and least on {low}"
     left_out = [_left_out(gain) for gain in every if gain not in gains]
-    rest = f"; left out: {_listed(left_out)}" if left_out else ""
+    rest = f"; left out: {_list_words(left_out)}" if left_out else ""
     return [f"By type of query, {best.system} {text}{rest}."]
 
 
@@ -272,7 +272,7 @@ def _count_of_bests(lead: Sequence[Verdict]) -> str:
     parts = [f"{name} on {count}" for name, count in counts[:3]]
     parts += [f"others on {clear - sum(count for _, count in counts[:3])}"] if len(counts) > 3 else []
     rest = f"; on {len(lead) - clear} no system is clearly best" if clear < len(lead) else ""
-    return f"By {measure}, clearly best of {sets}: {_listed(parts)}{rest}."
+    return f"By {measure}, clearly best of {sets}: {_list_words(parts)}{rest}."
 
 
 def _is_clear(verdict: Verdict) -> bool:
@@ -351,7 +351,7 @@ def _types_of_queries(scores: ScoreMatrix) -> list[str]:
     no_choice = counts.pop("no choice")
     plain = parse_measure(scores.lead).plain
     parts = [f"{count:,} {kind}" for kind, count in counts.items() if count]
-    text = f"Types of {plural(typed, 'query')} by {plain}: {_listed(parts)}" if parts else ""
+    text = f"Types of {plural(typed, 'query')} by {plain}: {_list_words(parts)}" if parts else ""
     if no_choice:
         counted = _have(no_choice, "query")
         text += f"{'; ' if parts else ''}{counted} no choice, as all rankings have the same {plain}"
@@ -366,14 +366,14 @@ def _other_measures(verdicts: Sequence[Verdict], lead: str) -> list[str]:
     differing = [(key, name) for key, name in others if name != best[key[0], lead]]
     if not differing:
         measures = list(dict.fromkeys(measure for (_, measure), _ in others))
-        return [f"{_listed(measures)} {'names' if len(measures) == 1 else 'name'} the same best system."]
+        return [f"{_list_words(measures)} {'names' if len(measures) == 1 else 'name'} the same best system."]
     if len(differing) > 3:
         return [f"Other measures name another best system than {lead} in {len(differing)} of {len(others)} cases."]
     several = len({data_set for data_set, _ in best}) > 1
     best_systems = [
         f"{name} by {measure}{f' on {data_set}' if several else ''}" for (data_set, measure), name in differing
     ]
-    return [f"Another system is best by other measures: {_listed(best_systems)}."]
+    return [f"Another system is best by other measures: {_list_words(best_systems)}."]
 
 
 def _published_sentences(results: pl.DataFrame | None) -> list[str]:
@@ -442,9 +442,9 @@ def _have(count: int, noun: str) -> str:
     return f"{plural(count, noun)} {'has' if count == 1 else 'have'}"
 
 
-def _listed(parts: Sequence[str]) -> str:
+def _list_words(parts: Sequence[str]) -> str:
     """
-    >>> _listed(["a", "b", "c"])
+    >>> _list_words(["a", "b", "c"])
     'a, b and c'
     """
     return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]

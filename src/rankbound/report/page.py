@@ -380,9 +380,9 @@ def _papers(cards: Mapping[str, list[_Card]]) -> list[str]:
 
 
 def _card(outcome: FigureOutcome) -> _Card:
-    from rankbound.report.figures.theme import themed
+    from rankbound.report.figures.theme import apply_theme
 
-    specification = json_for_script(themed(outcome.chart))
+    specification = json_for_script(apply_theme(outcome.chart))
     identity = "figure-" + re.sub(r"[^a-z0-9]+", "-", outcome.name.lower()).strip("-")
     large = len(specification) > _LARGEST_CHART
     return _Card(

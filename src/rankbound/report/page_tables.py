@@ -184,7 +184,7 @@ def published_table(results: pl.DataFrame, inference: Inference | None = None) -
     """Published numbers next to ours, and the test of ours against another setting where there is one."""
     policy = inference or Inference()
     settings = [name for name in results.columns if name not in _NOT_SETTINGS and results[name].n_unique() > 1]
-    tested, corrected = _corrected(results, policy)
+    tested, corrected = _correct_p_values(results, policy)
     noted = "note" in results.columns and any(results["note"].to_list())
     rows = []
     for row, p in zip(results.rows(named=True), corrected, strict=True):
@@ -224,7 +224,7 @@ def published_table(results: pl.DataFrame, inference: Inference | None = None) -
     )
 
 
-def _corrected(results: pl.DataFrame, policy: Inference) -> tuple[bool, list[float | None]]:
+def _correct_p_values(results: pl.DataFrame, policy: Inference) -> tuple[bool, list[float | None]]:
     """Whether there is any test, and the p-values corrected over all of them."""
     raw = results["p_value"].to_list() if "p_value" in results.columns else [None] * results.height
     made = [p for p in raw if p is not None]

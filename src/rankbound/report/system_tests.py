@@ -172,10 +172,12 @@ class _Panel:
         for row in self.present:
             low, high = ends[:, row].tolist()
             name, queries = self.scores.systems[row], int(self.queries[row])
-            test = SystemTest(name, queries, self.means[row], _known(low), _known(high), letters[row])
+            test = SystemTest(name, queries, self.means[row], _none_if_nan(low), _none_if_nan(high), letters[row])
             if row in tests and not math.isnan(tests[row][0]):
                 pair = p[min(row, self.versus), max(row, self.versus)]
-                numbers: dict[str, Any] = {name: _known(value) for name, value in zip(_TESTED, tests[row], strict=True)}
+                numbers: dict[str, Any] = {
+                    name: _none_if_nan(value) for name, value in zip(_TESTED, tests[row], strict=True)
+                }
                 test = replace(test, p_value=pair, **numbers | {name: int(numbers[name]) for name in _COUNTS})
             systems.append(test)
         versus, data_set = self.scores.systems[self.versus], self.scores.data_sets[self.source]
@@ -190,5 +192,5 @@ class _Panel:
         return square[np.triu_indices(count, k=1)]
 
 
-def _known(value: float) -> float | None:
+def _none_if_nan(value: float) -> float | None:
     return None if math.isnan(value) else float(value)

@@ -106,7 +106,7 @@ def receive(parcel: Parcel) -> bool:
     present = next((candidate for candidate in (*own, files) if _is_content(candidate, parcel)), None)
     if present is None and not parcel.content:
         return False
-    folder = _received() / (find_entry(source.name).folder if source.known else parcel.digest)
+    folder = _received_folder() / (find_entry(source.name).folder if source.known else parcel.digest)
     for at, (file, path) in enumerate(zip(files, parcel.paths, strict=True)):
         target = folder / path
         if not target.exists():
@@ -117,7 +117,7 @@ def receive(parcel: Parcel) -> bool:
                 _link(target, present[at])
         moved_files[file] = str(target)
     if source.known:
-        look_for_data_in(str(_received()))
+        look_for_data_in(str(_received_folder()))
     return True
 
 
@@ -135,7 +135,7 @@ def _is_content(files: tuple[str, ...], parcel: Parcel) -> bool:
 
 
 @cache
-def _received() -> Path:
+def _received_folder() -> Path:
     """The folder of this process for the data of studies; it is removed when the process exits."""
     folder = tempfile.mkdtemp(prefix="rankbound-data-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -172,7 +172,7 @@ def _send(client: Client, trials: list[Trial]) -> None:
     if not workers_of(client):
         raise no_workers()
     sources = [Parcel(parcel.source, parcel.digest, parcel.paths) for parcel in parcels]
-    for worker, missing in client.run(_missing, sources).items():
+    for worker, missing in client.run(_missing_sets, sources).items():
         if missing:
             raise DataError(
                 f"worker {worker} does not have the data set {missing[0]}, which is too large to send (over "
@@ -180,7 +180,7 @@ def _send(client: Client, trials: list[Trial]) -> None:
             )
 
 
-def _missing(parcels: list[Parcel]) -> list[str]:
+def _missing_sets(parcels: list[Parcel]) -> list[str]:
     """Names of the data sets that this worker neither has nor received."""
     return [parcel.source.name for parcel in parcels if not _has(parcel)]
 

@@ -70,7 +70,7 @@ def expand_tables(
     return expansion
 
 
-def quickened(study: Study) -> Study:
+def make_quick(study: Study) -> Study:
     """The study as ``quick`` runs it: a small part, trained briefly, under a name and in a store of its own."""
     quick = study.quick
     tables = [_quick_table(table, quick) for table in study.tables]

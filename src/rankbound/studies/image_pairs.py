@@ -66,9 +66,9 @@ def example_pairs(
     candidates = {
         "right order": np.flatnonzero(ahead > 0),
         "wrong order": np.flatnonzero(ahead < 0),
-        "surest right": _by(-ahead, ahead > 0),
-        "surest wrong": _by(ahead, ahead < 0),
-        "nearest to a tie": _by(np.abs(ahead), np.full(len(ahead), True)),
+        "surest right": _sort_members(-ahead, ahead > 0),
+        "surest wrong": _sort_members(ahead, ahead < 0),
+        "nearest to a tie": _sort_members(np.abs(ahead), np.full(len(ahead), True)),
     }
     used: set[int] = set()
     rows = []
@@ -84,18 +84,18 @@ def example_pairs(
             found += 1
             in_order = (one, other) if score[one] >= score[other] else (other, one)
             rows += [
-                (kind, found, side, label[image], score[image], *_kept(gray[image]))
+                (kind, found, side, label[image], score[image], *_shrink(gray[image]))
                 for side, image in zip(_SIDES, in_order, strict=True)
             ]
     return pl.DataFrame(rows, schema=dict(COLUMNS), orient="row")
 
 
-def _by(key: NDArray[np.float64], members: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _sort_members(key: NDArray[np.float64], members: NDArray[np.bool_]) -> NDArray[np.int64]:
     found = np.flatnonzero(members)
     return found[np.argsort(key[found], kind="stable")]
 
 
-def _kept(image: NDArray[Any]) -> tuple[int, int, bytes]:
+def _shrink(image: NDArray[Any]) -> tuple[int, int, bytes]:
     height, width = image.shape
     factor = min(1.0, _MOST_PIXELS / max(height, width))
     small = shrink_image(image, (max(1, round(height * factor)), max(1, round(width * factor))))

@@ -124,7 +124,7 @@ def marginal_means(
     return pl.concat([grid.select(shown)[::cells], fit.combine(weights, confidence=confidence)], how="horizontal")
 
 
-def standardized(table: pl.DataFrame, value: str, within: Sequence[str]) -> pl.DataFrame:
+def standardize(table: pl.DataFrame, value: str, within: Sequence[str]) -> pl.DataFrame:
     """The table with a column made mean 0 and standard deviation 1 within each group, so that groups can be pooled."""
     mean, spread = pl.col(value).mean().over(*within), pl.col(value).std().over(*within)
     result = table.with_columns(((pl.col(value) - mean) / spread).alias(value), spread.alias("_spread"))
@@ -147,7 +147,7 @@ def system_marginal_means(trials: pl.DataFrame, *, by_data: bool = False, confid
     trials = trials.with_columns(data_label())
     parts = []
     for (measure,), rows in trials.group_by("measure", maintain_order=True):
-        scores = standardized(rows, "value", ["data", "variant"])
+        scores = standardize(rows, "value", ["data", "variant"])
         scores = scores.with_columns(-pl.col("value")) if is_lower_better(str(measure)) else scores
         data_labels = scores["data_label"].n_unique()
         cells = data_labels * scores["system"].n_unique()

@@ -46,7 +46,7 @@ Setting = tuple[tuple[str, str], ...]  # the row of a table
 # ---- selection -------------------------------------------------------------------------------------------------------
 
 
-def chosen(
+def select_trials(
     slots: Iterable[TrialSlot], metadata: Mapping[str, Mapping[str, Any]], measure: str
 ) -> dict[FoldSeed, TrialSlot]:
     """The selected trial of each fold and seed among the grid points of one setting.
@@ -223,8 +223,8 @@ class _Trials:
         self._scores: dict[str, pl.DataFrame] = {}
 
     def select(self, group: Iterable[TrialSlot], measure: str) -> dict[FoldSeed, TrialSlot]:
-        """The selected trial of each fold and seed, by `chosen`."""
-        return chosen(group, self.metadata, measure)
+        """The selected trial of each fold and seed, by `select_trials`."""
+        return select_trials(group, self.metadata, measure)
 
     def scores(self, trial: str) -> pl.DataFrame:
         """The scores of a trial, a row per query."""
@@ -243,8 +243,8 @@ class _Trials:
         """The mean paired difference from the setting that this one is tested against, with interval and p-value."""
         empty = {"versus": "", **dict.fromkeys(_TESTED)}
         rule = self.by_setting[setting][0].rule
-        wanted = _given(dict(setting) | dict(rule.versus))
-        other = next((key for key in self.by_setting if _given(dict(key)) == wanted), None)
+        wanted = _without_empty(dict(setting) | dict(rule.versus))
+        other = next((key for key in self.by_setting if _without_empty(dict(key)) == wanted), None)
         if not rule.versus or other is None or other == setting:
             return empty
         others = self.select(self.by_setting[other], measure)
@@ -278,7 +278,7 @@ def _of_frames(frames: Sequence[pl.DataFrame], measure: str) -> Estimate:
     return estimate(parts, pairs=measure == PAIRWISE_ACCURACY)
 
 
-def _given(setting: Mapping[str, str]) -> dict[str, str]:
+def _without_empty(setting: Mapping[str, str]) -> dict[str, str]:
     """A setting without empty values: models without a loss are tested against those that have one, too."""
     return {name: value for name, value in setting.items() if value}
 

@@ -33,7 +33,7 @@ class Tally:
     failed: int
 
 
-def unfinished(slots: Sequence[TrialSlot], store: Store, retry_failed: bool = False) -> list[TrialSlot]:
+def unfinished_slots(slots: Sequence[TrialSlot], store: Store, retry_failed: bool = False) -> list[TrialSlot]:
     """One slot of each trial that remains to be run, ordered by seed and fold.
 
     In this order every row of the table has its first fold early, and a worker uses the same data for many trials.
@@ -117,7 +117,7 @@ def run_trials(
     The numbers do not depend on where the trials run.
     """
     worker_count(jobs, cluster)  # checks both
-    remaining = {slot.id: slot for slot in unfinished(slots, store, retry_failed)}
+    remaining = {slot.id: slot for slot in unfinished_slots(slots, store, retry_failed)}
     states = store.states()
     ids = {slot.id for slot in slots}
     before = sum(states.get(trial) == "done" for trial in ids)

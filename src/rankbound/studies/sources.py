@@ -153,7 +153,7 @@ def _roles(folder: Path) -> dict[str, list[Path]]:
 
 def digest_of(source: Source) -> str:
     """Digest of the content of all files of a source; it does not depend on file names or on compression."""
-    return hashlib.sha256("\n".join(_file_digest(here(file)) for file in source.files).encode()).hexdigest()[:32]
+    return hashlib.sha256("\n".join(_file_digest(path_here(file)) for file in source.files).encode()).hexdigest()[:32]
 
 
 def _file_digest(path: str) -> str:
@@ -166,7 +166,7 @@ def _known_digest(path: str, _size: int, _changed: int) -> str:
     return content_sha256(Path(path))
 
 
-def here(path: str) -> str:
+def path_here(path: str) -> str:
     """The path of a source's file in this process."""
     return moved_files.get(path, path)
 
@@ -232,7 +232,7 @@ def _whole(source: Source, _digest: str) -> Any:
 
     if source.known:
         return load_set(source.name)
-    files = [here(file) for file in source.files]
+    files = [path_here(file) for file in source.files]
     if source.kind == "letor":
         return read_letor(files)
     return read_ratings(files[0], source.form) if source.kind == "ratings" else read_faces(files[0])
@@ -258,7 +258,7 @@ def _letor_fold(source: Source, _digest: str, split: str, count: int, number: in
         fold = load_fold(source.name, number)
     else:
         roles = source.fold_files(number)
-        read = {role: read_letor([here(file) for file in files]) for role, files in roles.items()}
+        read = {role: read_letor([path_here(file) for file in files]) for role, files in roles.items()}
         fold = Fold(read["train"], read.get("validation"), read["test"])
     train, validation = fold.train, fold.validation
     if validation is None:
@@ -266,10 +266,10 @@ def _letor_fold(source: Source, _digest: str, split: str, count: int, number: in
         train, validation = train.take(np.flatnonzero(apart > 0)), train.take(np.flatnonzero(apart == 0))
     parts = (train, validation, fold.test)
     width = max(data.features.shape[1] for data in parts)
-    return Fold(*(_prepared(data, width, prepare) for data in parts))
+    return Fold(*(_prepare(data, width, prepare) for data in parts))
 
 
-def _prepared(data: LetorData, width: int, prepare: Prepare) -> LetorData:
+def _prepare(data: LetorData, width: int, prepare: Prepare) -> LetorData:
     from rankbound.data.letor import LetorData
     from rankbound.data.preparation import binarized, keep_queries, scale_per_query
 

@@ -30,7 +30,7 @@ _KINDS: tuple[Kind, ...] = ("letor", "ratings", "faces")
 Value = TypeVar("Value")
 
 
-def _listed(value: Any) -> Any:
+def _as_list(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
 
@@ -55,7 +55,7 @@ def _json_value(value: Any) -> Any:
 
 FilePath = Annotated[str, AfterValidator(_path)]
 Parameter = Annotated[Any, AfterValidator(_json_value)]
-Several = Annotated[list[Value], BeforeValidator(_listed), Field(min_length=1)]
+Several = Annotated[list[Value], BeforeValidator(_as_list), Field(min_length=1)]
 
 
 class StrictModel(BaseModel):
@@ -162,11 +162,11 @@ class ModelChoice(StrictModel):
 
 
 def _losses(value: Any) -> Any:
-    return None if value is None else [{"loss": item} if isinstance(item, str) else item for item in _listed(value)]
+    return None if value is None else [{"loss": item} if isinstance(item, str) else item for item in _as_list(value)]
 
 
 def _boundings(value: Any) -> Any:
-    return [{"bounding": item} if isinstance(item, str) else item for item in _listed(value)]
+    return [{"bounding": item} if isinstance(item, str) else item for item in _as_list(value)]
 
 
 class Table(StrictModel):

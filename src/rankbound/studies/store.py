@@ -91,40 +91,40 @@ def open_store(path: str | os.PathLike[str], *, create: bool = False) -> Store:
             )
         if not create:
             raise ArgumentError(f"{folder}: contains no results; rankbound reproduce creates such a folder")
-        if not file.exists() and folder.is_dir() and any(folder.iterdir()) and not _begun(folder):
+        if not file.exists() and folder.is_dir() and any(folder.iterdir()) and not _is_begun(folder):
             raise ArgumentError(f"{folder}: contains other files and no store; choose an empty or new folder")
-    with _explained(file):
+    with _explain_errors(file):
         for name in FRAMES if create else ():
             (folder / name).mkdir(parents=True, exist_ok=True)
         writable = os.access(folder, os.W_OK) and os.access(file, os.W_OK)
         if not create and not writable:
-            return Store(folder, _connected_to_read(file))
-        return Store(folder, _connected(file, create=create and (not file.exists() or _begun(folder))))
+            return Store(folder, _connect_to_read(file))
+        return Store(folder, _connect(file, create=create and (not file.exists() or _is_begun(folder))))
 
 
 _SAFE = "(nothing was changed: restore a copy, or move the folder away and run the study again)"
 
 
-def _begun(folder: Path) -> bool:
+def _is_begun(folder: Path) -> bool:
     """Whether a folder looks as a runner leaves it that was killed before its first commit."""
     return {file.name for file in folder.iterdir()} <= set(_OURS)
 
 
-def _connected(file: Path, *, create: bool) -> sqlite3.Connection:
-    connection = _checked(sqlite3.connect(file, timeout=30, isolation_level=None), file, create=create)
+def _connect(file: Path, *, create: bool) -> sqlite3.Connection:
+    connection = _check_connection(sqlite3.connect(file, timeout=30, isolation_level=None), file, create=create)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     return connection
 
 
-def _connected_to_read(file: Path) -> sqlite3.Connection:
+def _connect_to_read(file: Path) -> sqlite3.Connection:
     """Connect to a store in a read-only folder, which cannot change unless a runner left its log there."""
     unchanging = not file.with_name(f"{file.name}-wal").exists()
     address = f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if unchanging else ''}"
-    return _checked(sqlite3.connect(address, timeout=30, isolation_level=None, uri=True), file, create=False)
+    return _check_connection(sqlite3.connect(address, timeout=30, isolation_level=None, uri=True), file, create=False)
 
 
-def _checked(connection: sqlite3.Connection, file: Path, *, create: bool) -> sqlite3.Connection:
+def _check_connection(connection: sqlite3.Connection, file: Path, *, create: bool) -> sqlite3.Connection:
     """The connection of a store; with ``create``, a database without tables becomes one. No other file is changed."""
     try:
         names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -155,7 +155,7 @@ def _checked(connection: sqlite3.Connection, file: Path, *, create: bool) -> sql
 
 
 @contextlib.contextmanager
-def _explained(file: Path) -> Iterator[None]:
+def _explain_errors(file: Path) -> Iterator[None]:
     """Raise errors of the database and of the disk as DataError with the name of the file."""
     try:
         yield
@@ -202,7 +202,7 @@ class Store:
     def locked(self) -> Iterator[None]:
         """Be the only writer during the block; raise DataError at once if another process writes to the store."""
         conflict = f"is writing to the store {self.folder}; wait until it is done, or choose another folder (--store)"
-        with _explained(self.folder / "lock"), locked_file(self.folder / "lock", conflict):
+        with _explain_errors(self.folder / "lock"), locked_file(self.folder / "lock", conflict):
             self._sweep()
             yield
 
@@ -265,7 +265,7 @@ class Store:
 
     def _write_content(self, name: str, trial: str, content: bytes) -> None:
         path = self._path(name, trial)
-        with _explained(path):
+        with _explain_errors(path):
             try:
                 with atomic_write(path) as temporary, temporary.open("wb") as stream:
                     stream.write(content)
@@ -331,7 +331,7 @@ class Store:
             raise DataError(
                 f"{path}: is missing, although its trial is recorded as done; the store is damaged {_SAFE}"
             ) from None
-        if hashlib.sha256(content).hexdigest() != self._written(name, trial):
+        if hashlib.sha256(content).hexdigest() != self._written_digest(name, trial):
             raise DataError(f"{path}: is damaged: its SHA-256 is not the one recorded when it was written {_SAFE}")
         return content
 
@@ -355,7 +355,7 @@ class Store:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        with _explained(self.folder / "trials.sqlite"):
+        with _explain_errors(self.folder / "trials.sqlite"):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -466,7 +466,7 @@ class Store:
             raise DataError(f"{self.folder}: is damaged: {type(error).__name__}: {error} {_SAFE}") from error
 
     def _rows(self, query: str, values: tuple[Any, ...] = ()) -> list[Any]:
-        with _explained(self.folder / "trials.sqlite"):
+        with _explain_errors(self.folder / "trials.sqlite"):
             return self._connection.execute(query, values).fetchall()
 
     def _read(self, name: str, trial: str) -> pl.DataFrame:
@@ -476,7 +476,7 @@ class Store:
         except DataError as error:
             raise DataError(f"{self._path(name, trial)}: is damaged: {error} {_SAFE}") from error
 
-    def _written(self, name: str, trial: str) -> str | None:
+    def _written_digest(self, name: str, trial: str) -> str | None:
         """SHA-256 of a trial's file, as recorded when it was written."""
         rows = self._rows("SELECT files FROM trials WHERE id = ?", (trial,))
         with self._sound():

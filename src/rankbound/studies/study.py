@@ -25,11 +25,11 @@ from rankbound.parallel import module_digests
 from rankbound.report.figures.drawing import Tables
 from rankbound.studies.claims import Verdict, judge_claims
 from rankbound.studies.derived import DERIVED
-from rankbound.studies.expansion import expand_tables, quickened, select, with_files
+from rankbound.studies.expansion import expand_tables, make_quick, select, with_files
 from rankbound.studies.figures import check_figure_names, draw_study_figures, write_study_figures
 from rankbound.studies.progress import ProgressCallback, StudyProgress
 from rankbound.studies.results import examples_table, history_table, read_published, results_table, score_table
-from rankbound.studies.runner import Tally, estimated_seconds, run_trials, tally_of, unfinished, worker_count
+from rankbound.studies.runner import Tally, estimated_seconds, run_trials, tally_of, unfinished_slots, worker_count
 from rankbound.studies.spec import Study
 from rankbound.studies.store import Store, open_store
 from rankbound.studies.study_files import load_study
@@ -270,7 +270,7 @@ def plan_study(
             if (folder / "trials.sqlite").exists():
                 opened = open_store(folder)
                 slots = [slot.identified() for slot in with_files(slots, prepared.study.path.parent)]
-                remaining = unfinished(slots, opened)
+                remaining = unfinished_slots(slots, opened)
         except (RankboundError, OSError) as error:
             report.note(f"note: {error}")
         try:
@@ -339,7 +339,7 @@ def _prepare(
     digests = module_digests(modules)  # first, because the study may name measures that they define
     loaded = study if isinstance(study, Study) else load_study(os.fspath(study))
     wanted = dict(loaded.quick.only) | dict(only or {}) if quick else dict(only or {})
-    loaded = quickened(loaded) if quick else loaded
+    loaded = make_quick(loaded) if quick else loaded
     expansion = expand_tables(loaded, False, digests, report.note)
     whole = expansion.slots
     chosen = {id(slot) for slot in select(whole, wanted)}  # refuses wrong keys before data are read
@@ -385,7 +385,7 @@ def _page_path(page: str | PathLike[str] | bool) -> Path | None:
 def _run(
     slots: list[TrialSlot], store: Store, jobs: int | None, cluster: str | None, retry_failed: bool, report: _Reporter
 ) -> Tally:
-    remaining = unfinished(slots, store, retry_failed)
+    remaining = unfinished_slots(slots, store, retry_failed)
     try:
         on_result = _trial_reports(report, len(remaining))
         return run_trials(slots, store, jobs=jobs, cluster=cluster, retry_failed=retry_failed, on_result=on_result)

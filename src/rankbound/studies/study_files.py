@@ -105,14 +105,14 @@ def _read_study(study: str) -> Study:
             raise ArgumentError(f"{path}: {reserved}: {_unknown_key(reserved, Study)}")
     fields = {"name": path.stem, "store_name": path.stem} | content | {"tables": tables, "path": path}
     if isinstance(content.get("trials_of"), str):
-        return _sharing(path, fields)
-    loaded = _validated(path, fields)
+        return _read_sharing_study(path, fields)
+    loaded = _validate(path, fields)
     if not loaded.tables:
         raise ArgumentError(f"{path}: tables: a study needs at least one [[tables]]")
     return loaded
 
 
-def _sharing(path: Path, fields: dict[str, Any]) -> Study:
+def _read_sharing_study(path: Path, fields: dict[str, Any]) -> Study:
     """A study with the trials of another one."""
     if fields["tables"]:
         raise ArgumentError(f"{path}: tables: a study with trials_of has no tables of its own")
@@ -125,7 +125,7 @@ def _sharing(path: Path, fields: dict[str, Any]) -> Study:
     ):  # itself, or two studies that refer to each other
         raise ArgumentError(f"{path}: trials_of: must be a study with tables of its own, got {name!r}")
     other = _read_study(str(own) if own.is_file() else name)
-    study = _validated(path, fields | {"store_name": other.store_name})
+    study = _validate(path, fields | {"store_name": other.store_name})
     report = {} if study.report is None else {"report": study.report}
     tables = [table.model_copy(update=report) for table in other.tables]
     quick = study.quick if "quick" in fields else other.quick
@@ -159,7 +159,7 @@ def _check_values(path: Path, value: Any, *location: int | str) -> None:
         raise ArgumentError(f"{path}: {_key(location)}: {problem}")
 
 
-def _validated(path: Path, fields: dict[str, Any]) -> Study:
+def _validate(path: Path, fields: dict[str, Any]) -> Study:
     try:
         return Study.model_validate(fields)
     except ValidationError as error:

@@ -140,7 +140,7 @@ def _run_on_rows(spec: TrialSpec, source: Source) -> Outcome:
     if last and hasattr(ranker, "monitoring"):
         ranker.set_params(selection="last")
     assert fold.validation is not None  # see `letor_fold`
-    train = _joined(fold.train, fold.validation) if spec.train_on_validation else fold.train
+    train = _join(fold.train, fold.validation) if spec.train_on_validation else fold.train
     X, y, qid = _columns(train)
     ranker.fit(X, y, qid=qid, eval_set=None if held_out is None else _columns(held_out))
     scored = fold.test.lists.with_scores(ranker.predict(fold.test.features, qid=fold.test.lists.query_of_item))
@@ -154,7 +154,7 @@ def _run_on_rows(spec: TrialSpec, source: Source) -> Outcome:
     return Outcome(score_frame(fold.test.lists, values), history, metadata)
 
 
-def _joined(first: LetorData, second: LetorData) -> LetorData:
+def _join(first: LetorData, second: LetorData) -> LetorData:
     """The queries of both."""
     a, b = first.lists, second.lists
     lists = Lists(np.concatenate((a.labels, b.labels)), np.concatenate((a.offsets, b.offsets[1:] + a.offsets[-1])))

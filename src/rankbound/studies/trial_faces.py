@@ -18,7 +18,7 @@ from rankbound.data.splits import random_parts
 from rankbound.io import cache_folder, is_private_and_writable
 from rankbound.models.rankers.backbone import EFFICIENTNET, backbone_features
 from rankbound.studies.image_pairs import example_pairs
-from rankbound.studies.sources import Source, digest_of, here, load_whole
+from rankbound.studies.sources import Source, digest_of, load_whole, path_here
 from rankbound.studies.spec import PAIRWISE_ACCURACY
 from rankbound.studies.trial import Fitted, Outcome, history_frame, ranker_of, recorded_by
 from rankbound.studies.trial_spec import TrialSpec
@@ -87,7 +87,7 @@ def _inputs(source: Source, spec: TrialSpec, faces: Faces) -> NDArray[Any]:
     if spec.prepare.backbone is None:
         is_color = faces.images.ndim == 4
         return faces.images if is_color and spec.model == "RankCNN" else _flat(faces.images)
-    backbone = spec.prepare.backbone if spec.prepare.backbone == EFFICIENTNET else here(source.files[-1])
+    backbone = spec.prepare.backbone if spec.prepare.backbone == EFFICIENTNET else path_here(source.files[-1])
     return _features(backbone, digest_of(source), len(faces.ages), source)
 
 

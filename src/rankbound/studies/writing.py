@@ -61,8 +61,8 @@ def _with_earlier_rows(results: pl.DataFrame, path: Path, planned: Sequence[Tria
         raise DataError(f"{path}: must be a table of results with the columns measure and ours, or be removed")
     settings = list(dict.fromkeys((*_names(results)[:-1], *_names(earlier)[:-1])))
     with polars_explained(path):
-        earlier = _completed(earlier, settings).drop_nulls("ours")
-    current = _completed(results, settings)
+        earlier = _complete_columns(earlier, settings).drop_nulls("ours")
+    current = _complete_columns(results, settings)
     order: dict[tuple[str, ...], int] = {}
     for slot in planned:
         for measure in slot.rule.report:
@@ -75,11 +75,11 @@ def _with_earlier_rows(results: pl.DataFrame, path: Path, planned: Sequence[Tria
     earlier = earlier.filter([key in order and key not in done for key in keys(earlier)])
     replaced = set(keys(earlier))
     current = current.filter([key not in replaced for key in keys(current)])
-    joined = pl.concat([current, earlier.with_columns(_marked(pl.col("note")))])
+    joined = pl.concat([current, earlier.with_columns(_mark_note(pl.col("note")))])
     return without_empty_texts(joined[np.argsort([order[key] for key in keys(joined)], kind="stable")])
 
 
-def _completed(table: pl.DataFrame, settings: Sequence[str]) -> pl.DataFrame:
+def _complete_columns(table: pl.DataFrame, settings: Sequence[str]) -> pl.DataFrame:
     """The table with all columns of results, after those of the settings."""
     columns = pl.Schema({**dict.fromkeys(settings, pl.String()), **RESULT_COLUMNS})
     missing = [pl.lit(None, kind).alias(name) for name, kind in columns.items() if name not in table.columns]
@@ -104,7 +104,7 @@ def _read(path: Path) -> pl.DataFrame:
         return pl.read_csv(path, infer_schema=False)
 
 
-def _marked(note: pl.Expr) -> pl.Expr:
+def _mark_note(note: pl.Expr) -> pl.Expr:
     """A note that says that its row is of an earlier run."""
     joined = pl.when(note == "").then(pl.lit(_EARLIER)).otherwise(pl.concat_str(note, pl.lit(f"; {_EARLIER}")))
     return pl.when(note.str.contains(_EARLIER, literal=True)).then(note).otherwise(joined).alias("note")

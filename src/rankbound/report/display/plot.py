@@ -43,9 +43,9 @@ class Plot:
     @cached_property
     def specification(self) -> Specification:
         """The Vega-Lite specification with the theme of rankbound."""
-        from rankbound.report.figures.theme import themed
+        from rankbound.report.figures.theme import apply_theme
 
-        return themed(self.chart)
+        return apply_theme(self.chart)
 
     @cached_property
     def _svg(self) -> str:

@@ -102,7 +102,7 @@ def _edges(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _query_map(result: Evaluation, name: str) -> Plot:
     from rankbound.evaluation.query_sets import types_of
-    from rankbound.report.figures.contrasts import thinned
+    from rankbound.report.figures.contrasts import thin_out
     from rankbound.report.figures.difficulty import query_map
 
     bounds, value = result.bounds[name], result.complete.get(name, result.values[name])
@@ -113,7 +113,7 @@ def _query_map(result: Evaluation, name: str) -> Plot:
     if table.is_empty():
         raise DataError(f"there is nothing to plot: {name} has no value for any of {result.queries} queries")
     title = f"{name} of {table.height:,} queries, compared with random ranking"
-    table = thinned(table, ["data", "variant"], "expected", _POINTS)
+    table = thin_out(table, ["data", "variant"], "expected", _POINTS)
     return Plot(query_map(table, name, title=f"{name} of the run").properties(title=title), title)
 
 

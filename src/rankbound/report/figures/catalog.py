@@ -123,7 +123,7 @@ def _expected_histograms(tables: Tables) -> Cases:
 def _query_map(tables: Tables) -> Cases:
     table = first_data_sets(_scores_of(tables))
     measure = plain_measure_of_first(table)
-    queries = contrasts.thinned(query_sets.query_map(table, measure), ["data", "variant"], "expected", LIMIT)
+    queries = contrasts.thin_out(query_sets.query_map(table, measure), ["data", "variant"], "expected", LIMIT)
     return {"": (queries.select("data", "variant", "qid", "items", "relevant", "value", "expected", "type"), measure)}
 
 

@@ -45,7 +45,7 @@ def instance_scores(table: pl.DataFrame, contrast: Contrast, *, limit: int | Non
                 pl.Series("difference", scores.differences(scores.lead, [row], [0])[:, 0]),
             )
         )
-    return thinned(pl.concat(parts), ["data", "variant", "system"], "baseline", limit)
+    return thin_out(pl.concat(parts), ["data", "variant", "system"], "baseline", limit)
 
 
 def activity_curves(table: pl.DataFrame, contrast: Contrast, *, confidence: float = 0.95) -> pl.DataFrame:
@@ -100,7 +100,7 @@ def score_distributions(
     return pl.concat(curves), pl.concat(intervals)
 
 
-def thinned(table: pl.DataFrame, groups: list[str], along: str, limit: int | None) -> pl.DataFrame:
+def thin_out(table: pl.DataFrame, groups: list[str], along: str, limit: int | None) -> pl.DataFrame:
     """At most ``limit`` rows: the same fraction of every group, evenly spread over a column; always the same rows."""
     if limit is None or len(table) <= limit:
         return table

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rankbound.errors import ArgumentError
 from rankbound.io import atomic_write
-from rankbound.report.figures.theme import Chart, Specification, alt, themed
+from rankbound.report.figures.theme import Chart, Specification, alt, apply_theme
 
 SUFFIXES = (".html", ".svg", ".png", ".pdf", ".json")
 _FOLLOW_SCREEN = (
@@ -27,7 +27,7 @@ def save_chart(chart: Chart, path: str | PathLike[str]) -> Path:
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise ArgumentError(f"a chart is saved as {', '.join(SUFFIXES)}, got {path.name!r}")
-    content = _content(themed(chart), suffix)
+    content = _content(apply_theme(chart), suffix)
     with atomic_write(path) as temporary:
         temporary.write_bytes(content)
     return path

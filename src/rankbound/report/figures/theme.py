@@ -103,11 +103,11 @@ def theme() -> Specification:
     }
 
 
-def themed(chart: Chart) -> Specification:
+def apply_theme(chart: Chart) -> Specification:
     """The chart as a Vega-Lite specification with the theme, ready to be embedded in a page or converted."""
     with alt.theme.enable("none"):
         specification: Specification = _printable(chart.to_dict(validate=False))  # the tests validate all figures
-    return specification | {"config": _merged(theme(), specification.get("config", {}))}
+    return specification | {"config": _merge(theme(), specification.get("config", {}))}
 
 
 def _printable(value: Any) -> Any:
@@ -119,9 +119,9 @@ def _printable(value: Any) -> Any:
     return [_printable(entry) for entry in value] if isinstance(value, list) else value
 
 
-def _merged(base: Specification, more: Specification) -> Specification:
+def _merge(base: Specification, more: Specification) -> Specification:
     result = dict(base)
     for key, value in more.items():
         known = result.get(key)
-        result[key] = _merged(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
+        result[key] = _merge(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
     return result

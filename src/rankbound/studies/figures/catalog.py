@@ -12,7 +12,7 @@ from rankbound.errors import DataError
 from rankbound.evaluation.score_tables import QUERY, systems_of, trial_means
 from rankbound.measures import parse_measure
 from rankbound.report.figures.catalog import FIGURES as SCORE_FIGURES
-from rankbound.report.figures.contrasts import thinned
+from rankbound.report.figures.contrasts import thin_out
 from rankbound.report.figures.drawing import Cases, Figure, Tables
 from rankbound.report.figures.selection import (
     LISTED,
@@ -35,7 +35,7 @@ BOOTSTRAPPED = 2000  # up to this many queries, significance levels are bootstra
 # ---- data that depend on no table: computed once ---------------------------------------------------------------------
 
 
-def _once(compute: Callable[[], pl.DataFrame]) -> Callable[[Tables], Cases]:
+def _compute_once(compute: Callable[[], pl.DataFrame]) -> Callable[[Tables], Cases]:
     table = cache(compute)
     return lambda _: {"": (table(),)}
 
@@ -86,7 +86,7 @@ def _asl_curves(tables: Tables) -> Cases:
     queries = tables.scores.select(QUERY).n_unique()
     test = "bootstrap" if queries <= BOOTSTRAPPED else "t"  # with many queries both agree, and the bootstrap is slow
     levels = meta_evaluation.asl_curves(tables.scores, select_measures(tables.scores), test=test)
-    return {"": (thinned(levels, ["measure"], "position", LIMIT),)}
+    return {"": (thin_out(levels, ["measure"], "position", LIMIT),)}
 
 
 def _meta_table(tables: Tables) -> pl.DataFrame:
@@ -175,7 +175,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             "The score of the worst ranking of a query, by the fraction of its items that are relevant (Westerborg, "
             "figure 1.1).",
             (),
-            _once(curves.lower_bounds),
+            _compute_once(curves.lower_bounds),
             theory.lower_bounds,
         ),
         "expected-losses": Figure(
@@ -183,7 +183,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             "By the number of relevant items, with one, two and three irrelevant items for each (Westerborg, figure "
             "3.2).",
             (),
-            _once(curves.expectation_curves),
+            _compute_once(curves.expectation_curves),
             theory.expected_losses,
         ),
         "bounded-losses": Figure(
@@ -199,7 +199,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             "Distribution of scores under random ranking. A small smoothing gain hides its steps, a large one follows "
             "them (Westerborg, figure 3.5).",
             (),
-            _once(curves.smooth_distributions),
+            _compute_once(curves.smooth_distributions),
             theory.smooth_distributions,
         ),
         "distributions": Figure(
@@ -207,7 +207,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             "Smooth distributions of scores under random ranking, with the smoothing gain fitted to each query "
             "(Westerborg, figure 3.6).",
             (),
-            _once(curves.distribution_curves),
+            _compute_once(curves.distribution_curves),
             theory.distributions,
         ),
         **SCORE_FIGURES,
