@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -122,7 +122,7 @@ class Examples:
     """
 
     features: Any
-    labels: NDArray[Any]
+    labels: NDArray[np.number]
     offsets: NDArray[np.int64]
     weights: NDArray[np.float64] | None = None
 
@@ -147,19 +147,43 @@ class Trained:
     kept_epoch: int
 
 
+@dataclass(frozen=True)
+class Surroundings:
+    """What happens around the steps of a training.
+
+    Parameters
+    ----------
+    evaluator:
+        Called after an epoch; returns measures of the held-out queries by name. The first is used for the selection.
+    checkpoint:
+        A folder to which the state is written, atomically. If it holds the state of the same training, the training
+        resumes from it and ends with the same model as without the interruption; with the schedule "constant",
+        ``epochs`` may be larger than before. The folder of another training is refused.
+    identity:
+        Further plain values that a checkpoint must match, such as the parameters of a ranker.
+    threads:
+        Threads of torch during the training; small networks are fastest with 1. None uses the thread budget.
+    verbose:
+        Show the progress on standard error if that is a terminal.
+    on_step:
+        Called after each evaluation with the number of the epoch and the first measure; True ends the training.
+    """
+
+    evaluator: Evaluator | None = None
+    checkpoint: str | PathLike[str] | None = None
+    identity: Mapping[str, object] | None = None
+    threads: int | None = None
+    verbose: bool = False
+    on_step: Callable[[int, float], bool] | None = None
+
+
 def train(
     network: torch.nn.Module,
     examples: Examples,
     loss: Callable[..., torch.Tensor],
     settings: Settings,
     generator: torch.Generator,
-    *,
-    evaluator: Evaluator | None = None,
-    checkpoint: str | PathLike[str] | None = None,
-    identity: dict[str, Any] | None = None,
-    threads: int | None = None,
-    verbose: bool = False,
-    on_step: Callable[[int, float], bool] | None = None,
+    around: Surroundings = Surroundings(),
 ) -> Trained:
     """Train a torch module in place.
 
@@ -180,79 +204,82 @@ def train(
         Epochs, optimizer, selection and so on.
     generator:
         The source of all random numbers; ``network`` may use the same one.
-    evaluator:
-        Called after each epoch; returns measures of the held-out queries by name. The first is used for the selection.
-    checkpoint:
-        A folder to which the state is written after each epoch, atomically. If it holds the state of the same training,
-        the training resumes from it and ends with the same model as without the interruption; with the schedule
-        "constant", ``epochs`` may be larger than before. The folder of another training is refused.
-    identity:
-        Further plain values that a checkpoint must match, such as the parameters of a ranker.
-    threads:
-        Threads of torch during the training; small networks are fastest with 1. None uses the thread budget.
-    verbose:
-        Show the progress on standard error if that is a terminal.
-    on_step:
-        With an ``evaluator``, called after each epoch with its number and first measure; True ends the training.
+    around:
+        Evaluation, checkpoints, threads, progress.
     """
-    optimizer = _make_optimizer(network, settings)
-    together = current_workers()
-    if together is None:
-        replica = network
-    else:
-        replica = torch.nn.parallel.DistributedDataParallel(network, process_group=together.group)
-    history: list[dict[str, float]] = []
-    best: dict[str, torch.Tensor] = {}
+    state = _State(network, _make_optimizer(network, settings), generator)
     checkpoints = None
-    if checkpoint is not None:
-        free = {"checkpoint_every"} | ({"epochs"} if settings.schedule == "constant" else set())
-        known = {name: str(value) for name, value in asdict(settings).items() if name not in free}
-        known |= (identity or {}) | {"data": examples.digest()}
-        checkpoints = Checkpoints(checkpoint, known)
-        if (state := checkpoints.load()) is not None:
-            history, best = _restore(network, optimizer, generator, *state)
-            if len(history) > settings.epochs:
-                raise DataError(f"{checkpoint}: has {len(history)} epochs already, more than epochs={settings.epochs}")
-    kept = _best_epoch(history, settings)
-    with _torch_threads(threads), _show_epochs(settings.epochs, verbose) as advance:
-        for epoch in range(len(history) + 1, settings.epochs + 1):
-            if settings.patience is not None and evaluator is not None and epoch - 1 - kept >= settings.patience:
+    if around.checkpoint is not None:
+        checkpoints = Checkpoints(around.checkpoint, _identity(examples, settings, around))
+        state.resume(checkpoints)
+        if len(state.history) > settings.epochs:
+            done = f"{around.checkpoint}: has {len(state.history)} epochs already"
+            raise DataError(f"{done}, more than epochs={settings.epochs}")
+    together = current_workers()
+    replica = network
+    if together is not None:
+        replica = torch.nn.parallel.DistributedDataParallel(network, process_group=together.group)
+    kept = _best_epoch(state.history, settings)
+    with _torch_threads(around.threads), _show_epochs(settings.epochs, around.verbose) as advance:
+        for epoch in range(len(state.history) + 1, settings.epochs + 1):
+            if settings.patience is not None and around.evaluator is not None and epoch - 1 - kept >= settings.patience:
                 break
             replica.train()
-            for group in optimizer.param_groups:
+            for group in state.optimizer.param_groups:
                 group["lr"] = settings.rate(epoch)
-            total, lists = 0.0, 0
-            for rows, offsets, weights in _batches(examples, settings, generator):
-                count = len(offsets) - 1
-                rows, offsets, weights = _take_own_part(network, rows, offsets, weights)
-                inputs = torch.from_numpy(examples.features[rows])
-                outputs = replica(inputs, offsets) if getattr(network, "takes_lists", False) else replica(inputs)
-                if not torch.isfinite(outputs).all():
-                    raise DataError(
-                        f"training diverged in epoch {epoch}: scores are not finite; "
-                        "use a smaller learning_rate, or standardize the features"
-                    )
-                cost = loss(outputs, examples.labels[rows], offsets, weights)
-                optimizer.zero_grad(set_to_none=True)
-                cost.backward()
-                optimizer.step()
-                total, lists = total + float(cost.detach()) * count, lists + count
+            mean = _run_epoch(replica, state, examples, loss, settings)
             replica.eval()
             is_last = epoch == settings.epochs
-            history.append({"epoch": epoch, "loss": total / lists})
-            if evaluator is not None and (is_last or epoch % settings.eval_every == 0):
-                history[-1] |= evaluator()
-            kept = _best_epoch(history, settings)
+            row = {"epoch": epoch, "loss": mean}
+            if around.evaluator is not None and (is_last or epoch % settings.eval_every == 0):
+                row |= around.evaluator()
+            state.history.append(row)
+            kept = _best_epoch(state.history, settings)
             if kept == epoch:
-                best = {name: value.detach().clone() for name, value in network.state_dict().items()}
+                state.best = {name: value.detach().clone() for name, value in network.state_dict().items()}
             if checkpoints is not None and (is_last or epoch % settings.checkpoint_every == 0):
-                checkpoints.save(epoch, _arrays(network, optimizer, generator, best), {"history": history})
-            advance(epoch, history[-1])
-            if on_step is not None and len(history[-1]) > 2 and on_step(epoch, list(history[-1].values())[2]):
+                checkpoints.save(epoch, state.arrays(), {"history": state.history})
+            advance(epoch, row)
+            if around.on_step is not None and len(row) > 2 and around.on_step(epoch, list(row.values())[2]):
                 break
-    network.load_state_dict(best)
+    network.load_state_dict(state.best)
     network.eval()
-    return Trained(history, kept)
+    return Trained(state.history, kept)
+
+
+def _identity(examples: Examples, settings: Settings, around: Surroundings) -> dict[str, object]:
+    """Return what a checkpoint must match."""
+    free = {"checkpoint_every"} | ({"epochs"} if settings.schedule == "constant" else set())
+    known: dict[str, object] = {name: str(value) for name, value in asdict(settings).items() if name not in free}
+    return known | dict(around.identity or {}) | {"data": examples.digest()}
+
+
+def _run_epoch(
+    replica: torch.nn.Module,
+    state: _State,
+    examples: Examples,
+    loss: Callable[..., torch.Tensor],
+    settings: Settings,
+) -> float:
+    """Make the steps of an epoch and return the mean loss of the lists."""
+    takes_lists = getattr(state.network, "takes_lists", False)
+    total, lists = 0.0, 0
+    for batch in _batches(examples, settings, state.generator):
+        count = len(batch.offsets) - 1
+        rows, offsets, weights = _take_own_part(state.network, batch)
+        inputs = torch.from_numpy(examples.features[rows])
+        outputs = replica(inputs, offsets) if takes_lists else replica(inputs)
+        if not torch.isfinite(outputs).all():
+            raise DataError(
+                f"training diverged in epoch {len(state.history) + 1}: scores are not finite; "
+                "use a smaller learning_rate, or standardize the features"
+            )
+        cost = loss(outputs, examples.labels[rows], offsets, weights)
+        state.optimizer.zero_grad(set_to_none=True)
+        cost.backward()
+        state.optimizer.step()
+        total, lists = total + float(cost.detach()) * count, lists + count
+    return total / lists
 
 
 class Batch(NamedTuple):
@@ -277,16 +304,12 @@ def _batches(examples: Examples, settings: Settings, generator: torch.Generator)
         yield Batch(row[positions], np.concatenate(([0], ends)), weights)
 
 
-def _take_own_part(
-    network: torch.nn.Module,
-    rows: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    weights: NDArray[np.float64] | None,
-) -> Batch:
+def _take_own_part(network: torch.nn.Module, batch: Batch) -> Batch:
     """Return the rows, offsets and weights of the lists of this process; random layers draw for the whole batch."""
     together = current_workers()
     if together is None:
-        return Batch(rows, offsets, weights)
+        return batch
+    rows, offsets, weights = batch
     part = together.part(np.diff(offsets))
     own = offsets[part.start : part.stop + 1]
     for layer in network.modules():
@@ -333,40 +356,43 @@ def _best_epoch(history: list[dict[str, float]], settings: Settings) -> int:
 # ---- the state on disk -----------------------------------------------------------------------------------------------
 
 
-def _arrays(
-    network: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
-    generator: torch.Generator,
-    best: dict[str, torch.Tensor],
-) -> dict[str, NDArray[Any]]:
-    arrays = {f"network.{name}": value for name, value in network.state_dict().items()}
-    arrays |= {f"best.{name}": value for name, value in best.items()}
-    for parameter, state in optimizer.state_dict()["state"].items():
-        arrays |= {f"optimizer.{parameter}.{name}": value for name, value in state.items() if value is not None}
-    arrays["generator"] = generator.get_state()
-    return {name: np.array(value.detach().numpy()) for name, value in arrays.items()}
+@dataclass
+class _State:
+    """A training after some epochs: the network with its optimizer, the history, and the weights of the best epoch."""
 
+    network: torch.nn.Module
+    optimizer: torch.optim.Optimizer
+    generator: torch.Generator
+    history: list[dict[str, float]] = field(default_factory=list)
+    best: dict[str, torch.Tensor] = field(default_factory=dict)
 
-def _restore(
-    network: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
-    generator: torch.Generator,
-    arrays: dict[str, NDArray[Any]],
-    metadata: dict[str, Any],
-) -> tuple[list[dict[str, float]], dict[str, torch.Tensor]]:
-    sections: dict[str, dict[str, Any]] = {"network": {}, "best": {}, "optimizer": {}}
-    for name, array in arrays.items():
-        section, _, rest = name.partition(".")
-        if rest:
-            sections[section][rest] = torch.from_numpy(np.array(array))
-    network.load_state_dict(sections["network"])
-    state: dict[int, dict[str, Any]] = {}
-    for name, value in sections["optimizer"].items():
-        parameter, _, entry = name.partition(".")
-        state.setdefault(int(parameter), {})[entry] = value
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-    generator.set_state(torch.from_numpy(np.array(arrays["generator"])))
-    return metadata["history"], sections["best"]
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Return the tensors of the state by name."""
+        arrays = {f"network.{name}": value for name, value in self.network.state_dict().items()}
+        arrays |= {f"best.{name}": value for name, value in self.best.items()}
+        for parameter, state in self.optimizer.state_dict()["state"].items():
+            arrays |= {f"optimizer.{parameter}.{name}": value for name, value in state.items() if value is not None}
+        arrays["generator"] = self.generator.get_state()
+        return {name: np.array(value.detach().numpy()) for name, value in arrays.items()}
+
+    def resume(self, checkpoints: Checkpoints) -> None:
+        """Restore the newest state of a folder, if it has one."""
+        if (stored := checkpoints.load()) is None:
+            return
+        arrays, metadata = stored
+        sections: dict[str, dict[str, torch.Tensor]] = {"network": {}, "best": {}, "optimizer": {}}
+        for name, array in arrays.items():
+            section, _, rest = name.partition(".")
+            if rest:
+                sections[section][rest] = torch.from_numpy(np.array(array))
+        self.network.load_state_dict(sections["network"])
+        state: dict[int, dict[str, torch.Tensor]] = {}
+        for name, value in sections["optimizer"].items():
+            parameter, _, entry = name.partition(".")
+            state.setdefault(int(parameter), {})[entry] = value
+        self.optimizer.load_state_dict({"state": state, "param_groups": self.optimizer.state_dict()["param_groups"]})
+        self.generator.set_state(torch.from_numpy(np.array(arrays["generator"])))
+        self.history, self.best = metadata["history"], sections["best"]
 
 
 # ---- threads ---------------------------------------------------------------------------------------------------------

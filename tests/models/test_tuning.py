@@ -349,9 +349,9 @@ def test_workers_run_every_trial_once(first, tmp_path):
 
 @pytest.mark.full("takes seconds")
 def test_a_trial_whose_worker_dies_fails_and_the_search_goes_on(tmp_path, monkeypatch):
-    started, start_worker = [], workers._start_worker
+    started, start_process = [], workers._start_process
     monkeypatch.setattr(
-        workers, "_start_worker", lambda *arguments: started.append(start_worker(*arguments)) or started[-1]
+        workers, "_start_process", lambda *arguments: started.append(start_process(*arguments)) or started[-1]
     )
     folder = tmp_path / "t"
 
@@ -482,7 +482,7 @@ def test_a_damaged_journal_names_its_file(tmp_path):
     search(trials=2, folder=tmp_path / "t")
     journal = tmp_path / "t" / "study.log"
     whole = journal.read_bytes()
-    for damaged in (b'{"op_code": 1\n', whole.replace(b'"values":"', b'"values":"%'), b"[]\n" + whole, b"\xff\n"):
+    for damaged in (b'{"op_code": 1\n', whole.replace(b'"values":[', b'"values":["%",'), b"[]\n" + whole, b"\xff\n"):
         journal.write_bytes(damaged + whole[:20] + b"\n")
         with pytest.raises(DataError, match=r"study\.log: is damaged: .*; choose another folder"):
             search(trials=2, folder=tmp_path / "t")
@@ -513,6 +513,8 @@ def test_records_survive_the_journal():
     back = TrialRecord.from_dict(json.loads(json.dumps(one.to_dict())))
     assert back.values.tobytes() == one.values.tobytes()
     assert {**vars(back), "values": 0} == {**vars(one), "values": 0}
+    failed = record(4, np.nan, status="failed", values=np.empty(0), error="no memory")
+    assert np.isnan(TrialRecord.from_dict(json.loads(json.dumps(failed.to_dict()))).value)
 
 
 # ---- kill -9 ---------------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ with needed_by("rankbound.models"):
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from rankbound.measures.measure import Measure
     from rankbound.report.display.plot import Plot
 
 _LARGEST_FEATURE = 1e150
@@ -44,7 +45,7 @@ class Queries:
     or is None.
     """
 
-    features: NDArray[Any]
+    features: NDArray[np.floating]
     lists: Lists
     weights: NDArray[np.float64] | None = None
 
@@ -100,7 +101,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
         GridSearchCV(AdaRank(), {"n_estimators": [50, 100]}, cv=QueryKFold(5)).fit(X, y, qid=qid, groups=qid)
     """
 
-    measure: Any
+    measure: str | Measure
     n_features_in_: int
     _learns_from: ClassVar[str] = "queries"  # or "rows"
     _in_context: bool = False  # whether a score depends on the other items of the query
@@ -245,10 +246,10 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
         """Check the parameters and train."""
 
     @abstractmethod
-    def _scores(self, features: NDArray[Any]) -> NDArray[np.float64]:
+    def _scores(self, features: NDArray[np.floating]) -> NDArray[np.float64]:
         """Return the scores of checked features, float32 or float64, C order."""
 
-    def _list_scores(self, features: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[np.float64]:  # noqa: ARG002
+    def _list_scores(self, features: NDArray[np.floating], offsets: NDArray[np.int64]) -> NDArray[np.float64]:  # noqa: ARG002
         """Return the scores of checked features whose queries are contiguous."""
         return self._scores(features)
 
@@ -291,7 +292,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
                 raise DataError(f"X must be numeric, got {X.dtype}")
         try:
             with np.errstate(over="ignore"):  # a longdouble may become infinite, which is refused below
-                features: NDArray[Any] = validate_data(
+                features: NDArray[np.floating] = validate_data(
                     self, X, reset=reset, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False
                 )
         except TypeError as error:
@@ -344,7 +345,7 @@ def seed_of(random_state: Any) -> int:
     return int(random_state)
 
 
-def _lists(labels: NDArray[Any], qid: NDArray[Any] | None) -> tuple[Lists, NDArray[Any] | None]:
+def _lists(labels: NDArray[np.number], qid: NDArray[Any] | None) -> tuple[Lists, NDArray[Any] | None]:
     """Return the lists of a column of queries, one list for None, and the new order of the rows, None if unchanged."""
     if qid is None:
         return Lists(labels, np.array([0, len(labels)])), None

@@ -109,7 +109,7 @@ def _check_models(params: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in params.items() if "." not in key}
 
 
-def _with_models(params: Mapping[str, Any], measure: Any) -> dict[str, Any]:
+def _with_models(params: Mapping[str, Any], measure: object) -> dict[str, Any]:
     """Return the parameters of a blend in which those of its models, such as EASE.l2, are given to the models."""
     by_model: dict[str, dict[str, Any]] = {}
     for key, value in params.items():

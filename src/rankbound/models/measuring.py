@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _MAX_ITEMS = 1_000_000  # of one evaluation of candidates, which takes a few dozen MB
 
 
-def score_measure(measure: Any) -> Measure:
+def score_measure(measure: str | Measure) -> Measure:
     """Return the measure of a name; raise ArgumentError if higher values are not better."""
     parsed = parse_measure(measure)
     if parsed.is_lower_better:
@@ -27,7 +27,7 @@ def score_measure(measure: Any) -> Measure:
     return parsed
 
 
-def mean_measure(lists: Lists, scores: NDArray[Any], measure: Any) -> float:
+def mean_measure(lists: Lists, scores: NDArray[np.floating], measure: str | Measure) -> float:
     """Return the mean of a measure over the queries for which it is defined; raise DataError if there is none.
 
     >>> round(mean_measure(Lists([1, 0, 0, 0], [0, 2, 4]), np.array([0.1, 0.3, 0.2, 0.4]), "RR"), 3)
@@ -56,7 +56,7 @@ def informative_queries(lists: Lists, measure: Measure) -> NDArray[np.bool_]:
     return counts
 
 
-def measure_candidates(lists: Lists, scores: NDArray[Any], measure: Measure) -> NDArray[np.float64]:
+def measure_candidates(lists: Lists, scores: NDArray[np.floating], measure: Measure) -> NDArray[np.float64]:
     """Return values (queries x candidates) of scores (items x candidates); NaN where the measure is not defined.
 
     Candidates are evaluated as additional queries, without a Python loop over them.

@@ -101,11 +101,20 @@ def xgboost_tree(tree: Tree, names: Sequence[str]) -> dict[str, Any]:
     written: list[dict[str, Any]] = [{}] * len(tree)
     for number in range(len(tree) - 1, -1, -1):  # children before their parents
         node, yes = tree[number], tree[number].left
-        written[number] = {"nodeid": number, "leaf": node.value} if not yes else {
-            "nodeid": number, "depth": depth[number], "split": names[node.feature],
-            "split_condition": next_above(node.threshold), "yes": yes, "no": yes + 1,
-            "missing": yes if node.missing_left else yes + 1, "children": [written[yes], written[yes + 1]],
-        }  # fmt: skip
+        written[number] = (
+            {"nodeid": number, "leaf": node.value}
+            if not yes
+            else {
+                "nodeid": number,
+                "depth": depth[number],
+                "split": names[node.feature],
+                "split_condition": next_above(node.threshold),
+                "yes": yes,
+                "no": yes + 1,
+                "missing": yes if node.missing_left else yes + 1,
+                "children": [written[yes], written[yes + 1]],
+            }
+        )
     return written[0]
 
 

@@ -12,25 +12,39 @@ import re
 from rankbound.errors import DataError
 
 _HEAD = {
-    "num_class": "1", "num_tree_per_iteration": "1", "label_index": r"\d", "max_feature_idx": r"\d{1,8}",
-    "objective": r"[a-z_0-9:. ]{1,100}", "feature_names": r"\S+( \S+)*", "feature_infos": r"\S+( \S+)*",
-    "tree_sizes": r"\d{1,9}( \d{1,9})*|", "version": "v4",
-}  # fmt: skip
+    "num_class": "1",
+    "num_tree_per_iteration": "1",
+    "label_index": r"\d",
+    "max_feature_idx": r"\d{1,8}",
+    "objective": r"[a-z_0-9:. ]{1,100}",
+    "feature_names": r"\S+( \S+)*",
+    "feature_infos": r"\S+( \S+)*",
+    "tree_sizes": r"\d{1,9}( \d{1,9})*|",
+    "version": "v4",
+}
 _COUNTS, _CHILDREN = r"(\d{1,9}( |$))*", r"(-?\d{1,7}( |$))*"
 _FLOAT = r"-?(\d+(\.\d*)?(e[+-]?\d{1,3})?|inf|nan)"
 _FLOATS = rf"({_FLOAT}( |$))*"
 _PER_SPLIT = {
-    "split_feature": _COUNTS, "split_gain": _FLOATS, "threshold": _FLOATS, "decision_type": _COUNTS,
-    "left_child": _CHILDREN, "right_child": _CHILDREN,
-    "internal_value": _FLOATS, "internal_weight": _FLOATS, "internal_count": _COUNTS,
-}  # fmt: skip
+    "split_feature": _COUNTS,
+    "split_gain": _FLOATS,
+    "threshold": _FLOATS,
+    "decision_type": _COUNTS,
+    "left_child": _CHILDREN,
+    "right_child": _CHILDREN,
+    "internal_value": _FLOATS,
+    "internal_weight": _FLOATS,
+    "internal_count": _COUNTS,
+}
 _PER_LEAF = {"leaf_value": _FLOATS, "leaf_weight": _FLOATS, "leaf_count": _COUNTS}
 # the sets of categories that go left: where each begins in cat_threshold, which holds 32 categories in each number
 _CATEGORIES = {"cat_boundaries": _COUNTS, "cat_threshold": r"(\d{1,10}( |$))*"}
 _TREE = (
     {"num_leaves": r"\d{1,7}", "num_cat": r"\d{1,7}", "is_linear": "0", "shrinkage": _FLOAT}
-    | _PER_SPLIT | _PER_LEAF | _CATEGORIES
-)  # fmt: skip
+    | _PER_SPLIT
+    | _PER_LEAF
+    | _CATEGORIES
+)
 _OPTIONAL = ("objective", "feature_infos", *_CATEGORIES)
 _END = "end of trees\n"
 _BY_CATEGORY = 1  # the bit of decision_type that marks such a split

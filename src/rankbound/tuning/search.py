@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from rankbound.measures.measure import Measure
     from rankbound.models import Ranker
     from rankbound.tuning.study import Search, TrialRecord, TrialStudy
     from rankbound.tuning.trial import SearchData
@@ -54,7 +55,7 @@ def tune(
     qid: ArrayLike,
     eval_set: tuple[Any, Any, Any] | None = None,
     test_set: tuple[Any, Any, Any] | None = None,
-    measure: Any = DEFAULT_MEASURE,
+    measure: str | Measure = DEFAULT_MEASURE,
     models: Sequence[str] | None = None,
     space: Mapping[str, Any] | None = None,
     params: Mapping[str, Any] | None = None,
@@ -397,7 +398,7 @@ def _run_search(
     """Run trials until the budget is spent, and return the number of those that were run now."""
     from rankbound.tuning.study import JOURNAL, TrialStudy, best_of, drop_partial_line
     from rankbound.tuning.trial import run_trials
-    from rankbound.tuning.workers import run_in_processes, run_on_cluster
+    from rankbound.tuning.workers import run_workers
 
     drop_partial_line(search.folder / JOURNAL)
     study = TrialStudy(search)
@@ -407,35 +408,24 @@ def _run_search(
     study.search = search = replace(search, began=time.time() - elapsed)
     reported = len(before)
 
-    def state(records: Sequence[TrialRecord], last: TrialRecord | None) -> TuneProgress:
-        return TuneProgress(
-            "trials",
-            len(records),
-            search.trials,
-            search.elapsed,
-            search.seconds,
-            search.measure,
-            best_of(records),
-            last,
-        )
+    def report_state(records: Sequence[TrialRecord], last: TrialRecord | None = None) -> None:
+        spent = (len(records), search.trials, search.elapsed, search.seconds)
+        report(TuneProgress("trials", *spent, search.measure, best_of(records), last))
 
     def watch(watched: TrialStudy) -> None:
         nonlocal reported
-        if watched.count_finished() > reported:
-            records = watched.records()
-            for last in sorted(records, key=lambda record: record.elapsed)[reported:]:
-                report(state(records, last))
-            reported = len(records)
+        records = watched.records()
+        for last in sorted(records, key=lambda record: record.elapsed)[reported:]:
+            report_state(records, last)
+        reported = len(records)
 
-    report(state(before, None))
+    report_state(before)
     if study.has_more():
-        if cluster is not None:
-            run_on_cluster(search, data, cluster, watch)
-        elif workers == 0:
+        if workers == 0:
             run_trials(search, data, watch)
         else:
-            run_in_processes(search, data, workers, watch)
-    return study.count_finished() - len(before)
+            run_workers(search, data, workers, cluster, watch)
+    return len(study.records()) - len(before)
 
 
 def _make_result(search: Search, queries: _Queries, refit: bool, ran: int, policy: Inference) -> TuneResult:

@@ -12,14 +12,13 @@ A process that is killed at any moment loses at most the trials that were runnin
 
 from __future__ import annotations
 
-import base64
 import math
 import os
 import shutil
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,18 +91,15 @@ class TrialRecord:
     error: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record as plain data; the values of the queries are float64 in base64."""
-        values = base64.b64encode(np.ascontiguousarray(self.values, dtype="<f8").tobytes()).decode()
-        return asdict(self) | {"values": values, "value": None if np.isnan(self.value) else self.value}
+        """Return the record as plain data."""
+        return asdict(self) | {"values": self.values.tolist()}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> TrialRecord:
         """Read what `to_dict` returned; raise ValueError or TypeError for anything else."""
-        values = np.frombuffer(base64.b64decode(record["values"], validate=True), dtype="<f8").astype(np.float64)
-        value = math.nan if record["value"] is None else float(record["value"])
-        read = cls(**{**record, "values": values, "value": value})
-        if read.status not in _STATES or not isinstance(read.params, dict):
-            raise ValueError(f"unknown status {read.status!r}")
+        read = cls(**{**record, "values": np.array(record["values"], dtype=np.float64)})
+        if read.status not in _STATES or not isinstance(read.params, dict) or not isinstance(read.value, float):
+            raise ValueError(f"trial {read.number} has the status {read.status!r} and the value {read.value!r}")
         return read
 
 
@@ -131,8 +127,7 @@ class Search:
     def to_dict(self) -> dict[str, Any]:
         """Return the search as plain data."""
         spaces = {name: space.to_dict() for name, space in self.spaces.items()}
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return values | {"spaces": spaces, "folder": str(self.folder), "modules": dict(self.modules)}
+        return vars(self) | {"spaces": spaces, "folder": str(self.folder)}
 
     @classmethod
     def from_dict(cls, search: Mapping[str, Any]) -> Search:
@@ -175,14 +170,10 @@ class TrialStudy:
     def _trials(self, *states: TrialState) -> list[FrozenTrial]:
         return self._study.get_trials(deepcopy=False, states=states or None)
 
-    def count_finished(self) -> int:
-        """Return the number of finished trials."""
-        return sum(trial.state.is_finished() and _RECORD in trial.user_attrs for trial in self._trials())
-
     def records(self) -> list[TrialRecord]:
         """Return the finished trials, by number."""
-        finished = self._trials(TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
-        return [TrialRecord.from_dict(t.user_attrs[_RECORD]) for t in finished if _RECORD in t.user_attrs]
+        found = [trial.user_attrs[_RECORD] for trial in self._trials(*_STATES.values()) if _RECORD in trial.user_attrs]
+        return [TrialRecord.from_dict(record) for record in found]
 
     def repair(self) -> None:
         """Enqueue what is tried first, and again what was running when the process of the search was killed."""

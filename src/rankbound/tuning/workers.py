@@ -1,7 +1,8 @@
 """Where trials run: in processes of this machine or on a Dask cluster, which share the folder of the search.
 
-A worker process is ``python -m rankbound.tuning.workers``: it reads the search from its standard input and the data
-from files, which it maps into memory. It ends with its parent, which holds the other end of its standard input.
+Every worker does the same: it maps the data from files in that folder and runs trials until the budget is spent. A
+process is ``python -m rankbound.tuning.workers``, which reads the search from its standard input. It ends with its
+parent, which holds the other end.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from shutil import rmtree
 
@@ -26,45 +28,58 @@ from rankbound.parallel import ONE_THREAD, cores, open_client
 from rankbound.tuning.study import Search, TrialStudy
 from rankbound.tuning.trial import SearchData, run_trials
 
-_DATA = ".data-"
+_DATA, _ERRORS = ".data-", "errors.txt"
+_ARRAYS = ("features", "labels", "offsets")
 _POLL_SECONDS = 0.2
 _DIED = "the worker process died while it ran this trial; it may have run out of memory"
-Watch = Callable[[TrialStudy], None]
 
 
-def run_in_processes(search: Search, data: SearchData, jobs: int, watch: Watch) -> None:
-    """Run the trials in worker processes; ``watch`` is called again and again meanwhile."""
-    for leftover in search.folder.glob(f"{_DATA}*"):  # of a process that was killed
-        rmtree(leftover, ignore_errors=True)
+def run_workers(
+    search: Search, data: SearchData, jobs: int, cluster: str | None, watch: Callable[[TrialStudy], None]
+) -> None:
+    """Run the trials in so many processes, or on all threads of a cluster; ``watch`` is called again and again."""
     study = TrialStudy(search)
-    environment = os.environ | dict.fromkeys(ONE_THREAD, str(max(1, cores() // jobs)))
-    environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)  # noqa: PTH109
-    with tempfile.TemporaryDirectory(prefix=_DATA, dir=search.folder) as folder:
-        _save_data(data, Path(folder))
+    with _shared_data(search, data) as folder:
         while study.has_more():  # more than once only after workers died
-            finished, errors = len(study.records()), Path(folder) / "errors.txt"
-            with errors.open("w+b") as stream:
-                workers = [_start_worker(search, folder, environment, stream.fileno()) for _ in range(jobs)]
-                try:
-                    while any(worker.poll() is None for worker in workers):
-                        time.sleep(_POLL_SECONDS)
-                        watch(study)
-                finally:
-                    for worker in workers:
-                        worker.kill()
-                        worker.communicate()
+            finished = len(study.records())
+            for _ in _run_on_cluster(search, folder, cluster) if cluster else _run_processes(search, folder, jobs):
+                time.sleep(_POLL_SECONDS)
+                watch(study)
             study.fail_running(_DIED)
             watch(study)
             if len(study.records()) == finished:
-                lines = errors.read_text(errors="replace").split("\n")
-                raise DataError(
-                    f"the workers of the search end at once: {next(filter(None, lines[::-1]), 'no message')}"
-                )
+                lines = (folder / _ERRORS).read_text(errors="replace").split("\n")
+                reason = next(filter(None, reversed(lines)), "no message")
+                raise DataError(f"the workers of the search end at once: {reason}")
 
 
-def _start_worker(search: Search, folder: str, environment: dict[str, str], errors: int) -> subprocess.Popen[bytes]:
+def _run_on_cluster(search: Search, folder: Path, address: str) -> Iterator[None]:
+    """Start workers on a cluster and yield while they run."""
+    with open_client(address) as (client, _):
+        threads = sum(client.nthreads().values())  # type: ignore[no-untyped-call]
+        workers = [client.submit(run_worker, search, folder, pure=False) for _ in range(max(1, threads))]
+        while not all(worker.done() for worker in workers):  # type: ignore[no-untyped-call]
+            yield
+
+
+def _run_processes(search: Search, folder: Path, jobs: int) -> Iterator[None]:
+    """Start processes and yield while they run."""
+    environment = os.environ | dict.fromkeys(ONE_THREAD, str(max(1, cores() // jobs)))
+    environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)  # noqa: PTH109
+    with (folder / _ERRORS).open("ab") as errors:
+        workers = [_start_process(search, folder, environment, errors.fileno()) for _ in range(jobs)]
+    try:
+        while any(worker.poll() is None for worker in workers):
+            yield
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.communicate()
+
+
+def _start_process(search: Search, folder: Path, environment: dict[str, str], errors: int) -> subprocess.Popen[bytes]:
     worker = subprocess.Popen(  # noqa: S603 - this interpreter
-        [sys.executable, "-m", __name__, folder],
+        [sys.executable, "-m", __name__, str(folder)],
         stdin=subprocess.PIPE,
         stdout=errors,
         stderr=errors,
@@ -77,39 +92,34 @@ def _start_worker(search: Search, folder: str, environment: dict[str, str], erro
     return worker
 
 
-def run_on_cluster(search: Search, data: SearchData, address: str, watch: Watch) -> None:
-    """Run the trials on a Dask cluster whose workers see the folder of the search."""
-    study = TrialStudy(search)
-    with open_client(address) as (client, _):
-        shared = client.scatter(data, broadcast=True)  # type: ignore[no-untyped-call]
-        threads = sum(client.nthreads().values())  # type: ignore[no-untyped-call]
-        running = [client.submit(run_trials, search, shared, pure=False) for _ in range(max(1, threads))]
-        while not all(future.done() for future in running):  # type: ignore[no-untyped-call]
-            time.sleep(_POLL_SECONDS)
-            watch(study)
-        outcomes = [future.exception() for future in running]  # type: ignore[no-untyped-call]
-    errors = [error for error in outcomes if error is not None]
-    study.fail_running(_DIED)
-    watch(study)
-    if errors:
-        raise DataError(f"a worker of the cluster failed: {type(errors[0]).__name__}: {errors[0]}") from errors[0]
+def run_worker(search: Search, folder: Path) -> None:
+    """Run trials on the data in a folder until the budget is spent."""
+    parts = {}
+    for role in SearchData._fields:
+        paths = (folder / f"{role}-{name}.npy" for name in _ARRAYS)
+        features, labels, offsets = (np.load(path, mmap_mode="r") for path in paths)
+        parts[role] = LetorData(Lists(np.asarray(labels), np.asarray(offsets)), features)
+    try:
+        run_trials(search, SearchData(**parts))
+    except Exception as error:
+        with (folder / _ERRORS).open("a") as errors:
+            errors.write(f"{type(error).__name__}: {error}\n")
+        raise
 
 
-def _save_data(data: SearchData, folder: Path) -> None:
-    for role, part in data._asdict().items():
-        arrays = {"features": part.features, "labels": part.lists.labels, "offsets": part.lists.offsets}
-        for name, array in arrays.items():
-            np.save(folder / f"{role}-{name}.npy", array, allow_pickle=False)
-
-
-def _load_data(folder: Path) -> SearchData:
-    def load(role: str) -> LetorData:
-        features, labels, offsets = (
-            np.load(folder / f"{role}-{name}.npy", mmap_mode="r") for name in ("features", "labels", "offsets")
-        )
-        return LetorData(Lists(np.asarray(labels), np.asarray(offsets)), features)
-
-    return SearchData(load("train"), load("valid"))
+@contextmanager
+def _shared_data(search: Search, data: SearchData) -> Iterator[Path]:
+    """Yield a folder with the data, which is removed after the block."""
+    for leftover in search.folder.glob(f"{_DATA}*"):  # of a process that was killed
+        rmtree(leftover, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=_DATA, dir=search.folder.resolve()) as name:
+        folder = Path(name)
+        (folder / _ERRORS).touch()
+        for role, part in data._asdict().items():
+            arrays = (part.features, part.lists.labels, part.lists.offsets)
+            for array_name, array in zip(_ARRAYS, arrays, strict=True):
+                np.save(folder / f"{role}-{array_name}.npy", array, allow_pickle=False)
+        yield folder
 
 
 def _end_with_parent() -> None:
@@ -120,4 +130,4 @@ def _end_with_parent() -> None:
 if __name__ == "__main__":
     search = Search.from_dict(json.loads(sys.stdin.buffer.readline()))
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    run_trials(search, _load_data(Path(sys.argv[1])))
+    run_worker(search, Path(sys.argv[1]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from rankbound.models.rankers.weighted_features import WeightedFeatures, center_
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from rankbound.measures.measure import Measure
 
 _MAX_EDGE = 1 - 1e-9  # a perfect weak ranker would get infinite weight
 
@@ -54,7 +56,7 @@ class AdaRank(WeightedFeatures):
 
     def __init__(
         self,
-        measure: Any = "nDCG",
+        measure: str | Measure = "nDCG",
         *,
         n_estimators: int = 200,
         tolerance: float = 1e-4,
@@ -126,7 +128,7 @@ class AdaRank(WeightedFeatures):
 class _Evaluator:
     """Mean measure of the held-out queries for a vector of weights."""
 
-    def __init__(self, held_out: Queries, measure: Any) -> None:
+    def __init__(self, held_out: Queries, measure: Measure) -> None:
         self._queries, self._measure = held_out, measure
         self._features = held_out.features.astype(np.float64, copy=False)
 

@@ -94,7 +94,7 @@ def backbone_features(
 
 
 def _features(
-    pixels: NDArray[Any],
+    pixels: NDArray[np.floating],
     file: Path,
     is_packaged: bool,
     batch_size: int,
@@ -131,7 +131,7 @@ def _check_images(images: Any) -> NDArray[Any]:
 
 
 def _prepare_images(
-    pixels: NDArray[Any], size: tuple[int, int] | None, mean: Sequence[float], std: Sequence[float]
+    pixels: NDArray[np.floating], size: tuple[int, int] | None, mean: Sequence[float], std: Sequence[float]
 ) -> NDArray[np.float32]:
     """Return images as input of the network: count x channels x height x width, standardized."""
     scaled = pixels.astype(np.float32) / (255 if pixels.dtype == np.uint8 else 1)
@@ -205,7 +205,7 @@ def _onnx(file: Path) -> Backbone:
     return lambda batch: session.run(None, {name: batch})[0]
 
 
-def _digest(pixels: NDArray[Any], program: bytes, settings: str) -> str:
+def _digest(pixels: NDArray[np.floating], program: bytes, settings: str) -> str:
     digest = hashlib.sha256(f"{pixels.shape}{pixels.dtype}{settings}".encode())
     digest.update(np.ascontiguousarray(pixels).data)
     digest.update(program)

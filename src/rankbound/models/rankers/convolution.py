@@ -24,6 +24,7 @@ with needed_by("a neural ranker"):
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from rankbound.losses import RankingLoss
     from rankbound.models.base import FittedState
 
 _COLORS = 3
@@ -52,7 +53,7 @@ class RankCNN(NeuralRanker):
     (40,)
     """
 
-    loss: Any = field(default="RankNet", kw_only=False)
+    loss: str | RankingLoss = field(default="RankNet", kw_only=False)
     network: tuple[int, ...] | ImageNetwork = (16, 32, 64)
     epochs: int = 10
     batch_size: int = 1
@@ -91,7 +92,7 @@ class RankCNN(NeuralRanker):
         return tuple(int(length) for length in shape)
 
     def _center_and_spread(
-        self, features: NDArray[Any], transform: Callable[[NDArray[Any]], NDArray[Any]] = np.asarray
+        self, features: NDArray[np.floating], transform: Callable[[NDArray[Any]], NDArray[Any]] = np.asarray
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Use one mean and one deviation for all pixels, so that filters see the same values at every position."""
         if not self.standardize:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -45,7 +45,7 @@ class CoordinateAscent(WeightedFeatures):
 
     def __init__(
         self,
-        measure: Any = "nDCG",
+        measure: str | Measure = "nDCG",
         *,
         n_restarts: int = 3,
         max_sweeps: int = 25,
@@ -98,7 +98,9 @@ class CoordinateAscent(WeightedFeatures):
 class _Search:
     """The search from given initial weights."""
 
-    def __init__(self, columns: NDArray[Any], queries: Queries, measure: Measure, settings: CoordinateAscent) -> None:
+    def __init__(
+        self, columns: NDArray[np.floating], queries: Queries, measure: Measure, settings: CoordinateAscent
+    ) -> None:
         self._columns, self._lists, self._measure, self._settings = columns, queries.lists, measure, settings
         self._query_weights = queries.query_weights
         ladder = settings.step * (np.exp2(np.arange(1, settings.n_steps + 1)) - 1)

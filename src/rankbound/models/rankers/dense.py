@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import nn
 
-    from rankbound.losses import DirectRankerLoss
+    from rankbound.losses import DirectRankerLoss, RankingLoss
 
 
 @accept_options
@@ -93,7 +93,7 @@ class MLPRanker(NeuralRanker):
     True
     """
 
-    loss: Any = field(default="softmax", kw_only=False)
+    loss: str | RankingLoss = field(default="softmax", kw_only=False)
     network: tuple[int, ...] | Network = (256, 128)
     batch_size: int = 16
     optimizer: str | NetworkOptimizer = "adamw"
@@ -113,7 +113,7 @@ class MLPRanker(NeuralRanker):
     def _in_context(self) -> bool:  # type: ignore[override]
         return self._options.attention_blocks > 0
 
-    def _fit_inputs(self, features: NDArray[Any]) -> None:
+    def _fit_inputs(self, features: NDArray[np.floating]) -> None:
         transform = self._options.input_transform
         check_choice("input_transform", transform, ("auto", "none", "log1p"))
         if transform == "auto":
@@ -122,14 +122,14 @@ class MLPRanker(NeuralRanker):
             self.log_features_ = np.full(features.shape[1], transform == "log1p")
         self.mean_, self.scale_ = self._center_and_spread(features, self._transform)
 
-    def _transform(self, features: NDArray[Any]) -> NDArray[Any]:
+    def _transform(self, features: NDArray[np.floating]) -> NDArray[Any]:
         if not self.log_features_.any():
             return features
         transformed = features.astype(np.float64)
         transformed[:, self.log_features_] = signed_log1p(features[:, self.log_features_])
         return transformed
 
-    def _inputs(self, features: NDArray[Any], dtype: Any) -> NDArray[Any]:
+    def _inputs(self, features: NDArray[np.floating], dtype: Any) -> NDArray[Any]:
         return super()._inputs(self._transform(features), dtype)
 
     def _layers(self, outputs: int, bias: bool, generator: torch.Generator | None) -> list[nn.Module]:
@@ -242,7 +242,7 @@ class DirectRanker(_FixedLoss):
     cost: str = "square"
 
     @property  # type: ignore[misc]
-    def loss(self) -> DirectRankerLoss:
+    def loss(self) -> DirectRankerLoss:  # type: ignore[override]
         """DirectRanker's loss with the cost of this ranker."""
         from rankbound.losses import DirectRankerLoss
 

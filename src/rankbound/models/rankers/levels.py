@@ -11,7 +11,7 @@ classification and gradient boosting", 2007). With two levels it is binary class
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAX_LEVELS = 32  # each has a classifier; more levels call for regression
 
 
-def label_levels(labels: NDArray[Any]) -> NDArray[np.float64]:
+def label_levels(labels: NDArray[np.number]) -> NDArray[np.float64]:
     """Return the distinct labels in ascending order; there are at least two, because labels have been checked.
 
     >>> label_levels(np.array([2, 0, 0, 4]))

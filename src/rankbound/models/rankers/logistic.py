@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from scipy.special import expit
@@ -14,6 +14,8 @@ from rankbound.models.rankers.weighted_features import center_and_spread
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from rankbound.measures.measure import Measure
 
 
 class LogisticRanker(Ranker):
@@ -41,7 +43,9 @@ class LogisticRanker(Ranker):
 
     _learns_from: ClassVar[str] = "rows"
 
-    def __init__(self, penalty: str = "l2", *, C: float = 1.0, max_iter: int = 1000, measure: Any = "nDCG") -> None:
+    def __init__(
+        self, penalty: str = "l2", *, C: float = 1.0, max_iter: int = 1000, measure: str | Measure = "nDCG"
+    ) -> None:
         self.penalty = penalty
         self.C = C
         self.max_iter = max_iter
@@ -67,7 +71,7 @@ class LogisticRanker(Ranker):
             intercept.append(model.intercept_[0] - coef[-1] @ mean)
         self.levels_, self.coef_, self.intercept_ = levels, np.stack(coef), np.array(intercept)
 
-    def _scores(self, features: NDArray[Any]) -> NDArray[np.float64]:
+    def _scores(self, features: NDArray[np.floating]) -> NDArray[np.float64]:
         with np.errstate(over="ignore", invalid="ignore"):  # the caller checks the result
             logits = features.astype(np.float64, copy=False) @ self.coef_.T + self.intercept_
         return expected_label(expit(logits), self.levels_)

@@ -232,7 +232,7 @@ class ListNetwork(nn.Sequential):  # type: ignore[misc]
 
 
 def network_outputs(
-    network: nn.Module, features: NDArray[Any], dtype: torch.dtype, offsets: NDArray[np.int64] | None = None
+    network: nn.Module, features: NDArray[np.floating], dtype: torch.dtype, offsets: NDArray[np.int64] | None = None
 ) -> NDArray[Any]:
     """Return outputs (rows x outputs), computed with the given precision and rounded to float32, in chunks.
 
@@ -244,7 +244,7 @@ def network_outputs(
     weights = {name: value.to(dtype) for name, value in network.state_dict().items()}
     takes_lists = getattr(network, "takes_lists", False)
     chunks = _list_chunks(features.shape[1], offsets) if takes_lists else _row_chunks(*features.shape)
-    outputs: NDArray[Any] | None = None
+    outputs: NDArray[np.floating] | None = None
     with torch.no_grad():
         for rows, cuts in chunks:
             chunk = torch.from_numpy(np.ascontiguousarray(features[rows])).to(dtype)
@@ -311,7 +311,7 @@ class Objective:
     def __call__(
         self,
         outputs: torch.Tensor,
-        labels: NDArray[Any],
+        labels: NDArray[np.number],
         offsets: NDArray[np.int64],
         weights: NDArray[np.float64] | None,
     ) -> torch.Tensor:
@@ -331,14 +331,16 @@ class Objective:
             return replace(self, losses=tuple(loss.as_module(together.group) for loss in losses))
         return replace(self, losses=losses)
 
-    def scores(self, outputs: NDArray[Any]) -> NDArray[np.float64]:
+    def scores(self, outputs: NDArray[np.floating]) -> NDArray[np.float64]:
         """Return the scores that follow from outputs (rows x outputs)."""
         if self.levels is not None:
             return expected_label(expit(outputs.astype(np.float64)), self.levels)
         return np.asarray(outputs[:, 0].astype(np.float64) * self.spread)
 
 
-def make_objective(loss: str | RankingLoss, bounding: str, labels: NDArray[Any], min_gap: float = 0.0) -> Objective:
+def make_objective(
+    loss: str | RankingLoss, bounding: str, labels: NDArray[np.number], min_gap: float = 0.0
+) -> Objective:
     """Return the objective of a loss, given by name or as an object, for these labels."""
     options = {} if bounding == "none" else {"bounding": bounding}
     resolved = get_loss(loss, **options)
@@ -372,12 +374,12 @@ class _WithGap(RankNetLoss):
 
     gap: float = field(default=0.0, kw_only=True)
 
-    def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> PairPlan:
+    def _plan(self, labels: NDArray[np.number], offsets: NDArray[np.int64]) -> PairPlan:
         return _wide_pairs(super()._plan(labels, offsets), self.gap)
 
     def _run_pairs(
         self,
-        scores: NDArray[Any],
+        scores: NDArray[np.floating],
         plan: PairPlan,
         with_hessian: bool,
         scale: float,

@@ -26,10 +26,13 @@ with needed_by("a neural ranker"):
     from torch import nn
 
     from rankbound.losses import DirectRankerLoss, PointwiseLoss, RankNetLoss, get_loss
-    from rankbound.training import Examples, Settings, train
+    from rankbound.training import Examples, Settings, Surroundings, train
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from rankbound.losses import RankingLoss
+    from rankbound.measures.measure import Measure
 
 
 _BYTES_PER_WEIGHT = 16  # weight, gradient, and the two means of Adam
@@ -76,7 +79,7 @@ class NeuralRanker(Ranker):
     ``kept_epoch_``, the epoch whose weights the model has; ``network_``, the torch module.
     """
 
-    loss: Any = field(default="nDCG", kw_only=False)
+    loss: str | RankingLoss = field(default="nDCG", kw_only=False)
     bounding: str = field(default="none", kw_only=False)
     epochs: int = 100
     batch_size: int = 32
@@ -84,7 +87,7 @@ class NeuralRanker(Ranker):
     optimizer: str | NetworkOptimizer = "adam"
     comparisons: int | Comparisons | None = None
     standardize: bool = True
-    measure: Any = "nDCG"
+    measure: str | Measure = "nDCG"
     monitoring: str | Monitoring = "validation"
     random_state: int | None = 0
     _groups: ClassVar[dict[str, OptionGroup]] = {
@@ -127,12 +130,14 @@ class NeuralRanker(Ranker):
             self.objective_.for_training(),
             settings,
             generator,
-            evaluator=None if held_out is None else _Evaluator(self, held_out),
-            checkpoint=monitoring.checkpoint,
-            identity=None if monitoring.checkpoint is None else self._identity(held_out),
-            threads=1 if self._is_small() else None,
-            verbose=monitoring.verbose,
-            on_step=self._on_step,
+            Surroundings(
+                None if held_out is None else _Evaluator(self, held_out),
+                monitoring.checkpoint,
+                None if monitoring.checkpoint is None else self._identity(held_out),
+                threads=1 if self._is_small() else None,
+                verbose=monitoring.verbose,
+                on_step=self._on_step,
+            ),
         )
         self.history_, self.kept_epoch_ = trained.history, trained.kept_epoch
 
@@ -189,27 +194,27 @@ class NeuralRanker(Ranker):
             eval_digest = Examples(held_out.features, held_out.lists.labels, held_out.lists.offsets).digest()
         return {"model": type(self).__name__, "parameters": parameters, "eval_set": eval_digest}
 
-    def _fit_inputs(self, features: NDArray[Any]) -> None:
+    def _fit_inputs(self, features: NDArray[np.floating]) -> None:
         """Determine how features become inputs of the network."""
         self.mean_, self.scale_ = self._center_and_spread(features)
 
     def _center_and_spread(
-        self, features: NDArray[Any], transform: Callable[[NDArray[Any]], NDArray[Any]] = np.asarray
+        self, features: NDArray[np.floating], transform: Callable[[NDArray[Any]], NDArray[Any]] = np.asarray
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         if self.standardize:
             return center_and_spread(features, transform=transform)
         return np.zeros(features.shape[1]), np.ones(features.shape[1])
 
-    def _inputs(self, features: NDArray[Any], dtype: Any) -> NDArray[Any]:
+    def _inputs(self, features: NDArray[np.floating], dtype: Any) -> NDArray[Any]:
         with np.errstate(over="ignore", invalid="ignore"):  # the caller checks the result
             return np.asarray(((features - self.mean_) / self.scale_).astype(dtype, copy=False))
 
     # ---- scores ------------------------------------------------------------------------------------------------------
 
-    def _scores(self, features: NDArray[Any]) -> NDArray[np.float64]:
+    def _scores(self, features: NDArray[np.floating]) -> NDArray[np.float64]:
         return self._list_scores(features, np.array([0, len(features)]))
 
-    def _list_scores(self, features: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _list_scores(self, features: NDArray[np.floating], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the scores of lists, of whole lists in blocks if there are many: the inputs are a copy."""
         if features.size <= BLOCK_VALUES:
             return self._block_scores(features, offsets)
@@ -223,7 +228,7 @@ class NeuralRanker(Ranker):
             ]
         return np.concatenate([self._block_scores(features[rows], own) for rows, own in blocks])
 
-    def _block_scores(self, features: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _block_scores(self, features: NDArray[np.floating], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
         inputs = self._inputs(features, np.float64 if self._dtype is torch.float64 else np.float32)
         return self.objective_.scores(network_outputs(self.network_, inputs, self._dtype, offsets))
 
@@ -293,7 +298,7 @@ class NeuralRanker(Ranker):
 class _InputsByRow:
     """The inputs of the network, computed from the features when rows are requested: a copy of all may be too large."""
 
-    def __init__(self, ranker: NeuralRanker, features: NDArray[Any]) -> None:
+    def __init__(self, ranker: NeuralRanker, features: NDArray[np.floating]) -> None:
         self._ranker, self._features = ranker, features
 
     def __getitem__(self, rows: Any) -> NDArray[np.float32]:

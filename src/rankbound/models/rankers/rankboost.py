@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse
@@ -13,6 +13,8 @@ from rankbound.models.measuring import mean_measure
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from rankbound.measures.measure import Measure
 
 _MAX_EDGE = 1 - 1e-6  # a larger edge would get too large a weight
 _MIN_LOSS = 1e-12  # relative to the initial loss
@@ -56,7 +58,7 @@ class RankBoost(Ranker):
         n_estimators: int = 300,
         n_thresholds: int | None = 10,
         balance: bool = False,
-        measure: Any = "nDCG",
+        measure: str | Measure = "nDCG",
     ) -> None:
         self.n_estimators = n_estimators
         self.n_thresholds = n_thresholds
@@ -95,7 +97,7 @@ class RankBoost(Ranker):
         self.thresholds_ = np.array(thresholds[:rounds], dtype=np.float64)
         self.alphas_ = np.array(alphas[:rounds], dtype=np.float64)
 
-    def _scores(self, features: NDArray[Any]) -> NDArray[np.float64]:
+    def _scores(self, features: NDArray[np.floating]) -> NDArray[np.float64]:
         scores = np.zeros(len(features))
         for column in np.unique(self.columns_):
             selected = self.columns_ == column
@@ -158,7 +160,7 @@ class _Pairs:
 class _Bins:
     """Candidate thresholds of all features, and the rows above each as one sparse matrix."""
 
-    def __init__(self, features: NDArray[Any], limit: int | None) -> None:
+    def __init__(self, features: NDArray[np.floating], limit: int | None) -> None:
         thresholds, positions = [], []
         for column in range(features.shape[1]):
             values = np.unique(features[:, column])

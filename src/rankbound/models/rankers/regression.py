@@ -15,11 +15,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rankbound.measures.measure import Measure
+
 
 class _LinearRegression(WeightedFeatures):
     """Least squares with an L1 or L2 penalty on the weights of standardized features."""
 
-    def __init__(self, penalty: str, alpha: float = 1e-3, max_iter: int = 10_000, measure: Any = "nDCG") -> None:
+    def __init__(
+        self, penalty: str, alpha: float = 1e-3, max_iter: int = 10_000, measure: str | Measure = "nDCG"
+    ) -> None:
         self.penalty = penalty
         self.alpha = alpha
         self.max_iter = max_iter
@@ -67,7 +71,7 @@ class RegressionRanker(Ranker):
     _learns_from: ClassVar[str] = "rows"
 
     def __init__(
-        self, kind: str = "linear-l1", *, options: Mapping[str, Any] | None = None, measure: Any = "nDCG"
+        self, kind: str = "linear-l1", *, options: Mapping[str, Any] | None = None, measure: str | Measure = "nDCG"
     ) -> None:
         self.kind = kind
         self.options = options
@@ -92,7 +96,7 @@ class RegressionRanker(Ranker):
         self.model_ = self._make_model()
         self.model_._fit(queries, held_out)
 
-    def _scores(self, features: NDArray[Any]) -> NDArray[np.float64]:
+    def _scores(self, features: NDArray[np.floating]) -> NDArray[np.float64]:
         return self.model_._scores(features)
 
     def _fitted_state(self) -> FittedState:

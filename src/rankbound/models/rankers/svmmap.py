@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from rankbound.models.rankers.weighted_features import WeightedFeatures, center_
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from rankbound.measures.measure import Measure
 
 
 class SVMmap(WeightedFeatures):
@@ -43,7 +45,9 @@ class SVMmap(WeightedFeatures):
     1.0
     """
 
-    def __init__(self, measure: Any = "AP", *, C: float = 10.0, tolerance: float = 1e-3, max_planes: int = 300) -> None:
+    def __init__(
+        self, measure: str | Measure = "AP", *, C: float = 10.0, tolerance: float = 1e-3, max_planes: int = 300
+    ) -> None:
         self.measure = measure
         self.C = C
         self.tolerance = tolerance

@@ -35,6 +35,9 @@ with needed_by("a ranker of trees"):
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from rankbound.losses import RankingLoss
+    from rankbound.measures.measure import Measure
+
 DEFAULT_OBJECTIVE = "noisy-lambda-nDCG"  # also that of rankbound.losses.lightgbm_objective, whose import takes longer
 _LARGEST = 2**31 - 1
 _RANGES = {  # of LightGBM's parameters: least value, greatest value, whether the least is excluded
@@ -65,7 +68,7 @@ class _TreeRanker(Ranker):
     n_estimators: int = 100
     num_leaves: int = 31
     categorical_features: tuple[Any, ...] = ()
-    measure: Any = "nDCG"
+    measure: str | Measure = "nDCG"
     random_state: int | None = 0
     n_jobs: int | None = None
     boosters_: list[Any] = field(init=False)
@@ -135,7 +138,7 @@ class _TreeRanker(Ranker):
         if held_out is not None:
             lists = held_out.lists
 
-            def evaluate(scores: NDArray[Any], _: Any) -> tuple[str, float, bool]:
+            def evaluate(scores: NDArray[np.floating], _: Any) -> tuple[str, float, bool]:
                 return "measure", mean_measure(lists, np.asarray(scores, dtype=np.float64), self.measure), True
 
             callbacks.append(lightgbm.record_evaluation(history))
@@ -161,7 +164,7 @@ class _TreeRanker(Ranker):
         # keep what a file can hold, so that scores are the same before and after saving
         return lightgbm.Booster(model_str=trees_alone(booster.model_to_string(num_iteration=best)))
 
-    def _categories(self, features: NDArray[Any]) -> list[int]:
+    def _categories(self, features: NDArray[np.floating]) -> list[int]:
         """Return the columns of the categorical features, by index or name, whose values must be small integers."""
         names = list(getattr(self, "feature_names_in_", ()))
         columns = []
@@ -191,7 +194,7 @@ class _TreeRanker(Ranker):
                 stacklevel=4,
             )
 
-    def _predict_rows(self, booster: Any, features: NDArray[Any]) -> NDArray[np.float64]:
+    def _predict_rows(self, booster: Any, features: NDArray[np.floating]) -> NDArray[np.float64]:
         num_threads = _threads(features) if self.n_jobs is None else self.n_jobs
         scores = booster.predict(features, num_threads=num_threads, validate_features=False)
         return np.asarray(scores, dtype=np.float64)
@@ -283,7 +286,7 @@ class LambdaMART(_BoostedTrees):
     1.0
     """
 
-    objective: Any = field(default=DEFAULT_OBJECTIVE, kw_only=False)
+    objective: str | RankingLoss = field(default=DEFAULT_OBJECTIVE, kw_only=False)
     bounding: str = field(default="none", kw_only=False)
     truncation_level: int = 30
 
@@ -339,7 +342,7 @@ class LambdaMART(_BoostedTrees):
             normalize=True,
         )
 
-    def _scores(self, features: NDArray[Any]) -> NDArray[np.float64]:
+    def _scores(self, features: NDArray[np.floating]) -> NDArray[np.float64]:
         return self._predict_rows(self.boosters_[0], features)
 
 
@@ -370,7 +373,7 @@ class _PointwiseTrees(_TreeRanker):
             parameters["objective"] = "regression" if self._mode == "rf" else "binary"
         self._keep(self._grow(parameters, queries, targets, held_out, weights))
 
-    def _scores(self, features: NDArray[Any]) -> NDArray[np.float64]:
+    def _scores(self, features: NDArray[np.floating]) -> NDArray[np.float64]:
         if self.task == "regression":
             return self._predict_rows(self.boosters_[0], features)
         at_least = [self._predict_rows(booster, features) for booster in self.boosters_]
@@ -463,7 +466,7 @@ def _stopping_callback(on_step: Callable[[int, float], bool]) -> Callable[[Any],
     return stop
 
 
-def _threads(features: NDArray[Any]) -> int:
+def _threads(features: NDArray[np.floating]) -> int:
     """Return the thread budget, reduced where the data are so few that threads would only wait."""
     return max(1, min(threads(), features.size // _VALUES_PER_THREAD))
 

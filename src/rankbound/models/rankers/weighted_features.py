@@ -26,7 +26,7 @@ class WeightedFeatures(Ranker):
     coef_: NDArray[np.float64]
     intercept_: float = 0.0
 
-    def _scores(self, features: NDArray[Any]) -> NDArray[np.float64]:
+    def _scores(self, features: NDArray[np.floating]) -> NDArray[np.float64]:
         with np.errstate(over="ignore", invalid="ignore"):  # the caller checks the result
             return np.asarray(features.astype(np.float64, copy=False) @ self.coef_ + self.intercept_)
 
@@ -38,7 +38,7 @@ class WeightedFeatures(Ranker):
 
 
 def center_and_spread(
-    features: NDArray[Any],
+    features: NDArray[np.floating],
     weights: NDArray[np.float64] | None = None,
     transform: Callable[[NDArray[Any]], NDArray[Any]] = np.asarray,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -59,7 +59,7 @@ def center_and_spread(
     return mean, np.where(varies, deviation, 1.0)
 
 
-def row_blocks(features: NDArray[Any]) -> Iterator[slice]:
+def row_blocks(features: NDArray[np.floating]) -> Iterator[slice]:
     """Yield blocks of rows whose copy is small, because features may be larger than memory (mapped from a file).
 
     >>> [block.stop - block.start for block in row_blocks(np.zeros((5, 2)))]
@@ -72,7 +72,7 @@ def row_blocks(features: NDArray[Any]) -> Iterator[slice]:
 
 def _average(
     function: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-    features: NDArray[Any],
+    features: NDArray[np.floating],
     weights: NDArray[np.float64] | None,
 ) -> NDArray[np.float64]:
     """Return the weighted mean of a function of the features over the rows."""
@@ -98,7 +98,7 @@ def signed_log1p(values: NDArray[Any]) -> NDArray[np.float64]:
     return np.asarray(np.copysign(np.log1p(np.abs(wide)), wide))
 
 
-def heavy_tailed(features: NDArray[Any]) -> NDArray[np.bool_]:
+def heavy_tailed(features: NDArray[np.floating]) -> NDArray[np.bool_]:
     """Return which features have heavy tails that `signed_log1p` shortens.
 
     The kurtosis of such a feature, E (x - E x)⁴ / (E (x - E x)²)² over the rows, is above 6, and the transformation at
@@ -124,7 +124,7 @@ def heavy_tailed(features: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _kurtosis(
-    features: NDArray[Any], transform: Callable[[NDArray[Any]], NDArray[np.float64]] = np.asarray
+    features: NDArray[np.floating], transform: Callable[[NDArray[Any]], NDArray[np.float64]] = np.asarray
 ) -> NDArray[np.float64]:
     """Return the fourth standardized moment of each transformed feature; 0 for equal values.
 
@@ -136,7 +136,7 @@ def _kurtosis(
         return _average(lambda block: ((transform(block) - mean) / deviation) ** 4, features, None)
 
 
-def vary_within_queries(features: NDArray[Any], lists: Lists) -> NDArray[np.bool_]:
+def vary_within_queries(features: NDArray[np.floating], lists: Lists) -> NDArray[np.bool_]:
     """Return which features differ within some query; the others cannot change a ranking.
 
     >>> from rankbound.lists import Lists

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rankbound.data.interactions import Interactions
+    from rankbound.measures.measure import Measure
 
 _LANES = 16  # the kernel takes at most so many entries of a vector at once
 
@@ -80,7 +81,7 @@ class ImplicitALS(Recommender):
     epochs: int = 16
     steps: int = 3
     init: float = 0.1
-    measure: Any = "nDCG@10"
+    measure: str | Measure = "nDCG@10"
     random_state: int | None = 0
     verbose: bool = False
     checkpoint: str | PathLike[str] | None = None

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     import scipy.sparse
     from numpy.typing import ArrayLike, NDArray
 
+    from rankbound.measures.measure import Measure
+
 _BLOCK_SCORES = 1 << 23  # scores of a block of users: 32 MB, and models need a few times as much to compute them
 
 
@@ -58,7 +60,7 @@ class Recommender(Ranker):
     item_ids_: NDArray[Any]
     seen_: Interactions
     eval_score_: float
-    measure: Any = "nDCG@10"
+    measure: str | Measure = "nDCG@10"
     _accepts_weights: ClassVar[bool] = False  # whether interactions can have weights
 
     # ---- for users ---------------------------------------------------------------------------------------------------
@@ -324,7 +326,7 @@ class Recommender(Ranker):
             }
         )
 
-    def _scores(self, features: NDArray[Any]) -> NDArray[np.float64]:
+    def _scores(self, features: NDArray[np.number]) -> NDArray[np.float64]:
         """Return the scores of rows of a user's and an item's code."""
         users, rows = np.unique(features[:, 0].astype(np.int32), return_inverse=True)
         items = features[:, 1].astype(np.int32)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rankbound.data.interactions import Interactions
+    from rankbound.measures.measure import Measure
 
 _MOST_WEIGHTS = 10_000  # settings of weights that are compared on an eval_set
 
@@ -80,7 +81,7 @@ class Blend(Recommender):
     models: Any = ("EASE", "ImplicitALS")
     weights: Any = None
     weight_steps: int = 10
-    measure: Any = "nDCG@10"
+    measure: str | Measure = "nDCG@10"
     random_state: int | None = None
 
     # ---- parameters --------------------------------------------------------------------------------------------------
@@ -200,7 +201,7 @@ class Blend(Recommender):
     # ---- saving ------------------------------------------------------------------------------------------------------
 
     def _fitted_state(self) -> FittedState:
-        arrays: dict[str, NDArray[Any]] = {"weights": self.weights_}
+        arrays: dict[str, NDArray[np.generic]] = {"weights": self.weights_}
         texts: dict[str, str] = {}
         metadata = []
         for number, model in enumerate(self.models_):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rankbound.data.interactions import Interactions
+    from rankbound.measures.measure import Measure
 
 _BLOCK = 1 << 23  # similarities that are computed at once
 
@@ -38,7 +39,7 @@ class Popularity(Recommender):
     [('ann', 'jam', 1, 1.0)]
     """
 
-    measure: Any = "nDCG@10"
+    measure: str | Measure = "nDCG@10"
     _accepts_weights: ClassVar[bool] = True
 
     def _fit_interactions(
@@ -85,7 +86,7 @@ class ItemKNN(Recommender):
 
     neighbors: int = 200
     shrinkage: float = 10.0
-    measure: Any = "nDCG@10"
+    measure: str | Measure = "nDCG@10"
 
     def _fit_interactions(
         self,

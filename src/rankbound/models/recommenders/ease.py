@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rankbound.data.interactions import Interactions
+    from rankbound.measures.measure import Measure
 
 _BLOCK = 1 << 23  # entries that are computed at once
 _PRECISIONS = ("float32", "float64")
@@ -53,7 +54,7 @@ class EASE(Recommender):
     l2: float = 400.0
     precision: str = "float64"
     max_memory: float | None = None
-    measure: Any = "nDCG@10"
+    measure: str | Measure = "nDCG@10"
 
     def _fit_interactions(
         self,

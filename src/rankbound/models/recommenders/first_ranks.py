@@ -54,7 +54,7 @@ def needs_relevant_ranks_only(measure: Measure) -> bool:
 
 
 def ranked_first_items(
-    labels: NDArray[Any], scores: NDArray[Any], offsets: NDArray[np.int64], counts: LabelCounts
+    labels: NDArray[np.number], scores: NDArray[np.floating], offsets: NDArray[np.int64], counts: LabelCounts
 ) -> Ranked:
     """Return the first items of queries, in ranked order, as a ranking; ``counts`` are those of the whole queries."""
     ordered = Lists.of_checked_arrays(labels=labels, offsets=offsets, scores=scores)
@@ -64,7 +64,11 @@ def ranked_first_items(
 
 
 def ranked_by_relevant_items(
-    scores: NDArray[Any], labels: NDArray[np.int8], rows: NDArray[np.int64], items: NDArray[Any], counts: LabelCounts
+    scores: NDArray[np.floating],
+    labels: NDArray[np.int8],
+    rows: NDArray[np.int64],
+    items: NDArray[Any],
+    counts: LabelCounts,
 ) -> Ranked:
     """Return the rankings of a block [queries, items] with the labels 1, 0 and, for items that are left out, others.
 

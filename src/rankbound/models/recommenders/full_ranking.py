@@ -246,7 +246,9 @@ class _FullRanking:
             raise DataError("scores must be finite, got NaN or infinity")
         return own
 
-    def _evaluate_whole(self, users: NDArray[np.int32], labels: NDArray[np.int8], scores: NDArray[Any]) -> Evaluation:
+    def _evaluate_whole(
+        self, users: NDArray[np.int32], labels: NDArray[np.int8], scores: NDArray[np.floating]
+    ) -> Evaluation:
         is_candidate = labels != _SEEN
         lists = Lists.of_checked_arrays(
             labels=labels[is_candidate].astype(np.int32),
@@ -256,7 +258,7 @@ class _FullRanking:
         )
         return evaluate_lists(lists, self.whole, bounds=self.bounds)
 
-    def _ranked_first(self, labels: NDArray[np.int8], scores: NDArray[Any], counts: LabelCounts) -> Ranked:
+    def _ranked_first(self, labels: NDArray[np.int8], scores: NDArray[np.floating], counts: LabelCounts) -> Ranked:
         cutoff = max(measure.cutoff or 1 for measure in self.first.values())
         order, starts = first_items(scores, np.arange(len(counts) + 1) * self.items, cutoff)
         kept = labels[order] != _SEEN

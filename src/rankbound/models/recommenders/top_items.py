@@ -36,7 +36,7 @@ class _FirstItems(Arguments):
 
 
 def first_items(
-    scores: NDArray[Any], offsets: NDArray[np.int64], k: int
+    scores: NDArray[np.floating], offsets: NDArray[np.int64], k: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the first ``k`` items of each query, all that tie with the last, and perhaps more; and their offsets.
 
@@ -68,7 +68,7 @@ def first_items(
 
 
 def _sort_first_items(
-    scores: NDArray[Any], offsets: NDArray[np.int64], k: int
+    scores: NDArray[np.floating], offsets: NDArray[np.int64], k: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     sizes = np.diff(offsets)
     order = np.lexsort((-scores, np.repeat(np.arange(len(sizes)), sizes)))
@@ -122,7 +122,7 @@ class _RelevantRanks(Arguments):
 
 
 def relevant_ranks(
-    scores: NDArray[Any], labels: NDArray[np.int8], relevant: NDArray[Any], starts: NDArray[np.int64]
+    scores: NDArray[np.floating], labels: NDArray[np.int8], relevant: NDArray[Any], starts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return for each relevant item how many others of its row have a higher score, and how many the same.
 
@@ -155,6 +155,6 @@ def relevant_ranks(
     return above, equal
 
 
-def _type_of(scores: NDArray[Any]) -> str:
+def _type_of(scores: NDArray[np.floating]) -> str:
     """Return how the names of kernels for these scores end."""
     return "_f32" if scores.dtype == np.float32 else "_f64"

@@ -57,6 +57,8 @@ from rankbound.parallel import current_workers
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from rankbound.measures.measure import Measure
+
 _TEMPERATURE = 0.2  # of the cosine
 
 
@@ -126,7 +128,7 @@ class MatrixFactorization(Recommender):
     optimizer: str | Optimizer = "adam"
     negatives: int | float | str | Negatives = "all"
     vectors: VectorModel | None = None
-    measure: Any = "nDCG"
+    measure: str | Measure = "nDCG"
     monitoring: str | Monitoring = "validation"
     random_state: int | None = 0
     _accepts_weights: ClassVar[bool] = True
@@ -384,7 +386,7 @@ class MatrixFactorization(Recommender):
     def _score_block(self, users: NDArray[np.int32]) -> NDArray[np.float32]:
         return products(self.user_vectors_, self.item_vectors_)(users)
 
-    def _scores(self, features: NDArray[Any]) -> NDArray[np.float64]:
+    def _scores(self, features: NDArray[np.number]) -> NDArray[np.float64]:
         """Return the scores of rows of a user's and an item's code."""
         codes = features.astype(np.int64)
         return pair_scores(self.user_vectors_, self.item_vectors_, codes[:, 0], codes[:, 1])
