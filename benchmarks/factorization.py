@@ -21,7 +21,6 @@ from benchmarks.timing import MIN_SECONDS, Work, best_of
 from rankbound.data import Interactions, load_fold, load_set, sample_lists, user_folds
 from rankbound.data.preparation import prepare_movielens
 from rankbound.losses import get_loss, set_threads
-from rankbound.models.options import group_options
 from rankbound.models.recommenders.factorization.lists import GivenLists, Pairs
 from rankbound.models.recommenders.factorization.losses import interaction_loss
 from rankbound.models.recommenders.factorization.model import MatrixFactorization
@@ -197,7 +196,7 @@ class OursFromInteractions:
 
     def __init__(self, table: Interactions, **parameters: Any) -> None:
         settings: dict[str, Any] = {"batch_size": 128, "similarity": "dot"} | parameters
-        model = MatrixFactorization(**group_options(MatrixFactorization, settings))
+        model = MatrixFactorization(**settings)
         loss = interaction_loss(model.loss or "softmax", model.bounding)
         self.training = Training(model._settings("cosine"), loss, table)
         self.state = self.training.new_state()

@@ -29,7 +29,6 @@ from benchmarks.quality.training.store import Job, Record, Store, versions
 from rankbound import models
 from rankbound.data import Interactions, k_core, load_set, relevant_only, sample_lists, user_folds
 from rankbound.evaluation import evaluate_lists
-from rankbound.models.options import group_options
 from rankbound.models.recommenders.full_ranking import evaluate_full_ranking
 
 MEASURE, PROTOCOLS, TEST_RATIO, SPLITS = "nDCG@10", ("full", "sampled"), 5, (0, 1, 2)
@@ -88,7 +87,7 @@ def _factorization(**fixed: Any) -> Callable[..., Any]:
     common: dict[str, Any] = {"measure": MEASURE, "factors": 64, "batch_size": 128}
     common |= {"epochs": 40, "eval_every": 2, "patience": 4}
     kind = models.MatrixFactorization
-    return lambda **settings: kind(**group_options(kind, common | fixed | settings))
+    return lambda **settings: kind(**(common | fixed | settings))
 
 
 def _cell(loss: str, bounding: str, negatives: str | int) -> Method:

@@ -35,7 +35,6 @@ from rankbound.data.preparation import prepare_movielens
 from rankbound.data.sampling import UserLists
 from rankbound.evaluation import evaluate_lists
 from rankbound.models import MatrixFactorization
-from rankbound.models.options import group_options
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "factorization.csv"
 FOLDS, SEED = 5, 0
@@ -125,7 +124,7 @@ def movielens_line(loss: str, measure: str, published: float, bar: float) -> Lin
 
 
 def replaced(model: MatrixFactorization, **parameters: Any) -> MatrixFactorization:
-    return MatrixFactorization(**group_options(MatrixFactorization, model.get_params(deep=False) | parameters))
+    return MatrixFactorization(**(model.get_params(deep=False) | parameters))
 
 
 # ---- CiteULike -------------------------------------------------------------------------------------------------------

@@ -61,7 +61,6 @@ from rich.table import Table
 
 from rankbound import models
 from rankbound.data import Interactions, keep_users, load_set, relevant_only, user_folds
-from rankbound.models.options import group_options
 from rankbound.models.recommenders.base import interaction_matrix
 from rankbound.models.recommenders.full_ranking import evaluate_full_ranking
 
@@ -145,7 +144,7 @@ def factorization(**fixed: Any) -> Callable[..., Any]:
     """Return a maker of factorizations, trained for up to 150 epochs or for as many as were selected."""
     common = {"measure": MEASURE, "factors": 256, "batch_size": 128, "epochs": 150, "eval_every": 3, "patience": 21}
     kind = models.MatrixFactorization
-    return lambda **settings: kind(**group_options(kind, common | fixed | settings))
+    return lambda **settings: kind(**(common | fixed | settings))
 
 
 def settled(**fixed: Any) -> Callable[..., Any]:

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from rankbound.models import DirectRanker, MatrixFactorization, MLPRanker, Monitoring, Optimizer, VectorModel
-from rankbound.models.options import group_options
 
 
 def queries(seed, count=33):
@@ -54,7 +53,7 @@ def factorization(**options):
     def fit(folder, epochs):
         settings = {"factors": 4, "epochs": epochs, "batch_size": 13, "init": 0.3, "checkpoint": folder}
         settings |= options | {"checkpoint_every": 1, "eval_every": 1}
-        model = MatrixFactorization(**group_options(MatrixFactorization, settings))
+        model = MatrixFactorization(**settings)
         model.fit(interactions(1), eval_set=interactions(2))
         return model, model.user_vectors_ @ model.item_vectors_.T, model.eval_score_
 

@@ -28,7 +28,7 @@ from rankbound.models import (
 )
 from rankbound.models.measuring import mean_measure, measure_candidates
 from rankbound.models.rankers import trees
-from rankbound.models.rankers.svmmap import _Dual, most_violated
+from rankbound.models.rankers.svmmap import _Dual, find_most_violated
 
 DATA = synthetic_letor(queries=25, features=6, seed=3, documents=(4, 15))
 X, LISTS = DATA.features.astype(np.float64), DATA.lists
@@ -162,7 +162,7 @@ def test_the_most_violated_ranking_is_the_best_of_all_permutations() -> None:
             precision = np.mean(np.arange(1, len(good) + 1) / np.sort(rank[good]))
             psi = np.mean([(scores[i] - scores[j]) * (1 if rank[i] < rank[j] else -1) for i in good for j in other])
             largest = max(largest, 1 - precision + psi)
-        weights, lost = most_violated(scores, relevant)
+        weights, lost = find_most_violated(scores, relevant)
         psi_of_best = np.mean([scores[i] - scores[j] for i in good for j in other])
         assert lost + psi_of_best - weights @ scores == pytest.approx(largest)
 

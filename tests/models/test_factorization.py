@@ -24,7 +24,6 @@ from rankbound.data.synthetic import synthetic_interactions
 from rankbound.errors import ArgumentError, DataError, UnknownUserWarning
 from rankbound.losses import NDCGLoss, get_loss, set_threads
 from rankbound.models import MatrixFactorization, Monitoring, load_ranker
-from rankbound.models.options import group_options
 from rankbound.models.recommenders.factorization.representation import Representation
 from tests.killing import kill_when, last_epoch
 
@@ -52,7 +51,7 @@ def small(users: int = 7, items: int = 12, rows: int = 40, seed: int = 0) -> Col
 
 def factorization(**parameters: Any) -> MatrixFactorization:
     """A model with options next to the other parameters."""
-    return MatrixFactorization(**group_options(MatrixFactorization, parameters))
+    return MatrixFactorization(**parameters)
 
 
 def few(**parameters: Any) -> MatrixFactorization:

@@ -23,7 +23,6 @@ from rankbound.data.synthetic import synthetic_interactions
 from rankbound.errors import ArgumentError, DataError
 from rankbound.losses import ListNetLoss, NDCGLoss, SoftmaxLoss, get_loss, set_threads
 from rankbound.models import MatrixFactorization, Monitoring, load_ranker
-from rankbound.models.options import group_options
 from rankbound.models.recommenders.factorization.losses import Objective, interaction_loss
 from rankbound.models.recommenders.factorization.negatives import draw_candidates, keep_best_negatives
 from rankbound.models.recommenders.factorization.training import Training
@@ -47,7 +46,7 @@ def small() -> Interactions:
 
 def few(**parameters: Any) -> MatrixFactorization:
     options = {"factors": 8, "epochs": 4, "measure": "nDCG@10", **parameters}
-    return MatrixFactorization(**group_options(MatrixFactorization, options))
+    return MatrixFactorization(**options)
 
 
 def assert_same(model: MatrixFactorization, other: MatrixFactorization) -> None:
@@ -142,10 +141,10 @@ def test_losses_equal_those_of_the_plans(name: str, options: dict[str, Any], spr
     objective = Objective(loss, starts, items, None)
     block = scores.copy()
     close = {"rtol": 2e-4, "atol": 1e-4 * np.abs(gradient).max() + 1e-7}
-    assert_allclose(objective.of_catalog(block, codes), expected.values, rtol=1e-4, atol=1e-5)
+    assert_allclose(objective.evaluate_catalog(block, codes), expected.values, rtol=1e-4, atol=1e-5)
     assert_allclose(block, gradient, **close)
     order = np.argsort(-labels, axis=1, kind="stable")
-    values, flat = objective.of_lists(np.take_along_axis(scores, order, 1).ravel(), offsets, codes)
+    values, flat = objective.evaluate_drawn_lists(np.take_along_axis(scores, order, 1).ravel(), offsets, codes)
     assert_allclose(values, expected.values, rtol=1e-4, atol=1e-5)
     assert_allclose(flat.reshape(scores.shape), np.take_along_axis(gradient, order, 1), **close)
 
@@ -164,8 +163,8 @@ def test_drawn_softmax_estimates_that_of_the_catalog(sampling: str) -> None:
     training = Training(settings, SoftmaxLoss(normalize=True), table)
     values = training.new_state().values
     users = training.model.normalize(values["users"][training.users]).vectors
-    expected = training._of_catalog(values, training.users, users).of_users
-    draws = [training._of_drawn_lists(values, training.users, users, epoch).of_users for epoch in range(400)]
+    expected = training._catalog_gradients(values, training.users, users).of_users
+    draws = [training._drawn_list_gradients(values, training.users, users, epoch).of_users for epoch in range(400)]
     assert np.corrcoef(np.mean(draws, axis=0).ravel(), expected.ravel())[0, 1] > 0.98
 
 

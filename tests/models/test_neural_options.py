@@ -27,7 +27,7 @@ from rankbound.models import DirectRanker, ListNet, MLPRanker, Ranker, RankNet, 
 from rankbound.models.options import flat_parameters
 from rankbound.models.rankers import networks
 from rankbound.models.rankers.networks import PaddedLists, SelfAttention
-from rankbound.models.rankers.weighted_features import heavy_tailed, signed_log1p
+from rankbound.models.rankers.weighted_features import find_heavy_tails, signed_log1p
 from rankbound.training import Settings
 
 DATA = synthetic_letor(queries=70, features=6, seed=4, documents=(3, 25))
@@ -89,7 +89,7 @@ def test_heavy_tails_are_those_that_the_logarithm_shortens() -> None:
     heavy = {"counts": np.floor(tail), "negative": -tail, "both tails": rng.standard_cauchy(2000), "sparse": sparse}
     heavy |= {"huge": tail**20}
     for expected, features in ((False, light), (True, heavy)):
-        chosen = heavy_tailed(np.stack(list(features.values()), axis=1))
+        chosen = find_heavy_tails(np.stack(list(features.values()), axis=1))
         assert dict(zip(features, chosen.tolist(), strict=True)) == dict.fromkeys(features, expected)
 
 

@@ -166,7 +166,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
         self.n_queries_ = len(queries.lists)
         self.__dict__.pop("eval_score_", None)
         if held_out is not None:
-            scores = _finite(self._list_scores(held_out.features, held_out.lists.offsets))
+            scores = _check_finite(self._list_scores(held_out.features, held_out.lists.offsets))
             self.eval_score_ = mean_measure(held_out.lists, scores, self.measure)
         return self
 
@@ -179,22 +179,22 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
         """
         check_is_fitted(self)
         features = self._features(X, reset=False)
-        column = None if qid is None else _column("qid", qid, len(features))
+        column = None if qid is None else _read_column("qid", qid, len(features))
         if not self._in_context:
-            return _finite(self._scores(features))
+            return _check_finite(self._scores(features))
         if column is None:
             if self.n_queries_ > 1 and len(features) > 1:
                 raise DataError(
                     f"predict requires qid, got None: this ranker scores a document in the context of its query and "
                     f"was trained on {self.n_queries_} queries"
                 )
-            return _finite(self._list_scores(features, np.array([0, len(features)])))
-        lists, order = _lists(np.zeros(len(features), dtype=np.int64), column)
+            return _check_finite(self._list_scores(features, np.array([0, len(features)])))
+        lists, order = _make_lists(np.zeros(len(features), dtype=np.int64), column)
         if order is None:
-            return _finite(self._list_scores(features, lists.offsets))
+            return _check_finite(self._list_scores(features, lists.offsets))
         scores = np.empty(len(features))
         scores[order] = self._list_scores(features[order], lists.offsets)
-        return _finite(scores)
+        return _check_finite(scores)
 
     def score(self, X: Any, y: ArrayLike, qid: ArrayLike | None = None) -> float:
         """Return the mean of the ranker's ``measure`` over the queries for which it is defined."""
@@ -206,7 +206,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
                 "and pass qid= and groups= to its fit"
             )
         queries = self._queries(X, y, qid, None, reset=False)
-        scores = _finite(self._list_scores(queries.features, queries.lists.offsets))
+        scores = _check_finite(self._list_scores(queries.features, queries.lists.offsets))
         return mean_measure(queries.lists, scores, self.measure)
 
     def set_params(self, **params: Any) -> Self:
@@ -274,11 +274,11 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no type
         features = self._features(X, reset=reset)
         if y is None:
             raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        labels = _column("y", y, len(features))
-        lists, order = _lists(labels, None if qid is None else _column("qid", qid, len(features)))
+        labels = _read_column("y", y, len(features))
+        lists, order = _make_lists(labels, None if qid is None else _read_column("qid", qid, len(features)))
         weights = None
         if sample_weight is not None:
-            weights = _weights(sample_weight, len(features))
+            weights = _read_weights(sample_weight, len(features))
         if order is not None:
             features, weights = features[order], None if weights is None else weights[order]
         return Queries(features, lists, weights)
@@ -345,7 +345,7 @@ def seed_of(random_state: Any) -> int:
     return int(random_state)
 
 
-def _lists(labels: NDArray[np.number], qid: NDArray[Any] | None) -> tuple[Lists, NDArray[Any] | None]:
+def _make_lists(labels: NDArray[np.number], qid: NDArray[Any] | None) -> tuple[Lists, NDArray[Any] | None]:
     """Return the lists of a column of queries, one list for None, and the new order of the rows, None if unchanged."""
     if qid is None:
         return Lists(labels, np.array([0, len(labels)])), None
@@ -354,14 +354,14 @@ def _lists(labels: NDArray[np.number], qid: NDArray[Any] | None) -> tuple[Lists,
     return lists, None if (lists.ids[1:] > lists.ids[:-1]).all() else lists.ids
 
 
-def _finite(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+def _check_finite(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     if not np.isfinite(scores).all():
         row = int(np.flatnonzero(~np.isfinite(scores))[0])
         raise DataError(f"features must give finite scores, got {scores[row]} for row {row}")
     return scores
 
 
-def _column(name: str, values: Any, rows: int) -> NDArray[Any]:
+def _read_column(name: str, values: Any, rows: int) -> NDArray[Any]:
     column = array_of(name, values)
     if column.ndim == 2 and column.shape[1] == 1:
         column = column[:, 0]
@@ -370,8 +370,8 @@ def _column(name: str, values: Any, rows: int) -> NDArray[Any]:
     return column
 
 
-def _weights(values: Any, rows: int) -> NDArray[np.float64]:
-    weights = weights_of("sample_weight", _column("sample_weight", values, rows))
+def _read_weights(values: Any, rows: int) -> NDArray[np.float64]:
+    weights = weights_of("sample_weight", _read_column("sample_weight", values, rows))
     if rows and weights.max() < _MIN_WEIGHT:
         raise DataError(f"sample_weight must not be zero for all rows, got a maximum of {weights.max()}")
     return weights

@@ -51,8 +51,8 @@ def make_ranker(
     """
     known = parameters_of(model)
     if model == "Blend":
-        params = _with_models(params, preferences.get("measure"))
-    arguments = {name: _plain(value, known.get(name)) for name, value in params.items()}
+        params = _make_models(params, preferences.get("measure"))
+    arguments = {name: _read_value(value, known.get(name)) for name, value in params.items()}
     loss_parameter = _loss_parameter(known)
     if loss_parameter == "loss" and bounding != "none":
         loss = loss or "nDCG"  # the default of a ranker may stand for no measure, such as softmax
@@ -109,7 +109,7 @@ def _check_models(params: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in params.items() if "." not in key}
 
 
-def _with_models(params: Mapping[str, Any], measure: object) -> dict[str, Any]:
+def _make_models(params: Mapping[str, Any], measure: object) -> dict[str, Any]:
     """Return the parameters of a blend in which those of its models, such as EASE.l2, are given to the models."""
     by_model: dict[str, dict[str, Any]] = {}
     for key, value in params.items():
@@ -129,13 +129,13 @@ def _with_models(params: Mapping[str, Any], measure: object) -> dict[str, Any]:
     return own | {"models": models}
 
 
-def _plain(value: Any, default: Any) -> Any:
+def _read_value(value: Any, default: Any) -> Any:
     """Convert a parameter from TOML, which has lists for tuples and no None ("none").
 
     The text "none" stays as it is for parameters that are texts, such as input_transform.
     """
     if isinstance(value, list):
-        return tuple(_plain(entry, default) for entry in value)
+        return tuple(_read_value(entry, default) for entry in value)
     return None if value == "none" and not isinstance(default, str) else value
 
 

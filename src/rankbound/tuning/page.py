@@ -64,7 +64,7 @@ def describe_test(result: TuneResult) -> str:
 
 def trials_rows(result: TuneResult) -> list[list[str]]:
     """Return the cells of the table of trials, for the columns `COLUMNS` and the parameters."""
-    params = {record.number: _own_params(record.params, result) for record in result.records}
+    params = {record.number: _varied_params(record.params, result) for record in result.records}
     rows = []
     for row in result.table.iter_rows(named=True):
         gap = show_number(row["difference"], sign=True) if row["difference_low"] is not None else ""
@@ -76,7 +76,7 @@ def trials_rows(result: TuneResult) -> list[list[str]]:
     return rows
 
 
-def _own_params(params: Any, result: TuneResult) -> dict[str, Any]:
+def _varied_params(params: Any, result: TuneResult) -> dict[str, Any]:
     """Return the parameters of a trial without those that have one value in all trials."""
     fixed = [
         name for name, value in params.items() if all(record.params.get(name) == value for record in result.records)
@@ -140,7 +140,7 @@ def _figures(result: TuneResult) -> dict[str, FigureOutcome]:
             _best_so_far(table, result.measure),
         )
     ]
-    if (by_parameter := _long(table)).height:
+    if (by_parameter := _melt_parameters(table)).height:
         figures.append(
             FigureOutcome(
                 "parameters",
@@ -179,7 +179,7 @@ def _best_so_far(table: pl.DataFrame, measure: str) -> Any:
     return grid([line, point], table, size=(420, 220))
 
 
-def _long(table: pl.DataFrame) -> pl.DataFrame:
+def _melt_parameters(table: pl.DataFrame) -> pl.DataFrame:
     """A row per trial and numeric parameter that varies; text parameters are left to the table."""
     import polars as pl
 

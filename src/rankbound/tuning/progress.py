@@ -7,16 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from rankbound.io import ProgressDisplay, progress_display
+from rankbound.io import progress_display
 from rankbound.io.progress import describe_time_left
 
 if TYPE_CHECKING:
     from rankbound.tuning.study import TrialRecord
-
-_STAGES = {
-    "final": "measuring the chosen model ...",
-    "page": "writing the page ...",
-}
 
 
 @dataclass(frozen=True)
@@ -57,12 +52,24 @@ class TuneProgress:
         parts += [self.elapsed / self.limit] if self.limit else []
         return min(1.0, max(parts, default=0.0))
 
-    @property
-    def headline(self) -> str:
-        """The best trial so far in words."""
-        if self.best is None:
-            return ""
-        return f"best so far: {self.measure} {self.best.value:.4f} ({self.best.model}, trial {self.best.number})"
+    def describe(self) -> str:
+        """Describe the state of the search in one line.
+
+        >>> TuneProgress("trials", done=5, total=10, elapsed=300.0).describe()
+        '5 trials, about 5 min left'
+        """
+        if self.stage != "trials":
+            return "measuring the chosen model ..." if self.stage == "final" else "writing the page ..."
+        parts = [f"{self.done} trials"]
+        if self.fraction > 0:  # the time of the budget, or as long as the trials so far suggest
+            seconds = self.elapsed / self.fraction - self.elapsed
+            limit = seconds if self.limit is None else max(0.0, self.limit - self.elapsed)
+            parts.append(describe_time_left(min(seconds, limit)))
+        if self.best is not None:
+            parts.append(
+                f"best so far: {self.measure} {self.best.value:.4f} ({self.best.model}, trial {self.best.number})"
+            )
+        return ", ".join(parts)
 
 
 ProgressCallback = Callable[[TuneProgress], None]
@@ -72,31 +79,10 @@ ProgressCallback = Callable[[TuneProgress], None]
 def show_progress() -> Iterator[ProgressCallback]:
     """A callback for `tune` that shows progress on stderr: a line in a terminal, occasional lines elsewhere."""
     with progress_display(lines=True) as display:
-        yield lambda report: _show(report, display)
 
+        def show(report: TuneProgress) -> None:
+            if report.last is not None and report.last.status == "failed":
+                display.say(f"trial {report.last.number} failed: {report.last.error.splitlines()[0]}")
+            display.show_stage(report.describe())
 
-def _show(report: TuneProgress, display: ProgressDisplay) -> None:
-    if report.last is not None and report.last.status == "failed":
-        display.say(f"trial {report.last.number} failed: {report.last.error.splitlines()[0]}")
-    display.show_stage(_describe(report))
-
-
-def _describe(report: TuneProgress) -> str:
-    """Describe the state of a search in one line.
-
-    >>> _describe(TuneProgress("trials", done=5, total=10, elapsed=300.0))
-    '5 trials, about 5 min left'
-    """
-    if report.stage != "trials":
-        return _STAGES[report.stage]
-    return ", ".join(filter(None, (f"{report.done} trials", _left(report), report.headline)))
-
-
-def _left(report: TuneProgress) -> str:
-    """The time that is left: that of the budget, or as long as the trials so far suggest."""
-    if report.fraction == 0:
-        return ""
-    seconds = report.elapsed / report.fraction - report.elapsed
-    if report.limit is not None:
-        seconds = min(seconds, max(0.0, report.limit - report.elapsed))
-    return describe_time_left(seconds)
+        yield show

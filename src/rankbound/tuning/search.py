@@ -148,7 +148,8 @@ def tune(
     trials, seconds = _check_budget(trials, minutes)
     if sampler not in SAMPLERS:
         raise ArgumentError(f"sampler must be one of {', '.join(SAMPLERS)}, got {sampler!r}")
-    seed, workers = _check_seed(seed), _check_workers(jobs, cluster)
+    _check_count("seed", seed, 0, "an integer of at least 0")
+    seed, workers = int(seed), _count_workers(jobs, cluster)
     wanted_page = _page_path(page, folder)
     measure = str(parse_measure(measure))
     queries = _prepare_queries(
@@ -199,34 +200,33 @@ def tune(
 # ---- arguments -------------------------------------------------------------------------------------------------------
 
 
-def _check_budget(trials: Any, minutes: Any) -> tuple[int | None, float | None]:
+def _check_count(name: str, value: object, least: int, rule: str) -> None:
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+        raise ArgumentError(f"{name} must be {rule}, got {value!r}")
+
+
+def _check_budget(trials: int | None, minutes: float | None) -> tuple[int | None, float | None]:
     """Return the budget as a number of trials and seconds; None is no limit."""
     is_number = isinstance(minutes, (int, float, np.number)) and not isinstance(minutes, bool)
     if minutes is not None and not (is_number and 0 < minutes < math.inf):
         raise ArgumentError(f"minutes must be a positive number or None, got {minutes!r}")
-    is_count = isinstance(trials, (int, np.integer)) and not isinstance(trials, bool)
-    if trials is not None and not (is_count and trials > 0):
-        raise ArgumentError(f"trials must be a positive integer or None, got {trials!r}")
-    if minutes is None and trials is None:
+    if trials is not None:
+        _check_count("trials", trials, 1, "a positive integer or None")
+    elif minutes is None:
         minutes = DEFAULT_MINUTES
     return None if trials is None else int(trials), None if minutes is None else 60.0 * float(minutes)
 
 
-def _check_seed(seed: Any) -> int:
-    if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or seed < 0:
-        raise ArgumentError(f"seed must be an integer of at least 0, got {seed!r}")
-    return int(seed)
-
-
-def _check_workers(jobs: Any, cluster: str | None) -> int:
-    if jobs is not None and (not isinstance(jobs, (int, np.integer)) or isinstance(jobs, bool) or jobs < 0):
-        raise ArgumentError(f"jobs must be a positive integer, 0 or None, got {jobs!r}")
+def _count_workers(jobs: int | None, cluster: str | None) -> int:
+    """Return the number of worker processes; 0 is none."""
+    if jobs is not None:
+        _check_count("jobs", jobs, 0, "a positive integer, 0 or None")
     if cluster is not None:
         check_address(cluster)
     return cores() if jobs is None or cluster is not None else min(int(jobs), _MOST_JOBS)
 
 
-def _page_path(page: Any, folder: str | PathLike[str] | None) -> Path | None:
+def _page_path(page: bool | str | PathLike[str], folder: str | PathLike[str] | None) -> Path | None:
     if page is False or (page is True and folder is None):
         return None
     from rankbound.report.page import check_can_render
@@ -396,7 +396,7 @@ def _run_search(
     search: Search, data: SearchData, workers: int, cluster: str | None, report: Callable[[TuneProgress], None]
 ) -> int:
     """Run trials until the budget is spent, and return the number of those that were run now."""
-    from rankbound.tuning.study import JOURNAL, TrialStudy, best_of, drop_partial_line
+    from rankbound.tuning.study import JOURNAL, TrialStudy, drop_partial_line, find_best
     from rankbound.tuning.trial import run_trials
     from rankbound.tuning.workers import run_workers
 
@@ -410,7 +410,7 @@ def _run_search(
 
     def report_state(records: Sequence[TrialRecord], last: TrialRecord | None = None) -> None:
         spent = (len(records), search.trials, search.elapsed, search.seconds)
-        report(TuneProgress("trials", *spent, search.measure, best_of(records), last))
+        report(TuneProgress("trials", *spent, search.measure, find_best(records), last))
 
     def watch(watched: TrialStudy) -> None:
         nonlocal reported
@@ -430,11 +430,11 @@ def _run_search(
 
 def _make_result(search: Search, queries: _Queries, refit: bool, ran: int, policy: Inference) -> TuneResult:
     from rankbound.models import load_ranker
-    from rankbound.tuning.study import TrialStudy, best_of
+    from rankbound.tuning.study import TrialStudy, find_best
     from rankbound.tuning.trial import fit_ranker, refit_ranker
 
     records, data = tuple(TrialStudy(search).records()), queries.data
-    best = best_of(records)
+    best = find_best(records)
     if best is None:
         first = records[0]
         raise DataError(

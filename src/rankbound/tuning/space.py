@@ -184,7 +184,7 @@ def _model_space(
     if table is None:
         table = _default_table(model, known, accepts_lambdarank)
     own = {key: value for key, value in params.items() if key in known}
-    table = {**_fixed(model, known), **table, **own}
+    table = {**_fixed_params(model, known), **table, **own}
     check_ranker(model, table, None, "none")
     fixed, ranges = {}, {}
     for name, value in table.items():
@@ -232,7 +232,7 @@ def _check_losses(names: Iterable[Any]) -> None:
 # ---- defaults --------------------------------------------------------------------------------------------------------
 
 
-def _fixed(model: str, known: Mapping[str, Any]) -> dict[str, Any]:
+def _fixed_params(model: str, known: Mapping[str, Any]) -> dict[str, Any]:
     is_network = "patience" in known and known["patience"] is None
     return dict(_FIXED.get(model) or (_FIXED["networks"] if is_network else {}))
 

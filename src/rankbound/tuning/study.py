@@ -195,13 +195,13 @@ class TrialStudy:
         settings += [{_MODEL: first}] * (self.search.first_model_trials - len(settings))
         return settings + [{_MODEL: name} | start for name, other in others for start in other.enqueued_starts()]
 
-    def _started(self) -> list[FrozenTrial]:
+    def _tried_trials(self) -> list[FrozenTrial]:
         """The finished and the running trials."""
         return [t for t in self._trials() if _RECORD in t.user_attrs or t.state == TrialState.RUNNING]
 
     def has_more(self) -> bool:
         """Whether the budget allows a further trial; there is always a first one."""
-        started = self._started()
+        started = self._tried_trials()
         if not started:
             return True
         if self.search.is_out_of_time or (self.search.trials is not None and len(started) >= self.search.trials):
@@ -215,7 +215,7 @@ class TrialStudy:
             if not self.has_more():
                 return None
             # a seed for each suggestion, so that a search in several runs is the same as one without interruption
-            self._study.sampler = _make_sampler(self.search, len(self._started()))
+            self._study.sampler = _make_sampler(self.search, len(self._tried_trials()))
             trial = self._study.ask()
             names = list(self.search.spaces)
             model = trial.suggest_categorical(_MODEL, names) if len(names) > 1 else names[0]
@@ -227,7 +227,7 @@ class TrialStudy:
         folder = self.search.folder / "best"
         with locked_folder(self.search.folder):
             record = replace(record, elapsed=self.search.elapsed)
-            best = best_of(self.records())
+            best = find_best(self.records())
             is_best = ranker is not None and (best is None or record.value > best.value)
             if is_best and ranker is not None:
                 ranker.save(folder / str(record.number))
@@ -258,7 +258,7 @@ class TrialStudy:
         return model, self.search.spaces[model].setting_of(suggested)
 
 
-def best_of(records: Sequence[TrialRecord]) -> TrialRecord | None:
+def find_best(records: Sequence[TrialRecord]) -> TrialRecord | None:
     """Return the trial with the highest value; of equal ones, that with the lowest number."""
     usable = [record for record in records if record.status != "failed"]
     return min(usable, key=lambda record: (-record.value, record.number), default=None)

@@ -63,7 +63,7 @@ def run_trial(
     try:
         ranker = fit_ranker(search, data, model, params, watcher)
         values = measure_ranker(ranker, data.valid, search.measure)
-        status, value, steps = watcher.ended or "done", float(ranker.eval_score_), kept_steps(ranker)
+        status, value, steps = watcher.ended or "done", float(ranker.eval_score_), count_kept_steps(ranker)
     except Exception as failure:  # a trial that fails must not end the search
         error = str(failure)
         if not isinstance(failure, RankboundError):
@@ -163,7 +163,7 @@ def measure_ranker(ranker: Ranker, part: LetorData, measure: str) -> NDArray[np.
     return np.asarray(evaluate_lists(scored, [measure]).values[measure], dtype=np.float64)
 
 
-def kept_steps(ranker: Any) -> int | None:
+def count_kept_steps(ranker: Any) -> int | None:
     """Return the number of rounds or epochs that a fitted model keeps; None for models without steps."""
     if hasattr(ranker, "kept_epoch_"):
         return int(ranker.kept_epoch_)

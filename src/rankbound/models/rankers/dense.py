@@ -13,7 +13,7 @@ from rankbound.models.options import Monitoring, OptionGroup, accept_options, ch
 from rankbound.models.rankers.networks import InputNoise, SelfAttention, dense_layers, new_layer_norm, positive_integers
 from rankbound.models.rankers.neural import NeuralRanker
 from rankbound.models.rankers.options import Comparisons, Network, NetworkOptimizer
-from rankbound.models.rankers.weighted_features import heavy_tailed, signed_log1p
+from rankbound.models.rankers.weighted_features import find_heavy_tails, signed_log1p
 
 if TYPE_CHECKING:
     import torch
@@ -117,7 +117,7 @@ class MLPRanker(NeuralRanker):
         transform = self._options.input_transform
         check_choice("input_transform", transform, ("auto", "none", "log1p"))
         if transform == "auto":
-            self.log_features_ = heavy_tailed(features)
+            self.log_features_ = find_heavy_tails(features)
         else:
             self.log_features_ = np.full(features.shape[1], transform == "log1p")
         self.mean_, self.scale_ = self._center_and_spread(features, self._transform)

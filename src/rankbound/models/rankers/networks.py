@@ -324,7 +324,7 @@ class Objective:
         ]
         return values[0] if len(values) == 1 else torch.stack(values).sum()
 
-    def for_training(self) -> Objective:
+    def copy_for_training(self) -> Objective:
         """Return a copy for a training: its losses have no cached plans, and are those of all processes together."""
         losses = tuple(replace(loss) for loss in self.losses)
         if (together := current_workers()) is not None:
@@ -347,7 +347,7 @@ def make_objective(
     if resolved.reduction == "none":
         raise ArgumentError("reduction of a training loss must be 'mean' or 'sum', got 'none'")
     if min_gap:
-        return Objective((_with_gap(resolved, min_gap),))
+        return Objective((_add_gap(resolved, min_gap),))
     if not isinstance(resolved, PointwiseLoss):
         return Objective((resolved,))
     if resolved.kind == "regression":
@@ -358,7 +358,7 @@ def make_objective(
     return Objective(tuple(PointwiseLoss("classification", rel=float(level)) for level in levels[1:]), levels=levels)
 
 
-def _with_gap(loss: RankingLoss, gap: float) -> RankingLoss:
+def _add_gap(loss: RankingLoss, gap: float) -> RankingLoss:
     if not isinstance(gap, (int, float, np.number)) or not 0 < gap < float("inf"):
         raise ArgumentError(f"min_gap must be a number of at least 0, got {gap!r}")
     if type(loss) is RankNetLoss:

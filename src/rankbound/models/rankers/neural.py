@@ -127,7 +127,7 @@ class NeuralRanker(Ranker):
         trained = train(
             self.network_,
             examples,
-            self.objective_.for_training(),
+            self.objective_.copy_for_training(),
             settings,
             generator,
             Surroundings(

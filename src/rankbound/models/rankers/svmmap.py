@@ -26,8 +26,8 @@ class SVMmap(WeightedFeatures):
 
     It minimizes 1/2 |w|² + C * mean over queries of max over rankings r of (1 - AP(r)) - w · (psi(best) - psi(r)), an
     upper bound of 1 - AP, where psi(r) = 1/(P (N - P)) * sum over pairs (relevant i, other j) of +-(x_i - x_j), + if r
-    has i before j. The ranking that attains the maximum is found exactly for each query (`most_violated`). Together
-    they give one cutting plane, and the dual over the planes is a small quadratic program.
+    has i before j. The ranking that attains the maximum is found exactly for each query (`find_most_violated`).
+    Together they give one cutting plane, and the dual over the planes is a small quadratic program.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class SVMmap(WeightedFeatures):
             loss = 0.0
             for query, weight in zip(informative, importance, strict=True):
                 rows = slice(queries.lists.offsets[query], queries.lists.offsets[query + 1])
-                coefficients, query_loss = most_violated(scores[rows], relevant[rows])
+                coefficients, query_loss = find_most_violated(scores[rows], relevant[rows])
                 item_weights[rows] = weight * coefficients
                 loss += weight * query_loss
             plane = item_weights @ features
@@ -84,7 +84,7 @@ class SVMmap(WeightedFeatures):
         self.coef_ = dual.weights / scale
 
 
-def most_violated(scores: NDArray[np.float64], relevant: NDArray[np.bool_]) -> tuple[NDArray[np.float64], float]:
+def find_most_violated(scores: NDArray[np.float64], relevant: NDArray[np.bool_]) -> tuple[NDArray[np.float64], float]:
     """Find the ranking r of one query that maximizes 1 - AP(r) + w · psi(r).
 
     Returns the weights of the items in psi(best) - psi(r), and 1 - AP(r). In r, relevant items and other items are each
@@ -92,7 +92,7 @@ def most_violated(scores: NDArray[np.float64], relevant: NDArray[np.bool_]) -> t
     2 (s_k - s_j) / (P (N - P)) and reduces AP by k / (P (j + k) (j + k - 1)). Each other item takes the position with
     the best sum of these over the relevant items behind it; these positions are always consistent.
 
-    >>> weights, loss = most_violated(np.array([0.0, 0.0]), np.array([True, False]))
+    >>> weights, loss = find_most_violated(np.array([0.0, 0.0]), np.array([True, False]))
     >>> weights.tolist(), loss
     ([2.0, -2.0], 0.5)
     """

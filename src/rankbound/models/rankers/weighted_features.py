@@ -98,7 +98,7 @@ def signed_log1p(values: NDArray[Any]) -> NDArray[np.float64]:
     return np.asarray(np.copysign(np.log1p(np.abs(wide)), wide))
 
 
-def heavy_tailed(features: NDArray[np.floating]) -> NDArray[np.bool_]:
+def find_heavy_tails(features: NDArray[np.floating]) -> NDArray[np.bool_]:
     """Return which features have heavy tails that `signed_log1p` shortens.
 
     The kurtosis of such a feature, E (x - E x)⁴ / (E (x - E x)²)² over the rows, is above 6, and the transformation at
@@ -108,7 +108,7 @@ def heavy_tailed(features: NDArray[np.floating]) -> NDArray[np.bool_]:
 
     >>> rng = np.random.default_rng(0)
     >>> normal, heavy = rng.normal(size=1000), rng.lognormal(2, 2, size=1000)
-    >>> heavy_tailed(np.stack((normal, heavy, -heavy, heavy / heavy.max(), heavy > 50), axis=1)).tolist()
+    >>> find_heavy_tails(np.stack((normal, heavy, -heavy, heavy / heavy.max(), heavy > 50), axis=1)).tolist()
     [False, True, True, False, False]
     """
     result = np.zeros(features.shape[1], dtype=np.bool_)

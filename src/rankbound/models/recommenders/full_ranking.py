@@ -108,7 +108,7 @@ def evaluate_variants(
     ``score_variants`` takes user codes and yields the scores of all items by each model, so that models can share what
     they compute for a block of users. One array of scores is in use at a time.
     """
-    requested = _checked_measures(measures)
+    requested = _check_measures(measures)
     for name in ("user_names", "item_names"):
         if not np.array_equal(getattr(train, name), getattr(test, name)):
             raise DataError("train and test must share their users and items; see rankbound.data.align_interactions")
@@ -177,7 +177,7 @@ def evaluate_recommender(
     return replace(result, coverage=replace(result.coverage, missing_queries=missing))
 
 
-def _checked_measures(measures: Any) -> Mapping[str, Measure]:
+def _check_measures(measures: Any) -> Mapping[str, Measure]:
     requested = measures if isinstance(measures, Mapping) else parse_measures(measures)
     for measure in requested.values():
         if measure.is_standardized:
@@ -215,7 +215,7 @@ class _FullRanking:
 
     def evaluate(self, users: NDArray[np.int32], scores: Any) -> Evaluation:
         """Evaluate a block of users by their scores of all items."""
-        scores = self._checked_scores(users, scores)
+        scores = self._check_scores(users, scores)
         seen, relevant = _cells(*self._seen, users), _cells(*self._relevant, users)
         labels = np.zeros((len(users), self.items), np.int8)
         labels[seen], labels[relevant] = _SEEN, 1
@@ -229,11 +229,11 @@ class _FullRanking:
             parts.append(self._evaluate_ranked(users, self.counted, ranked, counts))
         if self.first:
             scores[seen] = _LOWEST
-            ranked = self._ranked_first(labels.ravel(), scores.ravel(), counts)
+            ranked = self._rank_first_items(labels.ravel(), scores.ravel(), counts)
             parts.append(self._evaluate_ranked(users, self.first, ranked, counts))
         return parts[0] if len(parts) == 1 else _join_parts(parts, self.measures)
 
-    def _checked_scores(self, users: NDArray[np.int32], scores: Any) -> NDArray[Any]:
+    def _check_scores(self, users: NDArray[np.int32], scores: Any) -> NDArray[Any]:
         """Return finite scores of all items [users, items], in an array of our own."""
         scores = np.asarray(scores)
         if scores.shape != (len(users), self.items):
@@ -258,7 +258,7 @@ class _FullRanking:
         )
         return evaluate_lists(lists, self.whole, bounds=self.bounds)
 
-    def _ranked_first(self, labels: NDArray[np.int8], scores: NDArray[np.floating], counts: LabelCounts) -> Ranked:
+    def _rank_first_items(self, labels: NDArray[np.int8], scores: NDArray[np.floating], counts: LabelCounts) -> Ranked:
         cutoff = max(measure.cutoff or 1 for measure in self.first.values())
         order, starts = first_items(scores, np.arange(len(counts) + 1) * self.items, cutoff)
         kept = labels[order] != _SEEN

@@ -76,7 +76,7 @@ class Objective:
         """Whether the loss is a softmax, whose sampled negatives need a correction."""
         return self._softmax is not None
 
-    def of_catalog(self, scores: NDArray[np.float32], users: NDArray[np.int32]) -> NDArray[np.float64]:
+    def evaluate_catalog(self, scores: NDArray[np.float32], users: NDArray[np.int32]) -> NDArray[np.float64]:
         """Return the losses of users with the scores of all items [users, items], which become the gradient."""
         sizes = self.starts[users + 1] - self.starts[users]
         rows = _ranges(self.starts[users], sizes)
@@ -84,12 +84,12 @@ class Objective:
         offsets = np.arange(len(users) + 1, dtype=np.int64) * catalog
         if self._softmax is not None:
             return self._softmax_block(scores, users, rows, np.repeat(np.arange(len(users)), sizes))
-        values, gradient = self._of_positions(scores.ravel(), offsets, self.items[rows], sizes)
+        values, gradient = self._evaluate_positions(scores.ravel(), offsets, self.items[rows], sizes)
         weights = self.user_weights[users]
         np.multiply(gradient.reshape(scores.shape), weights[:, None].astype(np.float32), out=scores)
         return values * weights
 
-    def of_lists(
+    def evaluate_drawn_lists(
         self, scores: NDArray[np.float32], offsets: NDArray[np.int64], users: NDArray[np.int32]
     ) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
         """Return the losses of lists that begin with the user's positive items, and their gradient."""
@@ -98,7 +98,7 @@ class Objective:
         if self._softmax is not None:
             values, gradient = self._softmax_lists(scores, offsets, users, sizes)
         else:
-            values, gradient = self._of_positions(scores, offsets, _ranges(np.zeros_like(sizes), sizes), sizes)
+            values, gradient = self._evaluate_positions(scores, offsets, _ranges(np.zeros_like(sizes), sizes), sizes)
         gradient *= np.repeat(weights, np.diff(offsets)).astype(np.float32)
         return values * weights, gradient
 
@@ -144,7 +144,7 @@ class Objective:
 
     # ---- other losses ------------------------------------------------------------------------------------------------
 
-    def _of_positions(
+    def _evaluate_positions(
         self, scores: NDArray[np.float32], offsets: NDArray[np.int64], positions: NDArray[Any], sizes: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
         """Return losses and gradient of lists whose positives are at positions, so many for each list."""

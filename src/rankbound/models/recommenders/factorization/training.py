@@ -168,7 +168,7 @@ class Training:
             every = np.arange(len(self.starts) - 1, dtype=np.int32)
             blocks = np.array_split(every, 1 + len(every) // 10_000)
             users = np.concatenate([model.user_vectors(values, b, model.history(b, None)).vectors for b in blocks])
-            sums = self._of_all_items(values["items"])
+            sums = self._expand_to_all_items(values["items"])
             if self._all_item_features is not None:
                 sums += self._all_item_features @ values["item_features"]
             items = model.normalize(sums).vectors
@@ -176,7 +176,7 @@ class Training:
             users /= settings.temperature
         if settings.vectors.biases:  # a user vector ends with 1, an item vector with the bias
             users = np.column_stack((users, np.ones(len(users), np.float32)))
-            items = np.column_stack((items, self._of_all_items(values["biases"])))
+            items = np.column_stack((items, self._expand_to_all_items(values["biases"])))
         if model.features["user_features"] is None and self.lists is None:
             users[np.diff(self.starts) == 0] = 0
         if self.lists is None:
@@ -185,13 +185,13 @@ class Training:
 
     def parameters(self, values: Values) -> Values:
         """Return the tables of parameters with rows for all users and items."""
-        tables = {name: self._of_all_items(rows) if name in _OF_ITEMS else rows for name, rows in values.items()}
+        tables = {name: self._expand_to_all_items(rows) if name in _OF_ITEMS else rows for name, rows in values.items()}
         if self.lists is None:
             return tables
         codes = {"users": self.lists.user_codes} | dict.fromkeys(_OF_ITEMS, self.lists.item_codes)
         return {name: self.lists.expand(table, codes[name]) for name, table in tables.items()}
 
-    def _of_all_items(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _expand_to_all_items(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return rows of a table for all items; 0 for those that take no part."""
         table = np.zeros((self._catalog, rows.shape[1]), np.float32)
         table[self.codes] = rows
@@ -240,7 +240,7 @@ class Training:
         values, history = state.values, self.model.history(users.codes, (state.epoch, users.first))
         together = current_workers()
         if users.lists is not None:
-            gradients = self._of_given_lists(values, users.lists, users.part, history)
+            gradients = self._given_list_gradients(values, users.lists, users.part, history)
         elif together is None:
             gradients = self._gradients(values, users.codes, history, state.epoch)
         else:
@@ -276,9 +276,9 @@ class Training:
         """Return loss and gradients of users with the whole catalog or with drawn negatives."""
         vectors = self._scaled_vectors(values, users, history)
         if self.settings.negatives.ratio is None:
-            gradients = self._of_catalog(values, users, vectors.vectors)
+            gradients = self._catalog_gradients(values, users, vectors.vectors)
         else:
-            gradients = self._of_drawn_lists(values, users, vectors.vectors, epoch)
+            gradients = self._drawn_list_gradients(values, users, vectors.vectors, epoch)
         return self._through_norms(gradients, vectors)
 
     def _scaled_vectors(self, values: Values, users: NDArray[np.int32], history: Any) -> Normalized:
@@ -318,7 +318,7 @@ class Training:
         """Return the number of negatives in the list of each user of a batch."""
         return len(self.codes) if self.settings.negatives.ratio is None else self._counts[users]
 
-    def _of_catalog(self, values: Values, batch: NDArray[np.int32], users: NDArray[np.float32]) -> Gradients:
+    def _catalog_gradients(self, values: Values, batch: NDArray[np.int32], users: NDArray[np.float32]) -> Gradients:
         """Return loss and gradients with the whole catalog, for a block of users at a time."""
         items = self.model.item_vectors(values)
         biases = values["biases"][:, 0] if "biases" in values else None
@@ -330,14 +330,14 @@ class Training:
             scores = users[block] @ items.vectors.T
             if biases is not None:
                 scores += biases
-            loss += float(self.objective.of_catalog(scores, batch[block]).sum())
+            loss += float(self.objective.evaluate_catalog(scores, batch[block]).sum())
             np.matmul(scores, items.vectors, out=of_users[block])
             of_items += scores.T @ users[block]
             if biases is not None:
                 of_biases += scores.sum(axis=0)
         return Gradients(loss, np.arange(len(of_items)), of_users, items.gradient_of_sums(of_items), of_biases)
 
-    def _of_drawn_lists(
+    def _drawn_list_gradients(
         self, values: Values, batch: NDArray[np.int32], users: NDArray[np.float32], epoch: int
     ) -> Gradients:
         """Return loss and gradients with drawn negatives."""
@@ -359,11 +359,11 @@ class Training:
             scores, lists, local = scores[chosen], lists[chosen], local[chosen]
         if self.objective.is_softmax:
             scores += self._correction(batch, lists, offsets)
-        losses, gradient = self.objective.of_lists(scores, offsets, batch)
+        losses, gradient = self.objective.evaluate_drawn_lists(scores, offsets, batch)
         matrix = scipy.sparse.csr_matrix((gradient, local, offsets), shape=(len(batch), len(codes)))
         return _from_rows(float(losses.sum()), matrix, users, codes, items)
 
-    def _of_given_lists(self, values: Values, batch: Batch, part: Part | None, history: Any) -> Gradients:
+    def _given_list_gradients(self, values: Values, batch: Batch, part: Part | None, history: Any) -> Gradients:
         """Return loss and gradients with given lists."""
         vectors = self._scaled_vectors(values, batch.users, history)
         users, items = vectors.vectors, self.model.item_vectors(values, batch.items.astype(np.int64))
