@@ -164,13 +164,29 @@ def given_grades(protocol: Protocol) -> NDArray[Any] | None:
     return check_grades(grades.astype(np.int64) if (grades == np.floor(grades)).all() else grades)
 
 
-def labels_of_unjudged(lists: Lists, requested: Mapping[str, Measure], protocol: Protocol) -> Unjudged:
-    """Ranges or draws of the measures, as the protocol asks for; it must not be that unjudged counts as 0."""
+def labels_of_unjudged(
+    lists: Lists,
+    requested: Mapping[str, Measure],
+    protocol: Protocol,
+    plain: Callable[[Measure], NDArray[np.float64]],
+) -> Unjudged:
+    """Ranges or draws of the measures, as the protocol asks for; it must not be that unjudged counts as 0.
+
+    ``plain`` gives the values with label 0 for unjudged documents.
+    """
     protocol = with_probability_table(protocol)
     if isinstance(protocol.unjudged, str):
         rule = rule_of(protocol.candidates)
         grades = given_grades(protocol)
-        found = label_ranges(lists, requested, ties=protocol.ties, depth=protocol.depth, grades=grades, candidates=rule)
+        found = label_ranges(
+            lists,
+            requested,
+            ties=protocol.ties,
+            depth=protocol.depth,
+            grades=grades,
+            candidates=rule,
+            plain=plain,
+        )
         return Unjudged(ranges=found)
     ranking = UnknownRanking(lists, protocol.ties, protocol.depth)
     return Unjudged(by_draws=draw_labels(ranking, requested, _probabilities(ranking, lists, protocol.unjudged)))

@@ -51,7 +51,7 @@ def evaluate_lists(
             difficulty = run.difficulty(measure)
             bounds_by_name[name] = Bounds(difficulty.worst, difficulty.expected, difficulty.best)
             complete[name] = run.complete(measure)
-    unjudged = labels_of_unjudged(lists, requested, protocol) if protocol.has_unknown_labels else Unjudged()
+    unjudged = labels_of_unjudged(lists, requested, protocol, run.plain) if protocol.has_unknown_labels else Unjudged()
     for name, draws in unjudged.by_draws.items():
         result[name] = draws.expected_or(protocol.empty)
     described = protocol.describe() if lists.candidates is None else protocol.describe() | {"candidates": EXPLICIT}

@@ -29,7 +29,7 @@ from rankbound.difficulty.unknown.ranges import (
 from rankbound.difficulty.unknown.ranking import UnknownRanking, check_grades, grades_of
 from rankbound.difficulty.unknown.ratios import Ratio, best_ratios
 from rankbound.errors import ArgumentError, MeasureError
-from rankbound.measures import LabelCounts, Measure, is_defined, parse_measure, values
+from rankbound.measures import LabelCounts, Measure, is_defined, parse_measure
 from rankbound.measures.additive import Additive, Binary
 from rankbound.measures.definition import Discounted
 from rankbound.measures.precision_sum import PrecisionSum
@@ -156,7 +156,7 @@ class RunsWithUnknown:
 
     def values_with_zero(self, measure: Measure) -> NDArray[np.float64]:
         """Values of each run with label 0 for all documents without a judgment, runs x queries; 0 if not defined."""
-        return np.stack([values(ranking.judgments, measure) for ranking in self.rankings])
+        return np.stack([ranking.values_with_zero(measure) for ranking in self.rankings])
 
     def ranges(self, measure: Measure) -> list[LabelRange]:
         """Bounds of each run over the labels of the documents that any of the runs returned without a judgment."""

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +71,7 @@ def label_ranges(
     depth: int | None = None,
     grades: ArrayLike | None = None,
     candidates: str = "judged",
+    plain: Callable[[Measure], NDArray[np.float64]] | None = None,
 ) -> dict[str, LabelRange]:
     """Smallest and largest value of measures for each query, over the labels of returned documents without a judgment.
 
@@ -84,6 +85,8 @@ def label_ranges(
         As in `rankbound.evaluate`. Documents below the depth count as not returned.
     grades:
         The labels that a document can have; 0 is always among them. By default those of the judgments.
+    plain:
+        Values of measures by the judgments alone, if they are known already (`RunValues.plain`).
 
     Raises
     ------
@@ -97,7 +100,7 @@ def label_ranges(
     for measure in requested.values():
         check_range(measure, has_candidates=lists.candidates is not None)
     chosen = grades_of(lists.labels) if grades is None else check_grades(grades)
-    ranking = UnknownRanking(lists, ties, depth)
+    ranking = UnknownRanking(lists, ties, depth, plain)
     return {name: _range_of(ranking, lists, measure, chosen, candidates) for name, measure in requested.items()}
 
 
@@ -172,8 +175,7 @@ def _range_of(
     if measure.bounding != "none":
         return _range_by_exchange(lists, measure, grades, ranking, candidates)
     if form == "constant" or len(ranking.unknown) == 0:
-        plain = ranking.judgments
-        value = np.where(is_defined(plain.counts, measure), values(plain, measure), np.nan)
+        value = np.where(is_defined(ranking.judgments.counts, measure), ranking.values_with_zero(measure), np.nan)
         return LabelRange(value, value, np.isnan(value))
     if form in ("rises", "largest"):
         return _range_of_assignments(ranking, lists, measure, grades)
@@ -189,7 +191,7 @@ def _range_of_assignments(ranking: UnknownRanking, lists: Lists, measure: Measur
 
     Where nothing is relevant without them, the smallest value is that of the last document alone.
     """
-    none = defined_values(ranking, measure, 0)
+    none = np.where(is_defined(ranking.ranked.counts, measure), ranking.values_with_zero(measure), np.nan)
     divides = measure.definition.range_form(measure) == "largest"
     rows = [none, *(defined_values(ranking, measure, grade) for grade in (grades[1:] if divides else grades[-1:]))]
     low, high = np.fmin.reduce(rows), np.fmax.reduce(rows)

@@ -9,11 +9,11 @@ import numpy as np
 
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Lists
-from rankbound.measures import Measure, Ranked
+from rankbound.measures import Measure, Ranked, values
 from rankbound.protocol import TIES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -49,10 +49,17 @@ class UnknownRanking:
 
     The labels of returned documents without a judgment are unknown, down to the depth and what ties with it; their
     entries in ``labels`` are 0. ``position`` is that in the lists it was made from. Documents tie in blocks: ``above``
-    counts the documents above a document's block and ``size`` those inside it.
+    counts the documents above a document's block and ``size`` those inside it. ``plain`` gives the values of measures
+    for the run as it is, where somebody has them already.
     """
 
-    def __init__(self, lists: Lists, ties: str = TIES[0], depth: int | None = None) -> None:
+    def __init__(
+        self,
+        lists: Lists,
+        ties: str = TIES[0],
+        depth: int | None = None,
+        plain: Callable[[Measure], NDArray[np.float64]] | None = None,
+    ) -> None:
         kept = np.arange(len(lists.labels))
         if lists.candidates is not None:  # candidates that are neither returned nor judged are no part of the ranking
             if lists.depths is not None and lists.judged is not None:
@@ -75,7 +82,8 @@ class UnknownRanking:
         self.rank = np.arange(1, len(self.order) + 1) - self.offsets[self.query]
         known = np.ones(len(self.order), dtype=bool) if lists.judged is None else lists.judged[self.order]
         self.ranked = probe.with_labels(self.labels)
-        self.ties, self.depth, self._lists = ties, depth, lists
+        self._with_label: dict[float, Ranked] = {0: self.ranked}  # unknown ones have label 0 there
+        self.ties, self.depth, self._lists, self._plain = ties, depth, lists, plain
         self.above, self.size = self.rank - 1, np.ones(len(self.order), dtype=np.int64)
         if probe.tied is not None:
             tied = probe.tied
@@ -93,6 +101,10 @@ class UnknownRanking:
     def judgments(self) -> Ranked:
         """The same ranking with what it knows about judgments."""
         return Ranked(self._lists, self.ties, self.depth, keep_order=True)
+
+    def values_with_zero(self, measure: Measure) -> NDArray[np.float64]:
+        """Values with label 0 for the unknown documents; 0 where the measure is not defined."""
+        return values(self.judgments, measure) if self._plain is None else self._plain(measure)
 
     @cached_property
     def unknown_counts(self) -> NDArray[np.int64]:
@@ -118,15 +130,20 @@ class UnknownRanking:
         """Sum per query of one number per document."""
         return np.bincount(self.query, terms, minlength=len(self)).astype(np.float64, copy=False)
 
-    def filled(self, labels: Any) -> NDArray[Any]:
+    def filled(self, labels: ArrayLike) -> NDArray[Any]:
         """All labels, with these (one, or one per unknown document) for the unknown ones."""
         every = self.labels.astype(np.result_type(self.labels, np.asarray(labels)))
         every[self.unknown] = labels
         return np.asarray(every)
 
-    def with_unknown(self, labels: Any) -> Ranked:
-        """The ranking in which the unknown documents have these labels."""
-        return self.ranked.with_labels(self.filled(labels))
+    def with_unknown(self, labels: ArrayLike) -> Ranked:
+        """The ranking in which the unknown documents have these labels; that of a single label is kept."""
+        if np.ndim(labels) > 0:
+            return self.ranked.with_labels(self.filled(labels))
+        label = np.asarray(labels).item()
+        if label not in self._with_label:
+            self._with_label[label] = self.ranked.with_labels(self.filled(label))
+        return self._with_label[label]
 
     def weights(self, measure: Measure, items: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
         """Mean discount of each document (or of some) over the orders of its block; 0 beyond depth and cutoff."""
