@@ -19,6 +19,9 @@ from rankbound.evaluation.alignment import lists_on_shared_queries
 from rankbound.evaluation.judge import next_judgments, read_filled, with_judgments
 from rankbound.evaluation.predicted import evaluate_predicted, predicted_mean
 from rankbound.evaluation.unjudged import decide
+from rankbound.report.figures.drawing import Tables, draw_figures
+from rankbound.report.numbers import show_interval
+from rankbound.report.unjudged import ranges_of_means
 
 DOCUMENTS = [f"d{i}" for i in range(12)]
 
@@ -462,6 +465,37 @@ def test_compare_decides():
     lists = [Lists.from_dicts(qrels, runs[name]) for name in ("one", "two")]
     (row,) = compare(*lists, measures="P@3", unjudged="range", resamples=100).decisions
     assert (row.low, row.high) == (comparison.decisions[0].low, comparison.decisions[0].high)
+
+
+def test_tables_and_pages_show_what_labels_leave_open(tmp_path):
+    qrels, runs = _data(4, queries=12)
+    names = ["P@3", "AP"]
+    results = evaluate(qrels, runs, names, unjudged="range")
+    comparison = compare(runs, qrels=qrels, measures=names, unjudged="range", resamples=100)
+    assert comparison.label_ranges == {name: result.range() for name, result in results.items()}
+    assert comparison.to_dict()["range"]["two"]["AP"] == list(results["two"].range()["AP"])
+    low, high = results["two"].range()["AP"]
+    row = results.table().row(1, named=True)
+    assert (row["AP"], row["AP low"], row["AP high"]) == (results["two"].mean()["AP"], low, high)
+    assert f"({low:.4f} to {high:.4f})" in results.to_markdown()
+    assert f"| {low:.4f} to {high:.4f} |" in results["two"].to_markdown()
+    decision = comparison.decisions[0]
+    assert f"| {show_interval(decision.low, decision.high, sign=True)} |" in comparison.to_markdown()
+    page = comparison.page(tmp_path / "page.html").read_text()
+    assert "Whatever the unjudged documents are" in page
+    drawn = draw_figures(Tables(comparison.scores.to_table(), label_ranges=ranges_of_means(comparison.label_ranges)))
+    for chart in (drawn["system-means"].chart, results.plot().chart):
+        found = {
+            (row["measure"], row["system"]): (row["label_low"], row["label_high"])
+            for rows in chart.to_dict()["datasets"].values()
+            for row in rows
+        }
+        expected = {(name, run): of[name] for run, of in comparison.label_ranges.items() for name in names}
+        assert found.keys() == expected.keys()
+        for key, ends in expected.items():
+            assert found[key] == pytest.approx(ends, abs=1e-6)
+    without = draw_figures(Tables(comparison.scores.to_table()))["system-means"].chart
+    assert "label_low" not in json.dumps(without.to_dict())
 
 
 def test_commands(tmp_path, monkeypatch, capsys):

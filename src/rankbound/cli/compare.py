@@ -196,26 +196,9 @@ def _print_decisions(comparison: Comparison) -> None:
     """Print what the labels of unjudged documents could change, and which documents they are."""
     output.print_note("")
     rows = comparison.decisions[:MOST_RUNS]
-    output.print_table(
-        "Whatever the unjudged documents are",
-        ["measure", "run", "difference", "order", "queries decided", "significance", "depends most on"],
-        [
-            [
-                row.measure,
-                f"{row.run} − {row.baseline}",
-                numbers.show_interval(row.low, row.high, sign=True),
-                "decided" if row.is_decided else "open",
-                f"{row.decided_queries} of {row.queries}",
-                row.significance,
-                ", ".join(f"{document.docid} ({document.qid})" for document in row.documents[:2]) or "–",
-            ]
-            for row in rows
-        ],
-        text_columns=2,
-        note="difference: its smallest and largest value over all labels of documents without a judgment"
-        + ("" if all(row.is_exact for row in rows) else ", or bounds of them for measures such as AP and RR")
-        + "; queries decided: those with the same order whatever the labels are",
-    )
+    from rankbound.report.unjudged import decisions_table
+
+    output.show_table(decisions_table(rows))
     if len(comparison.decisions) > len(rows):
         output.print_note(f"{len(comparison.decisions) - len(rows)} more rows: --json has all of them")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -216,8 +216,8 @@ def _from_store(folder: str, study: str | None, measures: list[str] | None) -> _
         raise DataError(f"{folder}: has no finished trial yet; rankbound reproduce runs them")
     whole = Tables(
         *(
-            pl.concat([getattr(tables, field.name) for tables in studies.values()], how="diagonal_relaxed")
-            for field in fields(Tables)
+            pl.concat([getattr(tables, name) for tables in studies.values()], how="diagonal_relaxed")
+            for name in ("scores", "results", "history", "examples")
         )
     )
     return _Found(", ".join(studies), {"Results from": folder}, whole, studies)

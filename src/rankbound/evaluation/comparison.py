@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from itertools import combinations
 from os import PathLike
@@ -42,7 +42,7 @@ from rankbound.evaluation.leaderboards import RankInterval, rank_intervals
 from rankbound.evaluation.runs import are_runs_by_name, default_measures, evaluate_run
 from rankbound.evaluation.scores import ScoreMatrix, is_lower_better
 from rankbound.evaluation.significance import effect_size_columns, smallest_randomization_p
-from rankbound.evaluation.unjudged import Decision, decide
+from rankbound.evaluation.unjudged import Decision, decide, ranges_of_runs
 from rankbound.lists import Coverage, Lists
 from rankbound.measures import Measure, parse_measures
 from rankbound.protocol import DEFAULT_MEASURES, MEASURES_OF_UNJUDGED, Protocol, ProtocolFields, as_protocol
@@ -123,7 +123,8 @@ class Comparison:
     """The result of `compare`: a row per measure and pair of runs, and the same by type of query.
 
     ``columns`` holds the rows column by column; ``notes`` are sentences on what limits the conclusions. ``decisions``
-    say, for ``unjudged="range"``, what the labels of unjudged documents could change, for each measure and pair.
+    say, for ``unjudged="range"``, what the labels of unjudged documents could change, for each measure and pair, and
+    ``label_ranges`` are the smallest and largest mean over these labels by run and measure, as `Evaluation.range`.
     """
 
     scores: ScoreMatrix
@@ -133,6 +134,7 @@ class Comparison:
     notes: tuple[str, ...]
     groups: QueryGroups | None = None
     decisions: tuple[Decision, ...] = ()
+    label_ranges: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
 
     @property
     def runs(self) -> tuple[str, ...]:
@@ -341,8 +343,10 @@ class Comparison:
             "differences": self.table.to_dicts(),
             "type_rule": query_type_rule(self.scores.type_quota),
             "by_type": self.type_table.to_dicts(),
-            **({"decisions": [row.to_dict() for row in self.decisions]} if self.decisions else {}),
         }
+        if self.decisions:
+            summary["range"] = {run: {name: list(e) for name, e in of.items()} for run, of in self.label_ranges.items()}
+            summary["decisions"] = [row.to_dict() for row in self.decisions]
         summary |= {"by_group": [asdict(row) for row in self.by_group]} if self.groups is not None else {}
         return plain_values(summary)  # type: ignore[no-any-return]
 
@@ -507,7 +511,8 @@ def compare(
         ranked = RunsWithUnknown(lists, ties=protocol.ties, depth=protocol.depth, grades=given_grades(protocol))
         chosen = parse_measures(requested)
         decisions = decide(ranked, chosen, titles, comparison.pairs, empty=protocol.empty, alpha=policy.alpha)
-        comparison = replace(comparison, decisions=decisions)
+        ranges = ranges_of_runs(ranked, chosen, titles, protocol.empty)
+        comparison = replace(comparison, decisions=decisions, label_ranges=ranges)
     warn(comparison.notes)
     warn_of_coverage(comparison.warnings)
     return comparison

@@ -230,6 +230,13 @@ class Evaluation:
         found = {name: range_of_aggregate(name, ends, self.protocol.empty) for name, ends in self.ranges.items()}
         return found | {name: draws.interval_of_mean(confidence) for name, draws in self.label_draws.items()}
 
+    def mean_with_range(self) -> dict[str, float]:
+        """The means, and where unjudged documents leave them open ``MEASURE low`` and ``MEASURE high``."""
+        result = self.mean()
+        for name, (low, high) in (self.range() if self.ranges or self.label_draws else {}).items():
+            result |= {f"{name} low": low, f"{name} high": high}
+        return result
+
     @cached_property
     def per_query(self) -> pl.DataFrame:
         """One row per query: qid, a column per measure (null where skipped), and the bounds if there are any.
@@ -362,6 +369,8 @@ class Evaluations(dict[str, Evaluation]):
     def table(self) -> pl.DataFrame:
         """One row per run: its name in the column ``run``, and the mean of each measure in a column of its own.
 
+        Where unjudged documents leave means open there are the columns ``MEASURE low`` and ``MEASURE high``, too.
+
         >>> from rankbound import evaluate
         >>> qrels = {"q": {"a": 1, "b": 0}}
         >>> evaluate(qrels, {"good": qrels, "bad": {"q": {"a": 1, "b": 2}}}, ["RR", "EM(RR)"]).table().rows()
@@ -369,8 +378,8 @@ class Evaluations(dict[str, Evaluation]):
         """
         import polars as pl
 
-        rows = [{"run": run, **means} for run, means in self.mean().items()]
-        measures = [name for result in self.values() for name in result.measures]
+        rows = [{"run": run, **result.mean_with_range()} for run, result in self.items()]
+        measures = [name for row in rows for name in row if name != "run"]
         return pl.DataFrame(rows, schema={"run": pl.String, **dict.fromkeys(measures, pl.Float64)})
 
     def long(self) -> pl.DataFrame:

@@ -12,6 +12,7 @@ from scipy import special
 from rankbound.difficulty.unknown.differences import RunsWithUnknown, have_one_sign
 from rankbound.difficulty.unknown.ranges import LabelRange, range_of_mean
 from rankbound.evaluation.resampling import t_statistics
+from rankbound.evaluation.result import range_of_aggregate
 from rankbound.measures import Measure
 
 if TYPE_CHECKING:
@@ -60,6 +61,17 @@ class Decision:
     def to_dict(self) -> dict[str, Any]:
         """The fields, ready for JSON."""
         return asdict(self) | {"documents": [asdict(document) for document in self.documents]}
+
+
+def ranges_of_runs(
+    runs: RunsWithUnknown, requested: Mapping[str, Measure], names: Sequence[str], empty: str
+) -> dict[str, dict[str, tuple[float, float]]]:
+    """The range of each run's mean over the labels of its own unjudged documents, by run and measure."""
+    found = {name: runs.ranges_of_each(measure) for name, measure in requested.items()}
+    return {
+        run: {name: range_of_aggregate(name, ranges[row], empty) for name, ranges in found.items()}
+        for row, run in enumerate(names)
+    }
 
 
 def decide(

@@ -24,6 +24,7 @@ from rankbound.difficulty.unknown.ranges import (
     LabelRange,
     check_range,
     ideal_levels,
+    range_of_ranking,
     range_with_others,
 )
 from rankbound.difficulty.unknown.ranking import UnknownRanking, check_grades, grades_of
@@ -168,6 +169,13 @@ class RunsWithUnknown:
                 for run, ranking in zip(self.lists, self.rankings, strict=True)
             ]
         return self._ranges[measure]
+
+    def ranges_of_each(self, measure: Measure) -> list[LabelRange]:
+        """The range of each run over the labels of its own documents."""
+        return [
+            range_of_ranking(ranking, run, measure, self.grades)
+            for run, ranking in zip(self.lists, self.rankings, strict=True)
+        ]
 
     def differences(self, measure: Measure, pairs: Sequence[tuple[int, int]]) -> DifferenceRange:
         """The range of the second run minus the first, for each of the pairs."""

@@ -101,7 +101,7 @@ def label_ranges(
         check_range(measure, has_candidates=lists.candidates is not None)
     chosen = grades_of(lists.labels) if grades is None else check_grades(grades)
     ranking = UnknownRanking(lists, ties, depth, plain)
-    return {name: _range_of(ranking, lists, measure, chosen, candidates) for name, measure in requested.items()}
+    return {name: range_of_ranking(ranking, lists, measure, chosen, candidates) for name, measure in requested.items()}
 
 
 def range_of_mean(found: LabelRange, empty: str = "skip") -> tuple[float, float]:
@@ -158,7 +158,7 @@ def range_with_others(
     definition: Any = measure.definition
     if definition.range_form(measure) == "hits" and counts_hits(definition):
         return LabelRange(*ends_by_hits(ranking, measure, grades, others))
-    found = _range_of(ranking, lists, measure, grades, "judged")
+    found = range_of_ranking(ranking, lists, measure, grades)
     low, high = found.low, found.high
     if definition.range_form(measure) == "largest":  # a higher label elsewhere makes all others smaller
         low = np.where(others > 0, 0.0, low)
@@ -167,9 +167,10 @@ def range_with_others(
     return LabelRange(low, high, found.may_be_empty)
 
 
-def _range_of(
-    ranking: UnknownRanking, lists: Lists, measure: Measure, grades: NDArray[Any], candidates: str
+def range_of_ranking(
+    ranking: UnknownRanking, lists: Lists, measure: Measure, grades: NDArray[Any], candidates: str = "judged"
 ) -> LabelRange:
+    """The range of one measure; ``ranking`` is that of the lists, and `check_range` has accepted the measure."""
     definition: Any = measure.definition
     form = definition.range_form(measure)
     if measure.bounding != "none":

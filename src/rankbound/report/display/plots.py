@@ -61,18 +61,21 @@ def plot_evaluations(results: Evaluations, *, measure: str | Measure | None = No
     rows = [row for run, result in list(results.items())[:_RUNS] for row in _means(run, result)]
     if not rows:
         raise DataError(f"there is nothing to plot: no measure has a value for any of {len(results)} runs")
-    title = f"Means of {len(results)} runs, with 95 % intervals"
+    whiskers = ", and whiskers over the labels of unjudged documents" if "label_low" in rows[0] else ""
+    title = f"Means of {len(results)} runs, with 95 % intervals{whiskers}"
     return Plot(system_means(pl.DataFrame(rows)).properties(title=title), title)
 
 
 def _means(run: str, result: Evaluation) -> Iterable[dict[str, Any]]:
     means, counts = result.mean(), result.counted_queries()
+    over_labels = result.range() if result.ranges else {}
     for name, (low, high) in result.interval().items():
         if counts[name]:
             ends = {"ci_low": low, "ci_high": high} if counts[name] > 1 else dict.fromkeys(("ci_low", "ci_high"))
-            yield {"data": "", "variant": "", "measure": name, "system": run, "mean": means[name], **ends} | {
-                "queries": counts[name]
-            }
+            row = {"data": "", "variant": "", "measure": name, "system": run, "mean": means[name], **ends}
+            if name in over_labels:
+                row |= dict(zip(("label_low", "label_high"), over_labels[name], strict=True))
+            yield row | {"queries": counts[name]}
 
 
 def _histograms(values: Mapping[str, NDArray[np.float64]], title: str) -> Plot:

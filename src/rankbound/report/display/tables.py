@@ -17,6 +17,7 @@ from rankbound.evaluation.audit import Audit
 from rankbound.evaluation.comparison import Comparison, Difference
 from rankbound.evaluation.leaderboards import Leaderboard
 from rankbound.evaluation.result import Evaluation, Evaluations
+from rankbound.evaluation.unjudged import Decision
 from rankbound.lists import Lists
 from rankbound.report.audit import write_audit_page
 from rankbound.report.numbers import (
@@ -41,17 +42,27 @@ _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 def evaluation_table(result: Evaluation, *, complete: bool = False) -> Table:
     """A row per measure: its mean, the queries that count and, where they are known, the bounds in the mean."""
     means, counts, bounds = result.mean(), result.counted_queries(), result.mean_bounds()
-    columns = ["measure", "mean", "queries", *(_BOUNDS if bounds else ())]
+    ranges = result.range() if result.ranges or result.label_draws else {}
+    columns = ["measure", "mean", *(["over labels"] if ranges else []), "queries", *(_BOUNDS if bounds else ())]
     names = list(result.measures) if complete else list(result.measures[:ROWS])
     rows = []
     for name in names:
         known = bounds.get(name, {})
-        row = [name, show_number(means[name]), f"{counts[name]:,}"]
+        over_labels = [show_interval(*ranges[name])] if name in ranges else []
+        row = [name, show_number(means[name]), *over_labels, f"{counts[name]:,}"]
         rows.append([*row, *(show_number(known.get(side)) for side in _BOUNDS if bounds)])
     notes = [*_policy(result), *result.warnings, *describe_rest(len(rows), len(result.measures), "in mean()")]
+    if ranges:
+        notes.insert(0, f"Over labels: {_describe_range(result)}")
     if bounds:
         notes.insert(0, "Worst, expected and best: over all rankings of the candidates, in the mean over the queries.")
     return Table.of_texts(f"Evaluation of {plural(result.queries, 'query')}", columns, rows, notes=notes)
+
+
+def _describe_range(result: Evaluation) -> str:
+    if result.ranges:
+        return "the smallest and largest mean, whatever the labels of unjudged documents are."
+    return "the 95 % interval of the mean, by the probabilities of the labels of unjudged documents."
 
 
 @table_of.register(Evaluations)
@@ -59,16 +70,27 @@ def evaluations_table(results: Evaluations, *, complete: bool = False) -> Table:
     """A row per run, a column per measure."""
     measures = list(dict.fromkeys(name for result in results.values() for name in result.measures))
     means = {run: result.mean() for run, result in islice(results.items(), None if complete else ROWS)}
+    ranges = {run: results[run].range() for run in means if results[run].ranges or results[run].label_draws}
     rows = [
-        [run, *(show_number(mean.get(name)) for name in measures), f"{results[run].queries:,}"]
+        [
+            run,
+            *(_number_with_range(mean.get(name), ranges.get(run, {}).get(name)) for name in measures),
+            f"{results[run].queries:,}",
+        ]
         for run, mean in means.items()
     ]
     first = next(iter(results.values()), None)
     notes = [] if first is None else _policy(first, counts=False)
+    if first is not None and ranges:
+        notes.append(f"In brackets: {_describe_range(first)}")
     notes += [f"{run}: {text}" for run, result in results.items() for text in result.warnings][:ROWS]
     notes += describe_rest(len(rows), len(results), "in table()")
     title = f"Evaluation of {plural(len(results), 'run')}"
     return Table.of_texts(title, ["run", *measures, "queries"], rows, notes=notes)
+
+
+def _number_with_range(mean: float | None, ends: tuple[float, float] | None) -> str:
+    return show_number(mean) if ends is None else f"{show_number(mean)} ({show_interval(*ends)})"
 
 
 @table_of.register(Comparison)
@@ -77,7 +99,9 @@ def comparison_table(comparison: Comparison, *, complete: bool = False) -> Table
     policy = comparison.inference
     shown = comparison.rows if complete else comparison.rows[:ROWS]
     level = f"{100 * policy.confidence:g} % interval"
-    columns = ("measure", "run", "against", "mean", "difference", level, "p", "+ / = / −")
+    decisions = comparison.decisions
+    over_labels = ["over labels"] if decisions else []
+    columns = ("measure", "run", "against", "mean", "difference", level, *over_labels, "p", "+ / = / −")
     notes = [
         f"p: {show_policy(policy)}; {describe_intervals(policy)}+ / = / −: queries on which the run is better, equal, "
         "worse.",
@@ -86,10 +110,13 @@ def comparison_table(comparison: Comparison, *, complete: bool = False) -> Table
         *describe_rest(len(shown), len(comparison.rows), "in table"),
     ]
     title = f"Comparison of {plural(len(comparison.runs), 'run')} on {plural(comparison.queries, 'query')}"
-    return Table.of_texts(title, columns, map(_difference, shown), notes=notes, text_columns=3)
+    if decisions:
+        notes.insert(1, "Over labels: the smallest and largest difference, whatever the unjudged documents are.")
+    rows = [_difference(row, decisions[at] if decisions else None) for at, row in enumerate(shown)]
+    return Table.of_texts(title, columns, rows, notes=notes, text_columns=3)
 
 
-def _difference(row: Difference) -> list[str]:
+def _difference(row: Difference, decision: Decision | None) -> list[str]:
     return [
         row.measure,
         row.run,
@@ -97,6 +124,7 @@ def _difference(row: Difference) -> list[str]:
         show_number(row.mean_run),
         show_number(row.difference, sign=True),
         show_interval(row.ci_low_corrected, row.ci_high_corrected, sign=True),
+        *([] if decision is None else [show_interval(decision.low, decision.high, sign=True)]),
         show_p(row.p_corrected),
         f"{row.wins} / {row.ties} / {row.losses}",
     ]
@@ -159,17 +187,22 @@ def write_comparison_page(
     comparison: Comparison, path: str | PathLike[str], *, title: str, about: Mapping[str, str] | None = None
 ) -> Path:
     """Write what the comparison found in words, its tables, figures, and a list of all queries."""
-    from rankbound.report.page import write_page
+    from rankbound.report.figures.drawing import Tables, draw_figures
+    from rankbound.report.page import make_report, write_report
+    from rankbound.report.unjudged import decisions_table, ranges_of_means
 
+    report = make_report(comparison.scores, baseline=comparison.baseline, inference=comparison.inference)
+    ranges = ranges_of_means(comparison.label_ranges) if comparison.label_ranges else None
+    decisions = (decisions_table(comparison.decisions),) if comparison.decisions else ()
+    table = comparison.scores.to_table()
     candidates = {} if comparison.scores.candidates is None else {"Candidates": comparison.scores.candidates}
     signatures = {f"Signature of {name}": signature for name, signature in comparison.signature.items()}
-    return write_page(
+    return write_report(
         path,
-        scores=comparison.scores,
+        replace(report, tables=(*report.tables, *decisions)),
+        figures={} if table.is_empty() else draw_figures(Tables(table, label_ranges=ranges)),
         title=title,
         about={**(about or {}), **candidates, **signatures, **describe_inference(comparison.inference)},
-        baseline=comparison.baseline,
-        inference=comparison.inference,
     )
 
 

@@ -129,7 +129,10 @@ def _query_map(tables: Tables) -> Cases:
 
 def _system_means(tables: Tables) -> Cases:
     table = first_data_sets(_scores_of(tables))
-    return {"": (limit_systems(mean_scores(table, select_measures(table, 4)), table),)}
+    means = limit_systems(mean_scores(table, select_measures(table, 4)), table)
+    if tables.label_ranges is not None:
+        means = means.join(tables.label_ranges, on=["system", "measure"], how="left", maintain_order="left")
+    return {"": (means,)}
 
 
 def _cutoff_curves(tables: Tables) -> Cases:
@@ -216,7 +219,8 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
         ),
         "system-means": Figure(
             "Mean of every system",
-            "With Student's 95 % interval over queries (Li et al., figure 1); each panel has its own axis.",
+            "With Student's 95 % interval over queries (Li et al., figure 1); each panel has its own axis. Whiskers, "
+            "where there are any: the smallest and largest mean over all labels of unjudged documents.",
             ("scores",),
             _system_means,
             systems.system_means,

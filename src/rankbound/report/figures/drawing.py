@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -33,12 +33,16 @@ _DESCRIPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The data of figures: scores per query, results per setting, histories of training, pairs of images."""
+    """The data of figures: scores per query, results per setting, histories of training, pairs of images.
+
+    ``label_ranges`` are those of means over unknown labels: system, measure, label_low, label_high.
+    """
 
     scores: pl.DataFrame | None = None
     results: pl.DataFrame | None = None
     history: pl.DataFrame | None = None
     examples: pl.DataFrame | None = None
+    label_ranges: pl.DataFrame | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,7 @@ def draw_figures(tables: Tables, figures: Mapping[str, Figure] | None = None) ->
 
         figures = FIGURES
     if tables.scores is not None:
-        tables = Tables(without_unmeasured(tables.scores), tables.results, tables.history, tables.examples)
+        tables = replace(tables, scores=without_unmeasured(tables.scores))
     with debug_mode(False):  # validating every part of a chart takes seconds: the tests validate all figures
         drawn = [outcome for name, figure in figures.items() for outcome in _draw(name, figure, tables)]
     return {outcome.name: outcome for outcome in drawn}

@@ -59,8 +59,27 @@ def system_means(table: pl.DataFrame) -> Chart:
         ),
     )
     return grid(
-        [interval, point], table, row="measure", column="panel", size=(190, height_of(table)), independent=["x"]
+        [*_label_whiskers(table, y), interval, point],
+        table,
+        row="measure",
+        column="panel",
+        size=(190, height_of(table)),
+        independent=["x"],
     )
+
+
+def _label_whiskers(table: pl.DataFrame, y: alt.Y) -> list[Chart]:
+    """Thin lines with ends for what the labels of unjudged documents leave open; none if nothing is known about it."""
+    if "label_low" not in table.columns:
+        return []
+    known = alt.Chart().transform_filter("isValid(datum.label_low)")
+    tip = tips(system="system *", measure="measure *", label_low="whatever the labels from", label_high="to")
+    line = known.mark_rule(strokeWidth=1, color=PALETTE[1]).encode(y=y, x="label_low:Q", x2="label_high:Q", tooltip=tip)
+    ends = [
+        known.mark_tick(thickness=1, size=9, color=PALETTE[1]).encode(y=y, x=f"{name}:Q")
+        for name in ("label_low", "label_high")
+    ]
+    return [line, *ends]
 
 
 def published_and_ours(table: pl.DataFrame) -> Chart:
