@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import rankbound as rb
-from rankbound.difficulty.pooled import pooled_index, z_scores
+from rankbound.difficulty.pooled import adjusted_rank_metrics, pooled_index, z_scores
 from rankbound.errors import ArgumentError
 from rankbound.testing import oracles
 from rankbound.testing.strategies import catalog
@@ -64,6 +64,45 @@ def test_one_relevant_document_gives_the_adjusted_measures_of_pykeen(measure, va
     assert (found.index, found.z) == pytest.approx(pykeen(ranks, sizes.tolist(), value), abs=1e-10)
     for rank, n, z in zip(ranks, sizes.tolist(), z_scores([float(value(rank)) for rank in ranks], bounds), strict=True):
         assert z == pytest.approx(pykeen([rank], [n], value)[1], abs=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_all_adjusted_metrics_by_their_names(seed):
+    """A rank of 1.5 is that of an answer that ties with another one."""
+    random = np.random.default_rng(seed)
+    sizes = random.integers(2, 90, 40).tolist()
+    ranks = [int(random.integers(1, n)) + float(random.choice([0.0, 0.5])) for n in sizes]
+    found = adjusted_rank_metrics(ranks, sizes, k=5)
+    expected_rank = sum((n + 1) / 2 for n in sizes) / len(sizes)
+    mean, sd = sum(ranks) / len(ranks), math.sqrt(sum((n * n - 1) / 12 for n in sizes)) / len(sizes)
+    reciprocal, hits = pykeen(ranks, sizes, lambda rank: 1 / rank), pykeen(ranks, sizes, lambda rank: rank <= 5)
+    assert found == pytest.approx(
+        {
+            "adjusted_arithmetic_mean_rank": mean / expected_rank,
+            "adjusted_arithmetic_mean_rank_index": 1 - (mean - 1) / (expected_rank - 1),
+            "z_arithmetic_mean_rank": (expected_rank - mean) / sd,
+            "adjusted_inverse_harmonic_mean_rank": reciprocal[0],
+            "z_inverse_harmonic_mean_rank": reciprocal[1],
+            "adjusted_hits_at_5": hits[0],
+            "z_hits_at_5": hits[1],
+        },
+        abs=1e-10,
+    )
+
+
+def test_the_wrapper_z_is_the_z_of_each_query():
+    qrels = {"a": {"x": 1, **{f"d{i}": 0 for i in range(9)}}, "b": {"x": 1, "y": 0}, "c": {"x": 1, "y": 1}}
+    run = {"a": {f"d{i}": 9.0 - i for i in range(2)} | {"x": 5.0}, "b": {"x": 1.0, "y": 2.0}, "c": {"x": 1.0, "y": 2.0}}
+    values = rb.evaluate(qrels, run, ["Z(RR)", "Z(U)"]).values
+    for name, value in (("RR", lambda rank: 1 / rank), ("U", lambda rank: 1 - rank)):  # U falls where ranks do
+        expected = [pykeen([rank], [n], value)[1] for rank, n in ((3, 10), (2, 2))]
+        assert values[f"Z({name})"] == pytest.approx([*expected, math.nan], abs=1e-10, nan_ok=True)
+
+
+def test_ranks_beyond_the_candidates_are_refused():
+    for ranks, candidates in (([3], [2]), ([0.5], [2]), ([1, 2], [3])):
+        with pytest.raises(ArgumentError, match="ranks must lie between 1 and the number of candidates"):
+            adjusted_rank_metrics(ranks, candidates)
 
 
 def test_lower_is_better_and_no_choice():

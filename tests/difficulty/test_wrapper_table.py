@@ -50,6 +50,9 @@ def test_affine_wrappers(measure, labels):
     mm, em = rankings("min-max"), rankings("expectation-max")
     assert (mm.min(), mm.max(), mm.mean()) == (near(0), near(1), near((expected - worst) / (best - worst)))
     assert (em.min(), em.max(), em.mean()) == (near(-(expected - worst) / (best - expected)), near(1), near(0))
+    z = rankings("z-score")
+    spread = np.sqrt(np.mean((rankings.x - expected) ** 2))
+    assert (z.mean(), (z**2).mean(), z.max()) == (near(0), near(1), near(abs(best - expected) / spread))
     if measure.definition.floor >= 0 and expected:  # EB is refused for measures whose expected value is 0
         eb = rankings("expectation")
         assert eb.mean() == near(1)
@@ -106,7 +109,10 @@ def test_only_some_are_affine():
     """On three points of a line the middle value is the mean of the others, if the wrapper is affine."""
     difficulty = difficulty_of(parse_measure("nDCG"), LabelCounts.binary([9] * 3, [3] * 3))
     expected, best = difficulty.expected[0], difficulty.best[0]
-    for ends, affine in (((0.5, 1.0), ("MM", "EB", "EM")), ((expected, best), ("MM", "EB", "EM", "UL2", "UL2C"))):
+    for ends, affine in (
+        ((0.5, 1.0), ("MM", "EB", "EM", "Z")),
+        ((expected, best), ("MM", "EB", "EM", "Z", "UL2", "UL2C")),
+    ):
         low, high = ends
         for wrapper, name in BOUNDINGS.items():
             value = get_bounding(name).apply(np.array([low, (low + high) / 2, high]), difficulty)[0]

@@ -157,6 +157,20 @@ def test_a_sanity_check_before_training_leaves_no_queries_behind():
     assert callback.evaluation.mean() == pytest.approx(expected(model, measures=["AP"]).mean(), abs=1e-6)
 
 
+def test_the_worst_group_is_logged_and_can_be_monitored(tmp_path):
+    groups = {query: "even" if query % 2 == 0 else "odd" for query in range(20)}
+    callback = RankingCallback(MEASURES, groups=groups)
+    stop = EarlyStopping("EM(nDCG@10)_worst_group", mode="max", patience=0)
+    fit = trainer(callback, stop, max_epochs=2, default_root_dir=tmp_path)
+    fit.fit(Model(), loader(TRAIN), loader(VALID))
+    logged = {name: value.item() for name, value in fit.callback_metrics.items()}
+    means = [logged[f"EM(nDCG@10)_group={group}"] for group in ("even", "odd")]
+    assert logged["EM(nDCG@10)_worst_group"] == min(means)
+    assert [row.mean for row in callback.evaluation.by_group if row.measure == "EM(nDCG@10)"] == pytest.approx(
+        sorted(means), abs=1e-6
+    )
+
+
 # ---- errors ----------------------------------------------------------------------------------------------------------
 
 

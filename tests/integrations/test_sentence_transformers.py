@@ -316,6 +316,24 @@ def test_bad_settings_of_a_loss_are_refused(model):
 # ---- the evaluator ---------------------------------------------------------------------------------------------------
 
 
+def test_groups_are_in_results_file_and_comparison(model, tmp_path):
+    named = {f"q{index}": sample for index, sample in enumerate(TEST)}
+    topics = {name: sample["query"][0] for name, sample in named.items()}
+    evaluator = RankingEvaluator(named, ["EM(nDCG@10)", "RR"], name="dev", groups=topics)
+    results = evaluator(model, str(tmp_path))
+    rows = evaluator.evaluation.by_group
+    means = {f"dev_{row.measure}_group={row.group}": row.mean for row in rows if row.measure in evaluator.measures}
+    assert len(means) == 2 * len(set(topics.values()))
+    assert {name: results[name] for name in means} == pytest.approx(means, abs=1e-12)
+    assert results["dev_RR_worst_group"] == min(value for name, value in means.items() if "_RR_" in name)
+    file = pl.read_csv(tmp_path / "RankingEvaluator_dev_results.csv")
+    assert {f"dev_{name}" for name in file["measure"]} == {*means, "dev_EM(nDCG@10)", "dev_RR"}
+    assert file["queries"].sum() == 2 * 2 * 60 - 2 * 2 * evaluator.evaluation.empty_queries
+    assert {row.group for row in evaluator.compare(model, model).by_group} == set(topics.values())
+    with pytest.raises(DataError, match="do the query ids match"):
+        RankingEvaluator(named, groups={"elsewhere": "a"})
+
+
 def test_measures_are_those_of_evaluate(model):
     evaluator = RankingEvaluator(TEST, ["nDCG@10", "EM(AP)", "RR"])
     assert isinstance(evaluator, BaseEvaluator)

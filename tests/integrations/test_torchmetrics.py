@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 import numpy as np
+import polars as pl
 import pytest
 
 pytest.importorskip("torch")
@@ -168,6 +169,39 @@ def test_queries_without_items_have_no_value():
     nothing = RankingMetric("RR")
     nothing.update(torch.zeros(0), torch.zeros(0), offsets=[0, 0, 0])
     assert torch.isnan(nothing.compute())
+
+
+def test_groups_have_means_and_a_worst_one():
+    languages = {int(qid): "de" if index % 3 else "en" for index, qid in enumerate(QID[OFFSETS[:-1]])}
+    metric = filled(["nDCG@10", "U"], groups=languages)
+    expected = rb.evaluate(rb.Lists.from_qid(LABELS, QID, SCORES), measures=["nDCG@10", "U"], groups=languages)
+    values = {name: value.item() for name, value in metric.compute().items()}
+    for row in expected.by_group:
+        assert values[f"{row.measure}_group={row.group}"] == pytest.approx(row.mean, abs=1e-12)
+    means = {name: [values[f"{name}_group=de"], values[f"{name}_group=en"]] for name in ("nDCG@10", "U")}
+    assert values["nDCG@10_worst_group"] == min(means["nDCG@10"])
+    assert values["U_worst_group"] == max(means["U"])  # lower is better
+    assert [row.mean for row in metric.evaluation().by_group] == pytest.approx([row.mean for row in expected.by_group])
+
+
+def test_groups_of_one_measure_make_a_dict_and_a_batch_may_have_no_entry():
+    table = pl.DataFrame({"qid": [1, 2], "language": ["de", "en"], "length": ["short", "short"]})
+    metric = RankingMetric("RR", groups=table).set_dtype(torch.float64)
+    batch = metric([0.1, 0.9], [1, 0], qid=[3, 3])
+    assert {name: value.item() for name, value in batch.items()} == {
+        "RR": 0.5,
+        "RR_language=(none)": 0.5,
+        "RR_worst_language": 0.5,
+        "RR_length=(none)": 0.5,
+        "RR_worst_length": 0.5,
+    }
+    metric.update([0.9, 0.1, 0.1, 0.9], [1, 0, 1, 0], qid=[1, 1, 2, 2])
+    values = {name: value.item() for name, value in metric.compute().items()}
+    assert (values["RR_language=de"], values["RR_language=en"], values["RR_length=short"]) == (1.0, 0.5, 0.75)
+    other = RankingMetric("RR", groups={"a": "x"})
+    other.update([0.9], [1], qid=[1])
+    with pytest.raises(DataError, match="do the query ids match"):
+        other.evaluation()
 
 
 # ---- state -----------------------------------------------------------------------------------------------------------

@@ -49,6 +49,8 @@ def test_scales_are_as_described(orders, wrapper):
         assert values.max() == pytest.approx(1)
     if "0 for the worst" in text:
         assert values.min() == pytest.approx(0)
+    if "standard deviations of random" in text:
+        assert values.std() == pytest.approx(1)
     if "fraction of all rankings" in text:
         assert values == pytest.approx([(plain <= x + 1e-12).mean() for x in plain])
     if "is not 0" in text:

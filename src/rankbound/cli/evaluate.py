@@ -65,8 +65,8 @@ def evaluate(
     then nDCG@10, R@10, Success@10 (hit rate) and AP(div='min')@10.
 
     A wrapper around a measure's name normalizes it by what any ranking of the query could score: MM(...), EB(...),
-    EM(...), DB(...), UL1(...), UL2(...) or UL2C(...). STD(...), STDU(...) and ECDF(...) standardize it by what the
-    runs of --reference score. `rankbound measures` lists the measures.
+    EM(...), Z(...), DB(...), UL1(...), UL2(...) or UL2C(...). STD(...), STDU(...) and ECDF(...) standardize it by what
+    the runs of --reference score. `rankbound measures` lists the measures.
 
     --against-random adds p-values from the distribution of each measure under random ranking, per query (in the file
     of --per-query) and combined over queries. --groups adds the means of groups of queries and their differences from

@@ -42,9 +42,9 @@ def measures(
             ["name", "what it is", "other names"],
             [[_form(definition), definition.summary, ", ".join(definition.aliases)] for definition in chosen],
             text_columns=3,
-            note="`rankbound measures NAME` shows formula, parameters and source. The wrappers MM, EB, EM, DB, UL1, "
-            "UL2 and UL2C normalize a measure by the difficulty of each query, as in EM(nDCG@10); STD, STDU and ECDF "
-            "standardize it by reference runs.",
+            note="`rankbound measures NAME` shows formula, parameters and source. The wrappers MM, EB, EM, Z, DB, "
+            "UL1, UL2 and UL2C normalize a measure by the difficulty of each query, as in EM(nDCG@10); STD, STDU "
+            "and ECDF standardize it by reference runs.",
         )
 
 

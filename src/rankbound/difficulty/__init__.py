@@ -3,7 +3,7 @@
 from rankbound.difficulty.bounding import BOUNDING_NAMES, Bounding, Bounds, Difficulty, get_bounding
 from rankbound.difficulty.bounds import bounds, bounds_of
 from rankbound.difficulty.distribution import Distribution
-from rankbound.difficulty.pooled import pooled_index, z_scores
+from rankbound.difficulty.pooled import adjusted_rank_metrics, pooled_index, z_scores
 from rankbound.difficulty.queries import (
     QUERY_TYPES,
     describe_query_types,
@@ -28,6 +28,7 @@ __all__ = [
     "Distribution",
     "QueryWeights",
     "ReferenceScores",
+    "adjusted_rank_metrics",
     "bounded_values",
     "bounds",
     "bounds_of",

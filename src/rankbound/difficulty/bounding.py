@@ -11,6 +11,8 @@ none               x                                                        yes
 min-max            (x - W) / (B - W)                                        yes, weight 1 / (B - W)
 expectation        x / E                                                    yes, weight 1 / E
 expectation-max    (x - E) / (B - E)                                        yes, weight 1 / (B - E)
+z-score            (x - E) / s, s the standard deviation over random        yes, weight 1 / s
+                   rankings
 distribution       F(x), the fraction of random rankings that are no better  no
 log-distribution   -log(1 - F(x)), the surprise of doing that well          no
 UL1                (x / B) * x / (x + E)                                    no
@@ -24,13 +26,13 @@ UL2 are equations 5 and 6 of Karmaker & Feng, Joint upper & lower bound normaliz
 is 0. They say that a UL2 of 0 means a random ranking. That holds for the score E, but the mean m of UL2 over random
 rankings is not 0, because the slope of UL2 below E is not the one above; UL2-centered has the mean 0. For a measure
 where lower is better (U), "no better" and "below E" are reversed, so that a good ranking always has a high F and a
-positive UL2.
+positive UL2 and z-score.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -123,6 +125,7 @@ class Difficulty:
     lower_is_better: bool = False
     floor: float = 0.0
     precise_distributions: Callable[[], NullDistributions] | None = None  # with precise tails, where that takes longer
+    variances: Callable[[], NDArray[np.float64]] | None = None  # over random rankings
 
     @property
     def informative(self) -> NDArray[np.bool_]:
@@ -135,6 +138,13 @@ class Difficulty:
             raise ArgumentError("difficulty must have distributions for distribution bounding, got None")
         return self.distributions()
 
+    @cached_property
+    def deviation(self) -> NDArray[np.float64]:
+        """Standard deviation over random rankings, for each query."""
+        if self.variances is None:
+            raise ArgumentError("difficulty must have variances for z-score bounding, got None")
+        return np.sqrt(self.variances())
+
     def precise_distribution(self) -> NullDistributions:
         """The distributions for p-values, whose tails are precise."""
         return self.distribution() if self.precise_distributions is None else self.precise_distributions()
@@ -145,6 +155,8 @@ class Difficulty:
         worst, expected, best = (bound[queries] for bound in (self.worst, self.expected, self.best))
         precise = None if self.precise_distributions is None else lambda: self.precise_distribution().take(queries)
         taken = Difficulty(worst, expected, best, distributions, self.lower_is_better, self.floor, precise)
+        if self.variances is not None:
+            taken = replace(taken, variances=lambda: self.deviation[queries] ** 2)
         if "distance_to_one" in self.__dict__:
             taken.__dict__["distance_to_one"] = self.distance_to_one[queries]
         return taken
@@ -236,6 +248,10 @@ def _expectation_max(x: Any, d: Difficulty, smooth: bool) -> Any:
     return _affine(x, d.expected, d.best - d.expected)
 
 
+def _z_score(x: Any, d: Difficulty, smooth: bool) -> Any:
+    return _affine(x, d.expected, np.sign(d.best - d.worst) * d.deviation)
+
+
 def _distribution(x: Any, d: Difficulty, smooth: bool) -> Any:
     distribution = d.distribution()
     if smooth:
@@ -288,6 +304,7 @@ _BOUNDINGS: Mapping[str, Bounding] = MappingProxyType(
             Bounding("min-max", True, _informative, _min_max),
             Bounding("expectation", True, lambda d: np.asarray(d.expected != 0), _expectation),
             Bounding("expectation-max", True, _informative, _expectation_max),
+            Bounding("z-score", True, _informative, _z_score),
             Bounding("distribution", False, _informative, _distribution, needs_distribution=True),
             Bounding("log-distribution", False, _informative, _log_distribution, needs_distribution=True),
             Bounding("UL1", False, lambda d: np.asarray(d.best > 0), _ul1, convex=True),

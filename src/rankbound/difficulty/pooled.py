@@ -3,7 +3,8 @@
 EM normalizes each query and then takes the mean; the pooled index takes means first, (mean x - mean E) / (mean B -
 mean E), so that queries whose best ranking is little better than a random one weigh little. With one relevant document
 per query these are the adjusted measures of PyKEEN (Hoyt et al. 2022): its adjusted mean reciprocal rank index is the
-pooled index of RR, its adjusted hits at k that of Success@k, and its z-scores are those here.
+pooled index of RR, its adjusted hits at k that of Success@k, its adjusted mean rank index that of U, and its z-scores
+are those here. `adjusted_rank_metrics` has them under its names.
 """
 
 from __future__ import annotations
@@ -70,6 +71,37 @@ def z_scores(values: ArrayLike, bounds: Bounds) -> NDArray[np.float64]:
         return np.asarray(
             np.where(variance > 0, np.sign(best - worst) * (value - expected) / np.sqrt(variance), np.nan)
         )
+
+
+def adjusted_rank_metrics(ranks: ArrayLike, candidates: ArrayLike, k: int = 10) -> dict[str, float]:
+    """The adjusted metrics of PyKEEN, by its names, from the rank of the one right answer of each query.
+
+    ``candidates`` are the numbers of documents that the answers are ranked among, its own included. A rank of an answer
+    that ties can be a mean, such as 1.5; its reciprocal is then taken, as PyKEEN does. Expected values and variances
+    are those of ranks that are uniform on 1, ..., candidates for each query.
+
+    >>> found = adjusted_rank_metrics([1, 3, 40], [50, 4, 200])
+    >>> {name: round(value, 3) for name, value in found.items() if "mean_rank" in name}
+    {'adjusted_arithmetic_mean_rank': 0.342, 'adjusted_arithmetic_mean_rank_index': 0.673, 'z_arithmetic_mean_rank':
+    1.42, 'adjusted_inverse_harmonic_mean_rank': 0.304, 'z_inverse_harmonic_mean_rank': 2.105}
+    """
+    from rankbound.difficulty.bounds import bounds
+
+    rank, n = floats("ranks", ranks), np.asarray(candidates)
+    if (rank < 1).any() or n.shape != rank.shape or (rank > n).any():
+        raise ArgumentError("ranks must lie between 1 and the number of candidates of the same query")
+    by_rank = pooled_index(rank - 1, bounds("U", n=n, relevant=1))  # as many wrong pairs as documents above the answer
+    by_reciprocal = pooled_index(1 / rank, bounds("RR", n=n, relevant=1))
+    by_hits = pooled_index((rank <= k).astype(np.float64), bounds(f"Success@{k}", n=n, relevant=1))
+    return {
+        "adjusted_arithmetic_mean_rank": float(rank.sum() / ((n + 1) / 2).sum()),
+        "adjusted_arithmetic_mean_rank_index": by_rank.index,
+        "z_arithmetic_mean_rank": by_rank.z,
+        "adjusted_inverse_harmonic_mean_rank": by_reciprocal.index,
+        "z_inverse_harmonic_mean_rank": by_reciprocal.z,
+        f"adjusted_hits_at_{k}": by_hits.index,
+        f"z_hits_at_{k}": by_hits.z,
+    }
 
 
 def _arrays(values: ArrayLike, bounds: Bounds) -> list[NDArray[np.float64]]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from rankbound.arrays import floats, is_between, names_of
 from rankbound.difficulty.bounding import Difficulty, NullDistributions, get_bounding
-from rankbound.difficulty.bounds import bounds_of, plain_measure
+from rankbound.difficulty.bounds import bounds_of, plain_measure, variances_of
 from rankbound.difficulty.weights import DEFAULT_FORM, LEAST_EFFECTIVE, QueryWeights, shape_weights
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Lists
@@ -43,6 +43,7 @@ def difficulty_of(measure: Measure, counts: LabelCounts, ranker_strength: float 
         plain.definition.lower_is_better,
         plain.definition.floor,
         lambda: distributions(precise=True),
+        lambda: variances_of(plain, counts),
     )
 
 

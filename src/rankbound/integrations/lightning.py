@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rankbound.errors import ArgumentError, DataError
+from rankbound.integrations.groups import means_by_group
 from rankbound.packages import check_packages, import_package
 from rankbound.protocol import Protocol
 
@@ -38,8 +39,9 @@ class RankingCallback(Callback):
         Names such as ``"nDCG@10"`` or ``"EM(nDCG@10)"``, one or several.
     prefix:
         What the names in the log start with, such as ``"val/"``.
-    protocol, ties, empty:
-        As in `RankingMetric`.
+    protocol, ties, empty, groups:
+        As in `RankingMetric`; the means of groups are logged too, and ``monitor="nDCG@10_worst_language"`` stops by
+        the worst group.
     prog_bar:
         Show the means in the progress bar too.
 
@@ -57,10 +59,12 @@ class RankingCallback(Callback):
         prefix: str = "",
         ties: str | None = None,
         empty: str | None = None,
+        groups: Any = None,
         prog_bar: bool = False,
     ) -> None:
         super().__init__()
-        self._first = RankingMetric(measures, protocol, ties=ties, empty=empty)  # a measure's name is checked here
+        # the names of measures are checked here
+        self._first = RankingMetric(measures, protocol, ties=ties, empty=empty, groups=groups)
         self._metrics: list[RankingMetric] = []
         self.prefix, self.prog_bar = prefix, prog_bar
         self.evaluations: tuple[Evaluation, ...] = ()
@@ -98,7 +102,8 @@ class RankingCallback(Callback):
         self._metrics = []  # the items are not needed any more
         for index, evaluation in enumerate(self.evaluations):
             suffix = f"/dataloader_idx_{index}" if len(self.evaluations) > 1 else ""
-            means = {f"{self.prefix}{name}{suffix}": mean for name, mean in evaluation.mean().items()}
+            means = evaluation.mean() | means_by_group(evaluation, evaluation.groups)
+            means = {f"{self.prefix}{name}{suffix}": mean for name, mean in means.items()}
             pl_module.log_dict(
                 means,
                 prog_bar=self.prog_bar,

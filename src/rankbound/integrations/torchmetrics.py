@@ -16,6 +16,8 @@ import numpy as np
 from rankbound.arrays import check_finite, integers, numbers, offsets_of
 from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation import Evaluation, evaluate_lists
+from rankbound.evaluation.groups import read_groups
+from rankbound.integrations.groups import means_by_group
 from rankbound.lists import Lists, sort_within_queries
 from rankbound.measures.measure import Measure, parse_measures
 from rankbound.packages import check_packages, import_package
@@ -59,8 +61,12 @@ class RankingMetric(Metric):
         came; a query that is spread over processes then has the items of the first process first.
     empty:
         How to count queries for which a measure is not defined: leave them out (``skip``, the default), ``zero`` or
-        ``one``. If no
-        query is left, the value is NaN.
+        ``one``. If no query is left, the value is NaN.
+    groups:
+        The groups of the queries by their ids (numbers in the order of the queries if they have none), as in
+        `rankbound.evaluate`. `compute` then returns a dict that also has the mean of every group,
+        ``"nDCG@10_language=de"``, and the worst of them, ``"nDCG@10_worst_language"``; ``evaluation().by_group`` has
+        their intervals.
     options:
         Options of `torchmetrics.Metric`, such as ``dist_sync_on_step`` or ``process_group``.
 
@@ -88,11 +94,14 @@ class RankingMetric(Metric):
         *,
         ties: str | None = None,
         empty: str | None = None,
+        groups: Any = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
         self.measures = parse_measures(measures)
-        self._is_single = isinstance(measures, (str, Measure)) or not isinstance(measures, Iterable)
+        self.groups = None if groups is None else read_groups(groups)
+        is_one = isinstance(measures, (str, Measure)) or not isinstance(measures, Iterable)
+        self._has_one_value = is_one and groups is None
         for name, measure in self.measures.items():
             if measure.is_standardized:
                 raise ArgumentError(f"measures must need no reference runs, got {name}: use rankbound.evaluate")
@@ -159,16 +168,14 @@ class RankingMetric(Metric):
     # ---- values ------------------------------------------------------------------------------------------------------
 
     def compute(self) -> Any:
-        """Return the mean of the measure as a tensor or, of several measures, a dict of them.
+        """Return the mean of the measure as a tensor or, of several measures or with groups, a dict of them.
 
         Without any query, which torchmetrics warns of, this is a DataError.
         """
         self._evaluation = evaluate_lists(self._lists(), self.measures, self.protocol)
-        means = {
-            name: torch.tensor(value, dtype=self.dtype, device=self.device)
-            for name, value in self._evaluation.mean().items()
-        }
-        return next(iter(means.values())) if self._is_single else means
+        means = self._evaluation.mean() | means_by_group(self._evaluation, self.groups)
+        tensors = {name: torch.tensor(mean, dtype=self.dtype, device=self.device) for name, mean in means.items()}
+        return next(iter(tensors.values())) if self._has_one_value else tensors
 
     def evaluation(self) -> Evaluation:
         """Return the result that `compute` takes the means of, for the queries of all processes.
@@ -177,7 +184,7 @@ class RankingMetric(Metric):
         """
         self.compute()
         assert self._evaluation is not None
-        return self._evaluation
+        return self._evaluation if self.groups is None else self._evaluation.with_groups(self.groups)
 
     def per_query(self) -> pl.DataFrame:
         """Return a frame with the value of every measure for each query, ordered by ``qid``."""

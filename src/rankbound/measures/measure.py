@@ -25,6 +25,7 @@ BOUNDINGS: Mapping[str, str] = MappingProxyType(
         "MM": "min-max",
         "EB": "expectation",
         "EM": "expectation-max",
+        "Z": "z-score",
         "DB": "distribution",
         "UL1": "UL1",
         "UL2": "UL2",

@@ -86,7 +86,7 @@ def describe_first(board: Leaderboard) -> str:
         return f"{value}, and is not separable from any of the {len(first) - 1} other systems."
     if len(first) == 1:
         return f"{value}, and is significantly better than the {plural(len(board.ranks) - 1, 'other system')}."
-    named = _listed(first) if len(first) <= _SETS_IN_WORDS else f"{len(first)} of {len(board.ranks)} systems"
+    named = _list_words(first) if len(first) <= _SETS_IN_WORDS else f"{len(first)} of {len(board.ranks)} systems"
     return f"{value}; tied for first are {named}."
 
 

@@ -9,6 +9,8 @@ _SCALES = {
     "min-max": "is 0 for the worst and 1 for the best ranking of the candidates",
     "expectation": "is 1 for a random ranking of the candidates on average, and 2 for one that scores twice as much",
     "expectation-max": "is 0 for a random ranking of the candidates on average, and 1 for the best ranking",
+    "z-score": "is in standard deviations of random rankings of the candidates, and 0 for a random ranking of the "
+    "candidates on average",
     "distribution": "is the fraction of all rankings of the candidates that are no better",
     "UL1": "is lower than the plain measure by more, the higher a random ranking of the candidates scores",
     "UL2": "is 0 at the expected value of a random ranking of the candidates and 1 for the best ranking; its mean over "

@@ -77,6 +77,7 @@ def _normalization(measure: Measure, labels: Sequence[float], depth: int) -> Cal
     lowest = measure.definition.lowest_label
     everything = _values_of_all_orders(measure.plain, tuple(sorted(max(label, lowest) for label in labels)), depth)
     expected, least, greatest = math.fsum(everything) / len(everything), min(everything), max(everything)
+    deviation = math.sqrt(math.fsum((x - expected) ** 2 for x in everything) / len(everything))
     lower_is_better = measure.definition.lower_is_better
     worst, best = (greatest, least) if lower_is_better else (least, greatest)
 
@@ -99,6 +100,7 @@ def _normalization(measure: Measure, labels: Sequence[float], depth: int) -> Cal
         "min-max": lambda x: (x - worst) / (best - worst),
         "expectation": lambda x: x / expected,
         "expectation-max": lambda x: (x - expected) / (best - expected),
+        "z-score": lambda x: (x - expected) / (-deviation if lower_is_better else deviation),
         "distribution": fraction_no_better,
         "UL1": lambda x: x / best * x / (x + expected) if x + expected else 0.0,
         "UL2": ul2,

@@ -28,7 +28,13 @@ from rankbound.difficulty.distribution.case import Case, case_of
 from rankbound.difficulty.distribution.closed_form import closed
 from rankbound.difficulty.distribution.dynamic import Points, dynamic, dynamic_work
 from rankbound.difficulty.distribution.ends import with_exact_ends
-from rankbound.difficulty.distribution.few_hits import has_few_hits, of_few_hits
+from rankbound.difficulty.distribution.hit_ranks import (
+    has_few_hits,
+    is_largest_precision,
+    of_few_hits,
+    of_largest_precision,
+)
+from rankbound.difficulty.distribution.importance import has_weighted_samples, of_weighted_samples
 from rankbound.difficulty.distribution.limit import limit, limit_applies
 from rankbound.difficulty.distribution.mixture import TOGETHER, mixture_key, mixtures
 from rankbound.difficulty.distribution.smoothing import look_up, smooth_table
@@ -38,6 +44,7 @@ from rankbound.difficulty.distribution.walk import Walk
 from rankbound.errors import ArgumentError
 from rankbound.io import report_progress
 from rankbound.measures import LabelCounts, Measure
+from rankbound.measures.cascade import Cascade
 
 METHODS = ("auto", "closed", "enumeration", "approximate", "dynamic", "sampled")
 SAMPLES = 300_000  # as in Westerborg, User/query-wise metric bounding in learning to rank
@@ -166,6 +173,8 @@ def _choose(case: Case, method: str, grid: int | None, samples: int, seed: int) 
                 f"{case.measure} with {len(case.counts)} levels of {', '.join(map(str, case.counts))} documents; "
                 "choose method='auto'"
             )
+    if method == "auto" and precise and _needs_weighted_samples(case):
+        return *of_weighted_samples(case, seed), "approximate"
     if method in ("auto", "dynamic"):
         distribution = _dynamic(case, grid, precise)
         if distribution is not None:
@@ -176,8 +185,15 @@ def _choose(case: Case, method: str, grid: int | None, samples: int, seed: int) 
             distribution = mixtures([case], precise=False)[0]
             if distribution is not None:
                 return *distribution, "approximate"
+    if method == "auto" and precise and has_weighted_samples(case):
+        return *of_weighted_samples(case, seed), "approximate"
     _check_sampling(case, samples, _SAMPLING_WORK if method == "auto" else _LONGEST_SAMPLING)
     return *sampled(case, samples, seed), "sampled"
+
+
+def _needs_weighted_samples(case: Case) -> bool:
+    """Whether the first documents decide on which scale the others count, which no grid resolves."""
+    return isinstance(case.measure.definition, Cascade) and len(case.labels) > 2 and has_weighted_samples(case)
 
 
 def _has_limit(case: Case) -> bool:
@@ -225,6 +241,8 @@ def _dynamic(case: Case, grid: int | None, precise: bool) -> Points | None:
 
     None if all of them would take too long.
     """
+    if is_largest_precision(case):
+        return of_largest_precision(case)
     if not case.measure.definition.has_walk:
         return None
     most, rare = _PRECISE if precise else _FAST

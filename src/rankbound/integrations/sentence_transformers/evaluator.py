@@ -6,6 +6,7 @@ import csv
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +17,9 @@ from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation import Evaluation, evaluate_lists
 from rankbound.evaluation.alignment import align_evaluations
 from rankbound.evaluation.comparison import Comparison, compare
+from rankbound.evaluation.group_tests import group_means
 from rankbound.evaluation.inference import Inference
+from rankbound.integrations.groups import means_by_group, name_of_group
 from rankbound.integrations.sentence_transformers.samples import RerankingSamples
 from rankbound.integrations.sentence_transformers.scoring import model_scores
 from rankbound.io import atomic_write
@@ -69,6 +72,10 @@ class RankingEvaluator:
         How the queries are evaluated, see `rankbound.Protocol`; ``empty`` replaces its field.
     empty:
         Queries without a relevant document: leave them out (``skip``), or count them as ``zero`` or ``one``.
+    groups:
+        The groups of the queries, by the keys of the samples (numbers for a list), as in `rankbound.evaluate`. The
+        results then have the mean of every group, ``"nDCG@10_language=de"``, and the worst of each attribute,
+        ``"nDCG@10_worst_language"``; ``evaluation.by_group`` has their intervals and tests.
     always_rerank_positives:
         Also rank relevant documents that the first stage missed. If False, they count as relevant documents that the
         model did not return, as in trec_eval. (The library's evaluator leaves them out, which gives higher values.)
@@ -94,6 +101,7 @@ class RankingEvaluator:
         inference: Inference | None = None,
         protocol: Protocol | None = None,
         empty: str | None = None,
+        groups: Any = None,
         always_rerank_positives: bool = True,
         prompt_name: str | None = None,
         batch_size: int = 64,
@@ -119,6 +127,9 @@ class RankingEvaluator:
         self._samples = RerankingSamples.of(samples)
         if not always_rerank_positives:
             self._samples = self._samples.returned_only()
+        self._groups = None
+        if groups is not None:  # ids that do not match are reported now
+            self._groups = Evaluation(self._samples.lists.query_ids, {}, {}).with_groups(groups).groups
         self._check_measures_are_defined()
         self._base_rows: list[_Row] = []
         if self._samples.retrieved is not None:
@@ -133,12 +144,14 @@ class RankingEvaluator:
         results: dict[str, float] = {}
         for row in rows:
             results |= {row.measure: row.mean, f"{row.measure}_low": row.low, f"{row.measure}_high": row.high}
+        shown = replace(self.evaluation, values={name: self.evaluation.values[name] for name in self.measures})
+        results |= means_by_group(shown, self._groups)
         results |= {f"base_{row.measure}": row.mean for row in self._base_rows}
         results = {self._key(label): value for label, value in results.items() if np.isfinite(value)}
         when = "".join(f"_{number:g}" for number in (epoch, steps) if number not in (None, -1))
         self._log(rows, when)
         if output_path is not None and self.write_csv:
-            self._write(Path(output_path), rows, epoch, steps, when)
+            self._write(Path(output_path), rows + self._rows_of_groups(), epoch, steps, when)
         model.model_card_data.set_evaluation_metrics(self, results, epoch, steps)
         return results
 
@@ -171,9 +184,14 @@ class RankingEvaluator:
         runs += [self.scored_lists(model) for model in models]
         titles = (["first stage"] if first_stage else []) + titles
         return compare(
-            *runs, measures=list(self.measures), names=titles, baseline=baseline, protocol=self.protocol,
+            *runs,
+            measures=list(self.measures),
+            names=titles,
+            baseline=baseline,
+            protocol=self.protocol,
             inference=self.inference,
-        )  # fmt: skip
+            groups=self._groups,
+        )
 
     @property
     def per_query(self) -> pl.DataFrame:
@@ -202,7 +220,8 @@ class RankingEvaluator:
 
     def _evaluate(self, lists: Lists) -> Evaluation:
         plain = str(self.measures[self.primary_measure].plain)  # its bounds decide the types of queries
-        return evaluate_lists(lists, parse_measures([plain]) | self.measures, self.protocol, bounds=True)
+        evaluation = evaluate_lists(lists, parse_measures([plain]) | self.measures, self.protocol, bounds=True)
+        return evaluation if self._groups is None else evaluation.with_groups(self._groups)
 
     def _check_measures_are_defined(self) -> None:
         """Raise DataError before a training starts, not in its first evaluation."""
@@ -218,6 +237,24 @@ class RankingEvaluator:
         )
         means, counts, unknown = evaluation.mean(), evaluation.counted_queries(), (float("nan"), float("nan"))
         return [_Row(run, name, means[name], *ends.get(name, unknown), counts[name]) for name in self.measures]
+
+    def _rows_of_groups(self) -> list[_Row]:
+        """The means of the last model by group, with intervals where a group has enough queries."""
+        assert self.evaluation is not None
+        if self._groups is None:
+            return []
+        values = {name: self.evaluation.values[name] for name in self.measures}
+        return [
+            _Row(
+                "model",
+                name_of_group(row.measure, row.attribute, row.group),
+                row.mean,
+                float("nan") if row.ci_low is None else row.ci_low,
+                float("nan") if row.ci_high is None else row.ci_high,
+                row.queries,
+            )
+            for row in group_means(values, self.evaluation.query_ids, self._groups, self.inference)
+        ]
 
     def _types(self) -> list[str | None]:
         assert self.evaluation is not None
