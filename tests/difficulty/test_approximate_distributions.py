@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from rankbound.cli import output
 from rankbound.difficulty.bounds import bounds_of
-from rankbound.difficulty.distribution import Distribution, distribution, many
+from rankbound.difficulty.distribution import Distribution, choice, distribution, many
 from rankbound.difficulty.distribution.count_vectors import count_vectors, number_of_vectors
 from rankbound.difficulty.distribution.many import distributions_of
-from rankbound.difficulty.distribution.tilted import find_cumulants
+from rankbound.difficulty.distribution.saddlepoint import find_cumulants
 from rankbound.errors import ArgumentError
 from rankbound.measures import LabelCounts, parse_measure
 
@@ -38,7 +38,7 @@ FREQUENCIES = {
 @pytest.fixture(autouse=True)
 def no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANKBOUND_CACHE", "")
-    many._remembered.cache_clear()
+    choice._remembered.cache_clear()
     many._recent.clear()
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rankbound.cli.main import run
 from rankbound.difficulty.bounds import bounds_of
-from rankbound.difficulty.distribution import Distribution, distribution, many
+from rankbound.difficulty.distribution import Distribution, choice, distribution, many
 from rankbound.difficulty.distribution import cache as distribution_cache
 from rankbound.difficulty.distribution.many import distributions_of
 from rankbound.errors import ArgumentError
@@ -39,7 +39,7 @@ MEASURES += ["Success@3", "Rprec", "RBP", "RBP(gain='graded')", "nRBP(p=0.95)", 
 @pytest.fixture(autouse=True)
 def cache_of_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("RANKBOUND_CACHE", str(tmp_path / "cache"))
-    many._remembered.cache_clear()
+    choice._remembered.cache_clear()
     return tmp_path / "cache" / "distributions"
 
 
@@ -199,7 +199,7 @@ def test_lookup_requires_one_x_per_query() -> None:
 
 def long_distribution() -> Distribution:
     """A distribution that is slow enough to be stored on disk; the cache in memory is cleared first."""
-    many._remembered.cache_clear()
+    choice._remembered.cache_clear()
     return distribution("AP", n=120, relevant=30)
 
 
@@ -259,7 +259,7 @@ def test_only_slow_distributions_are_written_to_disk(
     cache_of_test: Path, monkeypatch: pytest.MonkeyPatch, is_slow: bool
 ) -> None:
     monkeypatch.setattr(many, "_SLOW", -1.0 if is_slow else math.inf)  # whatever else the machine does
-    many._remembered.cache_clear()
+    choice._remembered.cache_clear()
     distribution("P@5", n=100, relevant=20)  # has a closed form
     assert not cache_of_test.exists()
     distribution("nDCG", n=5, relevant=2)

@@ -10,7 +10,8 @@ import pytest
 
 import rankbound as rb
 from rankbound.difficulty import difficulty_of
-from rankbound.difficulty.distribution.many import SAMPLES, Distributions
+from rankbound.difficulty.distribution.choice import SAMPLES
+from rankbound.difficulty.distribution.many import Distributions
 from rankbound.difficulty.p_values import SMALLEST_P, p_values_of
 from rankbound.evaluation import merge_evaluations
 from rankbound.lists import Lists

@@ -1,18 +1,20 @@
-"""Distributions on disk: computed once per machine, shared by all processes, checked when they are read.
+"""Distributions that were computed before: the last ones in memory, and those of all processes on disk.
 
 Files are arrays without pickle in the cache folder (see `rankbound.io.caching`). If a file is damaged or the folder
-cannot be used, the distribution is computed again.
+cannot be used, the distribution is computed again. They are checked when they are read.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import threading
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rankbound.difficulty.distribution.case import Case
 from rankbound.errors import DataError
 from rankbound.io import atomic_write, cache_folder, read_arrays
 
@@ -65,3 +67,37 @@ def _prune(folder: Path) -> None:
     if len(files) > _MOST_FILES:
         for old in sorted(files, key=lambda file: file.stat().st_mtime)[: len(files) // 4]:
             old.unlink(missing_ok=True)
+
+
+class RecentDistributions:
+    """The approximations that were used last, up to a total number of points."""
+
+    def __init__(self, most_points: int) -> None:
+        self.most_points = most_points
+        self.points = 0
+        self.kept: dict[tuple[Case, str], StoredDistribution] = {}
+        self.lock = threading.Lock()
+
+    def get(self, key: tuple[Case, str]) -> StoredDistribution | None:
+        """The distribution of a case by a method if it is here."""
+        with self.lock:
+            distribution = self.kept.pop(key, None)
+            if distribution is not None:
+                self.kept[key] = distribution  # the last to be removed
+            return distribution
+
+    def put(self, key: tuple[Case, str], distribution: StoredDistribution) -> None:
+        """Keep a distribution, and remove those that were not used for longest if there are too many points."""
+        with self.lock:
+            if key not in self.kept:
+                self.kept[key] = distribution
+                self.points += len(distribution[0])
+            while self.points > self.most_points:
+                oldest = next(iter(self.kept))
+                self.points -= len(self.kept.pop(oldest)[0])
+
+    def clear(self) -> None:
+        """Remove all."""
+        with self.lock:
+            self.kept.clear()
+            self.points = 0

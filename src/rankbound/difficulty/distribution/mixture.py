@@ -42,7 +42,8 @@ from rankbound.difficulty.distribution.count_vectors import (
     number_of_vectors,
 )
 from rankbound.difficulty.distribution.dynamic import Points
-from rankbound.difficulty.distribution.tilted import LEAST_TAIL, first_ranks, sums_of_weights
+from rankbound.difficulty.distribution.saddlepoint import first_ranks
+from rankbound.difficulty.distribution.tilted import LEAST_TAIL, sums_of_weights
 
 TOGETHER = 32  # queries that are computed together
 _LEAST_LEVELS, _MOST_LEVELS = 3, 12

@@ -14,7 +14,7 @@ from rankbound.arrays import floats
 from rankbound.difficulty.bounds import MOST_ITEMS, check_depth, one_query, plain_measure
 from rankbound.difficulty.distribution.arrangements import rounding, tolerance
 from rankbound.difficulty.distribution.case import case_of
-from rankbound.difficulty.distribution.many import METHODS, SAMPLES, distribution_of
+from rankbound.difficulty.distribution.choice import METHODS, SAMPLES, distribution_of
 from rankbound.difficulty.distribution.smoothing import SmoothTable, look_up, smooth_table
 from rankbound.display import pandas_frame, plain_values, plot_of, table_of
 from rankbound.errors import ArgumentError
