@@ -37,7 +37,7 @@ from rich.table import Table
 
 from rankbound.data import load_fold, load_set
 from rankbound.data.letor import LetorData
-from rankbound.data.preparation import binarized
+from rankbound.data.preparation import binarize_queries
 from rankbound.data.sampling import age_pairs
 from rankbound.data.splits import random_parts
 from rankbound.evaluation import evaluate_lists
@@ -153,7 +153,9 @@ def columns(part: LetorData) -> tuple[Any, Any, Any]:
 @cache
 def folds(name: str) -> list[tuple[LetorData, LetorData, LetorData]]:
     all_folds = [load_fold(name, number) for number in range(1, 6)]
-    prepare: Callable[[LetorData], LetorData] = (lambda part: binarized(part, 1)) if name == "mq2008" else (lambda p: p)
+    prepare: Callable[[LetorData], LetorData] = (
+        (lambda part: binarize_queries(part, 1)) if name == "mq2008" else (lambda p: p)
+    )
     return [(prepare(fold.train), prepare(fold.validation), prepare(fold.test)) for fold in all_folds]
 
 

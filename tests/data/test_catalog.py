@@ -154,7 +154,7 @@ def test_incomplete_copies_are_described_as_such(own_data: Path, monkeypatch: py
 def test_given_folds_are_read_from_their_own_files(own_data: Path, name: str, train: str, test: str) -> None:
     entry = find_entry(name)
     for number in entry.fold_numbers:
-        for index, path in enumerate(entry.folds.of(number).values()):  # type: ignore[union-attr]
+        for index, path in enumerate(entry.folds.files_of(number).values()):  # type: ignore[union-attr]
             (own_data / name / path).parent.mkdir(parents=True, exist_ok=True)
             (own_data / name / path).write_text(f"1 qid:{number * 10 + index} 1:0.5\n")
     fold = load_fold(name, 3)

@@ -21,7 +21,7 @@ import pandas as pd
 import pyarrow as pa
 
 from rankbound.data import Interactions, as_interactions
-from rankbound.data.interaction_sources import find_codes, recoded, weighted_interactions
+from rankbound.data.interaction_sources import find_codes, recode_interactions, weighted_interactions
 from rankbound.errors import ArgumentError, DataError, RankboundError
 
 USERS, ITEMS, RATINGS, TIMES = ["bo", "al", "bo", "é 1"], ["007", "x", "8", "8"], [4.0, 2.5, 1.0, 3.0], [5, 9, 2, 4]
@@ -228,6 +228,6 @@ def test_codes_are_found_whether_ids_are_text_or_numbers(names: set[int], ids: l
 
 def test_held_out_interactions_get_the_codes_of_training() -> None:
     held_out = as_interactions((["10", "7", "7", "9"], ["b", "c", "a", "a"], [1.0, 2.0, 3.0, 4.0]))
-    table = recoded(held_out, np.array([7, 10]), np.array(["a", "b"]))
+    table = recode_interactions(held_out, np.array([7, 10]), np.array(["a", "b"]))
     assert rows(table) == [(7, "a", 3.0), (10, "b", 1.0)]
     assert table.notes[-1].startswith("2 interactions of users or items that are not in the training data")

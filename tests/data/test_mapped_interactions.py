@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from rankbound.data import as_interactions, loading, mapped_interactions
+from rankbound.data import as_interactions, loading, ratings
 from rankbound.data.interactions import Interactions
 from rankbound.data.ratings import read_mapped_ratings, read_ratings
 from rankbound.errors import DataError
@@ -46,7 +46,7 @@ def test_a_table_sorted_on_disk_is_the_table(
 ) -> None:
     path = tmp_path / "data.csv"
     write(path, seed, header, text)
-    with mock.patch.multiple(mapped_interactions, BUCKET=bucket, _STEP=step):
+    with mock.patch.multiple(ratings, BUCKET=bucket, _STEP=step):
         found = read_mapped_ratings(path, {}, tmp_path)
     assert same(found, read_ratings(path))
     assert "repeated pairs" in found.notes[0]

@@ -14,7 +14,7 @@ from rankbound.data.interactions import Interactions
 from rankbound.data.loading import load_fold, load_set
 from rankbound.data.preparation import (
     binarize,
-    binarized,
+    binarize_queries,
     keep_queries,
     keep_users,
     prepare_citeulike,
@@ -39,7 +39,7 @@ def test_binarize_by_threshold_and_by_highest_label() -> None:
 
 def test_binarized_keeps_everything_but_the_labels() -> None:
     data = synthetic_letor(queries=10, seed=1)
-    binary = binarized(data, "highest")
+    binary = binarize_queries(data, "highest")
     assert set(binary.lists.labels.tolist()) == {0, 1}
     assert binary.lists.labels.sum() == (data.lists.labels == data.lists.labels.max()).sum()
     assert binary.features is data.features

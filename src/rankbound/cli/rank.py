@@ -66,7 +66,7 @@ def rank(
       rankbound rank model test.txt -o run.txt && rankbound evaluate test.txt run.txt
     """
     from rankbound.cli.train import fit_width, read_parts
-    from rankbound.data.letor_judgments import check_row_order, document_names
+    from rankbound.data.letor import check_row_order, document_names
 
     is_table = out.endswith((".csv", ".parquet", ".json"))
     if file_format is Format.auto:

@@ -38,7 +38,7 @@ def unpack(archive: Path, target: Path) -> list[Path]:
         written: dict[Path, None] = {}  # of members with the same name the last one counts
         meter = _Meter(archive)
         for member, stream in _members(archive, name):
-            path = temporary / _safe(archive, member)
+            path = temporary / _safe_path(archive, member)
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("wb") as out:
                 shutil.copyfileobj(meter.watched(stream), out, 1 << 20)
@@ -46,7 +46,7 @@ def unpack(archive: Path, target: Path) -> list[Path]:
         inner = temporary
         while len(entries := list(inner.iterdir())) == 1 and entries[0].is_dir():
             inner = entries[0]
-        return [_moved(path, target / path.relative_to(inner)) for path in written]
+        return [_move_file(path, target / path.relative_to(inner)) for path in written]
     except DataError:
         raise
     except OSError as error:
@@ -102,14 +102,14 @@ def _members(archive: Path, name: str) -> Iterator[tuple[str, IO[bytes] | bz2.BZ
             yield Path(name).stem, packed
 
 
-def _safe(archive: Path, member: str) -> PurePosixPath:
+def _safe_path(archive: Path, member: str) -> PurePosixPath:
     path = PurePosixPath(member)
     if path.is_absolute() or ".." in path.parts or "\\" in member or ":" in member or "\0" in member:
         raise DataError(f"{archive.name}: a member of an archive must stay inside its folder, got {member!r}")
     return path
 
 
-def _moved(source: Path, target: Path) -> Path:
+def _move_file(source: Path, target: Path) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     source.replace(target)
     return target

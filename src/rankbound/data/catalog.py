@@ -40,10 +40,10 @@ class FoldFiles:
     test: str
     validation: str | None = None
 
-    def of(self, number: int) -> dict[str, str]:
+    def files_of(self, number: int) -> dict[str, str]:
         """Return the files of a fold by their role.
 
-        >>> FoldFiles((1, 2), "Fold{}/train.txt", "Fold{}/test.txt").of(2)
+        >>> FoldFiles((1, 2), "Fold{}/train.txt", "Fold{}/test.txt").files_of(2)
         {'train': 'Fold2/train.txt', 'test': 'Fold2/test.txt'}
         """
         roles = {"train": self.train, "validation": self.validation, "test": self.test}
@@ -143,7 +143,7 @@ def _entry(name: str, table: dict[str, Any]) -> Entry:
     if not files:  # predefined folds: the files of the first one make up the complete set
         numbers = folds.numbers
         files = tuple(
-            DataFile(path, data=number == numbers[0]) for number in numbers for path in folds.of(number).values()
+            DataFile(path, data=number == numbers[0]) for number in numbers for path in folds.files_of(number).values()
         )
     return Entry(
         name=name,

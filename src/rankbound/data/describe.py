@@ -147,8 +147,8 @@ def describe(data: Any) -> dict[str, Any]:
             "items": len(data.item_names),
             "interactions": len(data),
             "features": 0,
-            "labels": _counted([] if data.ratings is None else data.ratings),
-            "list_sizes": _spread(data.per_user),
+            "labels": _count_labels([] if data.ratings is None else data.ratings),
+            "list_sizes": _describe_sizes(data.per_user),
         }
     elif isinstance(data, Faces):
         height, width, *channels = data.images.shape[1:]
@@ -159,7 +159,7 @@ def describe(data: Any) -> dict[str, Any]:
             "width": width,
             "channels": channels[0] if channels else 1,
             "features": int(np.prod(data.images.shape[1:])),
-            "labels": _counted(data.ages),
+            "labels": _count_labels(data.ages),
         }
     elif isinstance(data, BeirData):
         summary = _of_lists("beir", data.lists) | {"documents": len(data.corpus)}
@@ -174,8 +174,8 @@ def describe(data: Any) -> dict[str, Any]:
             "queries": len(sizes),
             "runs": len(data),
             "features": 0,
-            "labels": _counted(judged["label"].to_numpy()),
-            "list_sizes": _spread(sizes),
+            "labels": _count_labels(judged["label"].to_numpy()),
+            "list_sizes": _describe_sizes(sizes),
         }
     elif isinstance(data, Lists):
         summary = _of_lists("trec", data)
@@ -206,8 +206,8 @@ def _describe_trec(data: TrecFile) -> dict[str, Any]:
         "queries": len(sizes),
         "documents": data.table["docid"].n_unique(),
         "features": 0,
-        "labels": _counted(data.table["label"].to_numpy() if data.kind == "qrels" else []),
-        "list_sizes": _spread(sizes),
+        "labels": _count_labels(data.table["label"].to_numpy() if data.kind == "qrels" else []),
+        "list_sizes": _describe_sizes(sizes),
     }
 
 
@@ -217,17 +217,17 @@ def _of_lists(kind: str, lists: Lists) -> dict[str, Any]:
         "rows": len(lists.labels),
         "queries": len(lists),
         "features": 0,
-        "labels": _counted(lists.labels),
-        "list_sizes": _spread(lists.sizes),
+        "labels": _count_labels(lists.labels),
+        "list_sizes": _describe_sizes(lists.sizes),
     }
 
 
-def _counted(labels: ArrayLike) -> dict[str, int]:
+def _count_labels(labels: ArrayLike) -> dict[str, int]:
     values, counts = np.unique(np.asarray(labels), return_counts=True)
     return {f"{value:g}": int(count) for value, count in zip(values.tolist(), counts.tolist(), strict=True)}
 
 
-def _spread(sizes: NDArray[np.int64]) -> dict[str, Any]:
+def _describe_sizes(sizes: NDArray[np.int64]) -> dict[str, Any]:
     if len(sizes) == 0:
         return {"min": 0, "median": 0.0, "max": 0, "histogram": []}
     return {

@@ -66,7 +66,7 @@ def read_faces(path: StrPath, size: int = 48, train_list: StrPath | None = None,
     named = sorted(_images(path), key=lambda pair: pair[0])
     if not named:
         raise DataError(f"{path}: contains no JPEG or PNG")
-    parsed = [_parsed(path, name) for name, _ in named]
+    parsed = [_parse_name(path, name) for name, _ in named]
     pixels = np.stack([_pixels(path, name, content, size, color) for name, content in named])
     are_numbers = all(isinstance(person, int) for person, _ in parsed)
     ids = np.array([person for person, _ in parsed], dtype=np.int64 if are_numbers else np.str_)
@@ -116,7 +116,7 @@ def _images(path: StrPath) -> Iterator[tuple[str, bytes]]:
         raise DataError(f"{path}: cannot be read: {error or type(error).__name__}") from error
 
 
-def _parsed(path: StrPath, name: str) -> tuple[int | str, int]:
+def _parse_name(path: StrPath, name: str) -> tuple[int | str, int]:
     stem = Path(name.removesuffix(".chip.jpg")).stem if name.endswith(".chip.jpg") else Path(name).stem
     if match := _AAF.match(stem):
         return int(match["id"]), int(match["age"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -88,7 +89,7 @@ def weighted_interactions(
     return table, weights[rows].astype(np.float32)
 
 
-def recoded(table: Interactions, user_names: NDArray[Any], item_names: NDArray[Any]) -> Interactions:
+def recode_interactions(table: Interactions, user_names: NDArray[Any], item_names: NDArray[Any]) -> Interactions:
     """Return the interactions whose users and items are among the names, with the codes of these names.
 
     Ids of different types are compared as text, by the rule of `rankbound.data.frames`. A note says how many
@@ -97,19 +98,12 @@ def recoded(table: Interactions, user_names: NDArray[Any], item_names: NDArray[A
     users = name_codes(table.user_names, user_names)[table.users]
     items = name_codes(table.item_names, item_names)[table.items]
     known = (users >= 0) & (items >= 0)
-    order = np.lexsort((items[known], users[known]))
-    rows = np.flatnonzero(known)[order]
+    rows = np.flatnonzero(known)[np.lexsort((items[known], users[known]))]
     left_out = len(table) - len(rows)
     note = (f"{left_out} interactions of users or items that are not in the training data were left out",)
-    return Interactions(
-        users[rows],
-        items[rows],
-        user_names,
-        item_names,
-        None if table.ratings is None else table.ratings[rows],
-        None if table.timestamps is None else table.timestamps[rows],
-        table.notes + (note if left_out else ()),
-    )
+    notes = table.notes + (note if left_out else ())
+    renamed = replace(table, users=users, items=items, user_names=user_names, item_names=item_names, notes=notes)
+    return renamed.rows(rows)
 
 
 def find_codes(names: NDArray[Any], ids: pl.Series) -> NDArray[np.int32]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,7 @@ class Interactions:
         >>> table.user_names[table.users].tolist(), table.item_names[table.items].tolist()
         (['al', 'bo', 'bo'], [3, 5, 7])
         """
-        return cls.from_codes(*_coded_columns(user, item, rating, timestamp))
+        return cls.from_codes(*_code_columns(user, item, rating, timestamp))
 
     @classmethod
     def from_codes(
@@ -73,10 +73,7 @@ class Interactions:
     ) -> Interactions:
         """Create interactions from codes, one per interaction and in any order, and sorted names."""
         keep, repeated = sorted_rows(users.astype(np.int64) * len(item_names) + items, ratings, timestamps)
-        users, items = (
-            users[keep],
-            items[keep],
-        )  # each old column is freed before the next is created
+        users, items = users[keep], items[keep]  # each old column is freed before the next is created
         ratings = None if ratings is None else ratings[keep]
         timestamps = None if timestamps is None else timestamps[keep]
         return cls(users, items, user_names, item_names, ratings, timestamps, notes_of(repeated))
@@ -109,28 +106,19 @@ class Interactions:
 
     def rows(self, chosen: NDArray[Any]) -> Interactions:
         """Return the rows that a mask selects; users and items keep their codes, even those without any row."""
-        return Interactions(
-            self.users[chosen],
-            self.items[chosen],
-            self.user_names,
-            self.item_names,
-            None if self.ratings is None else self.ratings[chosen],
-            None if self.timestamps is None else self.timestamps[chosen],
-            self.notes,
-        )
+        columns = {name: getattr(self, name) for name in ("users", "items", "ratings", "timestamps")}
+        return replace(self, **{name: column[chosen] for name, column in columns.items() if column is not None})
 
     def compact(self) -> Interactions:
         """Return the same rows with new codes, without the users and items that have no row."""
         users, user_codes = np.unique(self.users, return_inverse=True)
         items, item_codes = np.unique(self.items, return_inverse=True)
-        return Interactions(
-            user_codes.astype(np.int32),
-            item_codes.astype(np.int32),
-            self.user_names[users],
-            self.item_names[items],
-            self.ratings,
-            self.timestamps,
-            self.notes,
+        return replace(
+            self,
+            users=user_codes.astype(np.int32),
+            items=item_codes.astype(np.int32),
+            user_names=self.user_names[users],
+            item_names=self.item_names[items],
         )
 
 
@@ -175,7 +163,7 @@ def name_codes(names: NDArray[Any], known: NDArray[Any]) -> NDArray[np.int32]:
     return np.where(ordered[index] == names, order[index], -1).astype(np.int32)
 
 
-def _filled(role: str, column: pl.Series) -> NDArray[Any]:
+def _check_filled(role: str, column: pl.Series) -> NDArray[Any]:
     """Return numbers, none of them missing."""
     if column.null_count() or not column.is_finite().all():
         raise DataError(f"every {role} must be a finite number, got null, NaN or infinity")
@@ -242,18 +230,18 @@ def kept_rows(user: Any, item: Any, rating: Any = None, timestamp: Any = None) -
     >>> kept_rows(["bo", "al", "bo"], [7, 3, 7], rating=[4.0, 2.5, 5.0]).tolist()
     [1, 2]
     """
-    users, items, _, item_names, ratings, timestamps = _coded_columns(user, item, rating, timestamp)
+    users, items, _, item_names, ratings, timestamps = _code_columns(user, item, rating, timestamp)
     keep, _ = sorted_rows(users.astype(np.int64) * len(item_names) + items, ratings, timestamps)
     return np.arange(len(users))[keep]
 
 
-def _coded_columns(user: Any, item: Any, rating: Any, timestamp: Any) -> tuple[Any, Any, Any, Any, Any, Any]:
+def _code_columns(user: Any, item: Any, rating: Any, timestamp: Any) -> tuple[Any, Any, Any, Any, Any, Any]:
     """Return the codes of users and items, their names, and numbers; all columns have one length."""
     try:
-        user_names, users = _coded("user", user)
-        item_names, items = _coded("item", item)
-        ratings = None if rating is None else _filled("rating", pl.Series(rating).cast(pl.Float32))
-        timestamps = None if timestamp is None else _filled("timestamp", pl.Series(timestamp).cast(pl.Int64))
+        user_names, users = _code_names("user", user)
+        item_names, items = _code_names("item", item)
+        ratings = None if rating is None else _check_filled("rating", pl.Series(rating).cast(pl.Float32))
+        timestamps = None if timestamp is None else _check_filled("timestamp", pl.Series(timestamp).cast(pl.Int64))
     except (pl.exceptions.PolarsError, TypeError, OverflowError) as error:
         raise DataError(f"interactions must consist of names and numbers, got: {error}") from error
     for name, column in (("item", items), ("rating", ratings), ("timestamp", timestamps)):
@@ -262,7 +250,7 @@ def _coded_columns(user: Any, item: Any, rating: Any, timestamp: Any) -> tuple[A
     return users, items, user_names, item_names, ratings, timestamps
 
 
-def _coded(role: str, values: Any) -> tuple[NDArray[Any], NDArray[np.int32]]:
+def _code_names(role: str, values: Any) -> tuple[NDArray[Any], NDArray[np.int32]]:
     """Return the sorted distinct names, and the index of each value among them."""
     column = values if isinstance(values, pl.Series) else pl.Series(values)
     if column.dtype.is_float():  # pandas turns integers into floats where one is missing

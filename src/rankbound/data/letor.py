@@ -1,11 +1,17 @@
-"""Read LETOR 2.0 to 4.0, SVMlight with qid, and LightGBM's text format with a file of group sizes."""
+"""Read LETOR 2.0 to 4.0, SVMlight with qid, and LightGBM's text format with a file of group sizes.
+
+The labels of such a file are judgments as well, of which a run can be evaluated without a qrels file. `rankbound rank`
+writes runs with the same names of queries and documents, which come from `document_names`.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +19,16 @@ from numpy.typing import NDArray
 from rankbound.data.growing_table import GrowingFile, GrowingTable
 from rankbound.data.letor_text import Block, BlockParser
 from rankbound.data.text_chunks import StrPath, line_chunks, read_text
+from rankbound.data.trec import read_qrels
 from rankbound.errors import DataError, FileFormatError
 from rankbound.lists import Lists
 
+if TYPE_CHECKING:
+    import polars as pl
+
 LABELS = (-1.0, 31.0)  # -1 means "not judged" in LETOR; beyond 31 the gain 2^label - 1 is no longer meaningful
+_LABEL_AND_PAIR = re.compile(rb"\s*(\S+\s+)?(qid:|\d+:\S)")
+_BEGINNING = 1 << 16  # bytes that are read to recognize a file
 _CHUNK, _SMALL_CHUNK = 2 << 20, 1 << 18  # bytes of text, whose features can be a hundred times as large
 
 
@@ -55,7 +67,7 @@ class LetorData:
         sizes = lists.sizes[chosen]
         ends = np.cumsum(sizes)
         rows = np.arange(int(sizes.sum())) + np.repeat(lists.offsets[chosen] - (ends - sizes), sizes)
-        return LetorData(_taken(lists, rows, np.concatenate(([0], ends)), chosen), self.features[rows], self.notes)
+        return LetorData(_take_rows(lists, rows, np.concatenate(([0], ends)), chosen), self.features[rows], self.notes)
 
 
 def read_letor(
@@ -117,7 +129,9 @@ def _read(
             first = int(qids[-1].max()) + 1 if qids else 0
             qids.append(first + _queries_of_groups(file, rows, groups))
     names = np.concatenate(ids)
-    return _assembled(np.concatenate(labels), np.concatenate(qids), names if (names != "").any() else None, features)
+    return _group_by_query(
+        np.concatenate(labels), np.concatenate(qids), names if (names != "").any() else None, features
+    )
 
 
 def group_file(path: StrPath) -> Path:
@@ -164,7 +178,7 @@ def _queries_of_groups(path: StrPath, rows: int, groups: StrPath | None) -> NDAr
     return np.repeat(np.arange(len(sizes)), sizes)
 
 
-def _assembled(
+def _group_by_query(
     labels: NDArray[np.float64],
     qids: NDArray[np.int64],
     ids: NDArray[np.str_] | None,
@@ -179,16 +193,13 @@ def _assembled(
     query_of_row = np.repeat(rank[code], np.diff(np.append(starts, len(qids))))
     order = np.argsort(query_of_row, kind="stable")
     offsets = np.concatenate(([0], np.cumsum(np.bincount(query_of_row))))
-    note = f"the rows of {len(np.unique(code[_repeated(code)]))} queries were not adjacent and were grouped together"
+    several = np.count_nonzero(np.bincount(code) > 1)
+    note = f"the rows of {several} queries were not adjacent and were grouped together"
     lists = Lists(labels[order], offsets, None, None if ids is None else ids[order], runs[np.sort(first)])
     return LetorData(lists, features.finish(order), (note,))
 
 
-def _repeated(code: NDArray[np.int64]) -> NDArray[np.bool_]:
-    return np.bincount(code)[code] > 1
-
-
-def _taken(lists: Lists, rows: NDArray[np.int64], offsets: NDArray[np.int64], queries: NDArray[np.int64]) -> Lists:
+def _take_rows(lists: Lists, rows: NDArray[np.int64], offsets: NDArray[np.int64], queries: NDArray[np.int64]) -> Lists:
     return Lists(
         lists.labels[rows],
         offsets,
@@ -196,3 +207,75 @@ def _taken(lists: Lists, rows: NDArray[np.int64], offsets: NDArray[np.int64], qu
         None if lists.ids is None else lists.ids[rows],
         np.asarray(lists.query_ids)[queries],
     )
+
+
+# ---- judgments -------------------------------------------------------------------------------------------------------
+
+
+def is_letor(path: StrPath) -> bool:
+    """Whether a file of judgments is LETOR or SVMlight, by its first line; False if it is TREC qrels.
+
+    The first two fields of a LETOR line are a label and qid:q (or, if the label is missing, the first one is qid:q); in
+    files with a group file, a label and index:value. TREC qrels have four fields. Any other line raises
+    FileFormatError. Standard input, which can be read only once, is TREC qrels.
+    """
+    if str(path) == "-":
+        return False
+    for first, text in line_chunks(path, _BEGINNING):
+        for number, line in enumerate(text.split(b"\n"), first):
+            if not line.strip() or line.lstrip().startswith(b"#"):
+                continue
+            if _LABEL_AND_PAIR.match(line):
+                return True
+            fields = len(line.split())
+            if fields == 4:
+                return False
+            rule = (
+                "judgments must be TREC qrels (4 fields: qid iteration docid label) or LETOR (label qid:q "
+                "index:value ...)"
+            )
+            shown = line.strip()[:60].decode("utf-8", "replace")
+            raise FileFormatError(path, number, rule, f"got {fields} fields: {shown!r}")
+    return False
+
+
+def read_text_judgments(path: StrPath) -> pl.DataFrame:
+    """Read TREC qrels or the labels of a LETOR file into a frame with the columns qid, docid (strings) and label."""
+    import polars as pl
+
+    if not is_letor(path):
+        return read_qrels(path)
+    data = read_letor(path)
+    lists, (names, _) = data.lists, document_names(data, path)
+    labels = lists.labels
+    if (labels == np.rint(labels)).all():
+        labels = labels.astype(np.int64)
+    qid = np.repeat(np.asarray(lists.query_ids).astype(np.str_), lists.sizes)
+    return pl.DataFrame({"qid": qid, "docid": names, "label": labels})
+
+
+def document_names(data: LetorData, path: StrPath) -> tuple[NDArray[np.str_], bool]:
+    """Return a name for each document, unique within its query, and whether it is the number of the row.
+
+    Names are the ids of the comments. If a row has none, or one with a space, or two rows of a query have the same,
+    every document is named by the number of its row, counted from 1.
+
+    >>> from rankbound.data.synthetic import synthetic_letor
+    >>> document_names(synthetic_letor(queries=2, seed=1), "test.txt")[0][:2].tolist()
+    ['d0', 'd1']
+    """
+    lists = data.lists
+    if lists.ids is not None:
+        names = np.asarray(lists.ids).astype(np.str_)
+        keys = np.char.add(np.char.add(lists.query_of_item.astype(np.str_), " "), names)
+        if all(len(name.split()) == 1 for name in names.tolist()) and len(np.unique(keys)) == len(keys):
+            return names, False
+    check_row_order(data, path, "where documents are named by their rows")
+    return np.arange(1, len(lists.labels) + 1).astype(np.str_), True
+
+
+def check_row_order(data: LetorData, path: StrPath, purpose: str) -> None:
+    """Raise DataError if the reader has moved rows, so that their numbers are not those of the file."""
+    for note in data.notes:
+        if "not adjacent" in note:
+            raise DataError(f"{path}: rows of a query must be adjacent {purpose}, but {note}")

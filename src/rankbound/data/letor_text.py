@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from rankbound.data.frames import polars_failures
@@ -116,6 +115,8 @@ class BlockParser:
         return Block(labels, qids.astype(np.int64), features)
 
     def _numbers(self, lines: bytes) -> NDArray[np.float64] | None:
+        import polars as pl
+
         try:
             frame = pl.read_csv(
                 lines,

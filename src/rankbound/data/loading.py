@@ -46,7 +46,7 @@ def load_fold(name: str, number: int) -> Fold[Any]:
         return Fold(*(read_files(entry, part or ()) for part in (fold.train, fold.validation, fold.test)))
     if not isinstance(entry.folds, FoldFiles):
         raise AssertionError("an entry with fold numbers has folds")
-    parts = {role: _part(entry, path) for role, path in entry.folds.of(number).items()}
+    parts = {role: _part(entry, path) for role, path in entry.folds.files_of(number).items()}
     if entry.kind == "ratings":
         parts = dict(zip(parts, align_interactions(*parts.values()), strict=True))
     return Fold(parts["train"], parts.get("validation"), parts["test"])

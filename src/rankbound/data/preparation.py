@@ -34,11 +34,10 @@ def binarize(labels: ArrayLike, at_least: float | str = 1) -> NDArray[np.int32]:
     return relevant.astype(np.int32)
 
 
-def binarized(data: LetorData, at_least: float | str = 1) -> LetorData:
+def binarize_queries(data: LetorData, at_least: float | str = 1) -> LetorData:
     """Return the same queries with labels 0 and 1; see `binarize`."""
     lists = data.lists
-    binary = replace(lists, labels=binarize(lists.labels, at_least))
-    return LetorData(binary, data.features, data.notes)
+    return replace(data, lists=replace(lists, labels=binarize(lists.labels, at_least)))
 
 
 def keep_queries(data: LetorData, relevant: int = 1, irrelevant: int = 0, rel: float = 1) -> LetorData:
@@ -73,15 +72,7 @@ def keep_users(interactions: Interactions, at_least: int) -> Interactions:
     """Return the users with at least ``at_least`` interactions, with new codes; all items keep their codes."""
     kept = interactions.rows(interactions.per_user[interactions.users] >= at_least)
     users, codes = np.unique(kept.users, return_inverse=True)
-    return Interactions(
-        codes.astype(np.int32),
-        kept.items,
-        kept.user_names[users],
-        kept.item_names,
-        kept.ratings,
-        kept.timestamps,
-        kept.notes,
-    )
+    return replace(kept, users=codes.astype(np.int32), user_names=kept.user_names[users])
 
 
 def scale_per_query(features: ArrayLike, offsets: ArrayLike, method: str = "min-max") -> NDArray[np.float32]:

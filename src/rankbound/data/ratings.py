@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from rankbound.data.frames import polars_explained, polars_failures
 from rankbound.data.growing_table import GrowingFile, GrowingTable
-from rankbound.data.interactions import LONGEST_NAME, Interactions, NameCoder
-from rankbound.data.mapped_interactions import sort_on_disk
+from rankbound.data.interactions import LONGEST_NAME, Interactions, NameCoder, count_codes, notes_of, sorted_rows
 from rankbound.data.text_chunks import CONTROL, StrPath, has_controls, is_plain_number, line_chunks
 from rankbound.errors import ArgumentError, DataError, FileFormatError
 
@@ -41,6 +42,9 @@ _TYPES = {"user": pl.String, "item": pl.String, "rating": pl.Float64, "timestamp
 _NUMBERS = {"rating": np.float32, "timestamp": np.int64}  # in the result
 _TOO_LARGE = {"rating": float(np.finfo(np.float32).max), "timestamp": 2.0**63}
 _BLANK_LINE = re.compile(rb"(^|\n)[ \t\r]*\n")
+BUCKET = 1 << 20  # rows of a file larger than memory that are sorted at once
+_MOST_BUCKETS = 200  # open files
+_STEP = 1 << 20  # rows that are read again at once
 _ASIN = 10  # characters of an Amazon product id; ids of reviewers are longer
 
 
@@ -178,21 +182,21 @@ def role_indices(header: Sequence[str], named: Mapping[str, str | None], path: S
         if wanted is not None:
             if wanted not in header:
                 got = f"got {wanted!r}; the columns are {', '.join(header)}"
-                raise _refused(path, f"the {role} column must be in the header", got)
+                raise _header_error(path, f"the {role} column must be in the header", got)
             roles[role] = wanted
     indices = {role: header.index(roles[role]) for role in ROLES if role in roles}
     for role, at in indices.items():
         if header.count(header[at]) > 1:
             got = f"got {header[at]!r} {header.count(header[at])} times"
-            raise _refused(path, f"the column of the {role} must occur once in the header", got)
+            raise _header_error(path, f"the column of the {role} must occur once in the header", got)
     for role in ("user", "item"):
         if role not in indices:
             got = f"got the columns {', '.join(header)}; name it with {role}=... or --{role}"
-            raise _refused(path, f"the header must have a column for the {role}", got)
+            raise _header_error(path, f"the header must have a column for the {role}", got)
     return indices
 
 
-def _refused(path: StrPath | None, rule: str, got: str) -> DataError:
+def _header_error(path: StrPath | None, rule: str, got: str) -> DataError:
     return DataError(f"{rule}, {got}") if path is None else FileFormatError(path, 1, rule, got)
 
 
@@ -214,10 +218,8 @@ def _read_delimited(path: StrPath, layout: _Layout, folder: Path | None) -> Inte
     if rows == 0:
         raise DataError(f"{path}: has no interaction")
     if folder is not None:
-        return sort_on_disk(
-            users.provisional_codes(), items.provisional_codes(), users.names(), items.names(),
-            {f"{name}s": column.finish().ravel() for name, column in numbers.items()}, folder,
-        )  # fmt: skip
+        columns = {f"{name}s": column.finish().ravel() for name, column in numbers.items()}
+        return _sort_on_disk(users, items, columns, folder)
     rating, timestamp = numbers.get("rating"), numbers.get("timestamp")
     return Interactions.from_codes(  # no local variable keeps the columns alive
         users.codes(),
@@ -256,14 +258,14 @@ def _parse(path: StrPath, line: int, text: bytes, layout: _Layout) -> pl.DataFra
     except pl.exceptions.NoDataError:
         return _empty(layout)
     except polars_failures() as error:
-        raise _explained(path, line, text, layout, str(error)) from error
+        raise _find_invalid_line(path, line, text, layout, str(error)) from error
     numbers = [name for name in _NUMBERS if name in layout.columns]
     if has_controls(text) and any(frame[name].str.contains(CONTROL.pattern).any() for name in ("user", "item")):
-        raise _explained(path, line, text, layout, "a name has a control character")
+        raise _find_invalid_line(path, line, text, layout, "a name has a control character")
     if any((frame[name].str.len_bytes() > LONGEST_NAME).any() for name in ("user", "item")):
-        raise _explained(path, line, text, layout, "a name is too long")
+        raise _find_invalid_line(path, line, text, layout, "a name is too long")
     if any(frame.null_count().row(0)) or not all((frame[name].abs() < _TOO_LARGE[name]).all() for name in numbers):
-        raise _explained(path, line, text, layout, "a field is empty")
+        raise _find_invalid_line(path, line, text, layout, "a field is empty")
     return frame
 
 
@@ -271,7 +273,7 @@ def _empty(layout: _Layout) -> pl.DataFrame:
     return pl.DataFrame(schema={name: _TYPES[name] for name in layout.columns})
 
 
-def _explained(path: StrPath, first: int, text: bytes, layout: _Layout, error: str) -> FileFormatError:
+def _find_invalid_line(path: StrPath, first: int, text: bytes, layout: _Layout, error: str) -> FileFormatError:
     """Find the first invalid line."""
     for number, row in enumerate(text.decode("utf-8", "replace").split("\n"), first):
         if not row.strip() or (layout.header and number == 1) or (layout.comment and row.lstrip().startswith("#")):
@@ -304,6 +306,55 @@ def _is_number(field: str, too_large: float) -> bool:
         return is_plain_number(field) and abs(float(field)) < too_large
     except ValueError:
         return False
+
+
+# ---- larger than memory ----------------------------------------------------------------------------------------------
+
+
+def _sort_on_disk(users: NameCoder, items: NameCoder, numbers: dict[str, NDArray[Any]], folder: Path) -> Interactions:
+    """What `Interactions.from_codes` returns, with all columns in temporary files on the disk of a folder.
+
+    The rows are written to temporary files, in buckets of users of about a million rows. Each bucket is sorted in
+    memory, and the sorted rows of all buckets are the table. ``numbers`` are the columns ``ratings`` and
+    ``timestamps``, where there are any. The files disappear with the last reference to the table.
+    """
+    user_codes, item_codes = users.provisional_codes(), items.provisional_codes()
+    user_names, item_names = users.names(), items.names()
+    kinds = {"users": np.dtype(np.int32), "items": np.dtype(np.int32)}
+    kinds |= {name: column.dtype for name, column in numbers.items()}
+    record = np.dtype(list(kinds.items()))
+    counts = sum(
+        (count_codes(codes, len(user_names)) for codes in _blocks(*user_codes)),
+        start=np.zeros(len(user_names), np.int64),
+    )
+    size = max(BUCKET, -(-int(counts.sum()) // _MOST_BUCKETS))
+    bucket_of = (np.cumsum(counts) - counts) // size
+    buckets = [GrowingFile(record, folder) for _ in range(int(bucket_of[-1]) + 1)]
+    for number, (own_users, own_items) in enumerate(zip(_blocks(*user_codes), _blocks(*item_codes), strict=True)):
+        rows = np.empty(len(own_users), record)
+        rows["users"], rows["items"] = own_users, own_items
+        for name, column in numbers.items():
+            rows[name] = column[number * _STEP : (number + 1) * _STEP]
+        bucket = bucket_of[own_users]
+        for chosen in np.unique(bucket).tolist():
+            buckets[chosen].append(rows[bucket == chosen])
+    columns = {name: GrowingFile(kind, folder) for name, kind in kinds.items()}
+    repeated = 0
+    while buckets:
+        rows = np.array(buckets.pop(0).finish().ravel())
+        pair = rows["users"].astype(np.int64) * len(item_names) + rows["items"]
+        known = (np.ascontiguousarray(rows[name]) if name in numbers else None for name in ("ratings", "timestamps"))
+        keep, again = sorted_rows(pair, *known)
+        repeated += again
+        for name, target in columns.items():
+            target.append(np.ascontiguousarray(rows[name][keep]))
+    mapped = {name: column.finish().ravel() for name, column in columns.items()}
+    return Interactions(user_names=user_names, item_names=item_names, notes=notes_of(repeated), **mapped)
+
+
+def _blocks(codes: NDArray[np.uint32], meaning: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:
+    for start in range(0, len(codes), _STEP):
+        yield meaning[codes[start : start + _STEP]]
 
 
 # ---- sequences and parquet -------------------------------------------------------------------------------------------

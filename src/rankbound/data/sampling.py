@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -77,20 +77,20 @@ def sample_lists(
         raise DataError("train and test must share their users and items; see rankbound.data.align_interactions")
     train_stream, test_stream = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
     train_keys, test_keys = pair_keys(train), pair_keys(test)
-    positives = _merged(train_keys, test_keys)
+    positives = _merge_keys(train_keys, test_keys)
     honest = protocol == "honest"
     ratios = (train_ratio, train_ratio if test_ratio is None else test_ratio)
-    wanted = [_wanted(table, ratio) for table, ratio in zip((train, test), ratios, strict=True)]
+    wanted = [_count_wanted(table, ratio) for table, ratio in zip((train, test), ratios, strict=True)]
     taken = (positives if honest else train_keys, positives)
     left = [len(train.item_names) - _per_user(keys, train) for keys in taken]
     notes: list[tuple[str, ...]] = []
-    for part, (possible, ratio) in enumerate(zip(_possible(wanted, left, shared=honest), ratios, strict=True)):
+    for part, (possible, ratio) in enumerate(zip(_count_possible(wanted, left, shared=honest), ratios, strict=True)):
         if too_few == "raise":
             _refuse_too_few(train.user_names, wanted[part], possible, ratio, max_negatives)
-        wanted[part], note = _capped(train.user_names, wanted[part], possible, ratio, max_negatives)
+        wanted[part], note = _cap_negatives(train.user_names, wanted[part], possible, ratio, max_negatives)
         notes.append(note)
     train_negatives = _draw(train, wanted[0], taken[0], train_stream, by_user=bool(notes[0]))
-    forbidden = _merged(positives, train_negatives) if honest else positives
+    forbidden = _merge_keys(positives, train_negatives) if honest else positives
     test_negatives = _draw(test, wanted[1], forbidden, test_stream, by_user=bool(notes[1]))
     return (
         _user_lists(train, train_keys, train_negatives, notes[0]),
@@ -103,14 +103,12 @@ def align_interactions(*tables: Interactions) -> tuple[Interactions, ...]:
     users = np.unique(np.concatenate([table.user_names for table in tables]))
     items = np.unique(np.concatenate([table.item_names for table in tables]))
     return tuple(
-        Interactions(
-            np.searchsorted(users, table.user_names).astype(np.int32)[table.users],
-            np.searchsorted(items, table.item_names).astype(np.int32)[table.items],
-            users,
-            items,
-            table.ratings,
-            table.timestamps,
-            table.notes,
+        replace(
+            table,
+            users=np.searchsorted(users, table.user_names).astype(np.int32)[table.users],
+            items=np.searchsorted(items, table.item_names).astype(np.int32)[table.items],
+            user_names=users,
+            item_names=items,
         )
         for table in tables
     )
@@ -162,7 +160,7 @@ def _per_user(keys: NDArray[np.int64], table: Interactions) -> NDArray[np.int64]
     return np.bincount(keys // max(1, len(table.item_names)), minlength=len(table.user_names))
 
 
-def _wanted(positives: Interactions, ratio: float) -> NDArray[np.int64]:
+def _count_wanted(positives: Interactions, ratio: float) -> NDArray[np.int64]:
     """Return floor(ratio * positives), the number of negatives that each user should have."""
     if not np.isfinite(ratio) or ratio < 0:
         raise ArgumentError(f"a ratio of negatives must be a finite number of at least 0, got {ratio}")
@@ -170,7 +168,7 @@ def _wanted(positives: Interactions, ratio: float) -> NDArray[np.int64]:
     return wanted
 
 
-def _possible(
+def _count_possible(
     wanted: list[NDArray[np.int64]], left: list[NDArray[np.int64]], *, shared: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return how many negatives users can have for training and testing, in proportion where both share the items."""
@@ -194,7 +192,7 @@ def _refuse_too_few(
         raise DataError(f"the ratio {ratio:g} needs {wanted.sum():,} negative items, but max_negatives is {limit:,}")
 
 
-def _capped(
+def _cap_negatives(
     names: NDArray[Any], wanted: NDArray[np.int64], possible: NDArray[np.int64], ratio: float, limit: int
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Return how many negatives users get, and notes on those who get fewer than they should."""
@@ -231,10 +229,10 @@ def _draw(
     sampled, missing = np.zeros(0, np.int64), np.where(one_by_one, 0, wanted)
     for _ in range(_ROUNDS):
         users = np.repeat(np.arange(len(missing)), missing)
-        drawn = _merged(users * items + rng.integers(0, items, len(users)))
+        drawn = _merge_keys(users * items + rng.integers(0, items, len(users)))
         drawn = drawn[~(is_among(drawn, forbidden) | is_among(drawn, sampled))]
         missing -= np.bincount(drawn // items, minlength=len(missing))
-        sampled = _merged(sampled, drawn)
+        sampled = _merge_keys(sampled, drawn)
     missing[one_by_one] = wanted[one_by_one]
     rest = [sampled]
     for user in np.flatnonzero(missing).tolist():
@@ -242,10 +240,10 @@ def _draw(
         for keys in (forbidden, sampled):
             is_left[_of_user(keys, user, items)] = False
         rest.append(user * items + rng.choice(np.flatnonzero(is_left), missing[user], replace=False))
-    return _merged(*rest)
+    return _merge_keys(*rest)
 
 
-def _merged(*keys: NDArray[np.int64]) -> NDArray[np.int64]:
+def _merge_keys(*keys: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return all distinct keys, sorted; np.unique takes many times as long on arrays that are nearly sorted."""
     together = np.sort(np.concatenate(keys), kind="stable")
     return together[np.diff(together, prepend=-1) > 0]

@@ -83,7 +83,7 @@ def _download(entry: Entry, folder: Path, progress: Callable[[str], Progress] | 
 def check(entry: Entry) -> list[FileState]:
     """Compare every file of a set with its checksum, which was published or recorded when it was downloaded."""
     cache = cache_folder()
-    recorded = {} if cache is None else _recorded(cache)
+    recorded = {} if cache is None else _read_recorded(cache)
     states = []
     for file in (*entry.files, *entry.otherwise):
         path = find_file(entry, file)
@@ -136,14 +136,14 @@ def _check_downloaded(entry: Entry, folder: Path, cache: Path) -> None:
             raise DataError(f"{path}: wrong checksum, expected sha256 {file.sha256}, got {digest}; it was removed")
         digests[f"{entry.name}/{file.path}"] = digest
     with locked_folder(cache), atomic_write(_record_file(cache)) as temporary:
-        temporary.write_text(json.dumps(digests | _recorded(cache), indent=1, sort_keys=True))
+        temporary.write_text(json.dumps(digests | _read_recorded(cache), indent=1, sort_keys=True))
 
 
 def _record_file(cache: Path) -> Path:
     return cache / "checksums.json"
 
 
-def _recorded(cache: Path) -> dict[str, str]:
+def _read_recorded(cache: Path) -> dict[str, str]:
     try:
         return dict(json.loads(_record_file(cache).read_text()))
     except (OSError, ValueError, TypeError, RecursionError):

@@ -19,7 +19,7 @@ from rankbound.data.candidates import CandidateSource
 from rankbound.data.held_out import held_out_judgments, is_held_out
 from rankbound.data.ir_datasets import is_ir_dataset, read_ir_dataset
 from rankbound.data.json_lines import is_json_lines, read_json_lines
-from rankbound.data.letor_judgments import is_letor, read_text_judgments
+from rankbound.data.letor import is_letor, read_text_judgments
 from rankbound.data.result_files import find_run, is_json, is_result_folder, read_json
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Lists

@@ -106,7 +106,7 @@ def _fold_files(entry: Entry) -> list[Path] | None:
     folds = entry.folds
     if not isinstance(folds, FoldFiles):
         return None
-    wanted = [DataFile(path) for number in folds.numbers for path in folds.of(number).values()]
+    wanted = [DataFile(path) for number in folds.numbers for path in folds.files_of(number).values()]
     located = [path for file in wanted if (path := find_file(entry, file)) is not None]
     return located if len(located) == len(wanted) else None
 
@@ -271,7 +271,7 @@ def _letor_fold(source: Source, _digest: str, split: str, count: int, number: in
 
 def _prepare(data: LetorData, width: int, prepare: Prepare) -> LetorData:
     from rankbound.data.letor import LetorData
-    from rankbound.data.preparation import binarized, keep_queries, scale_per_query
+    from rankbound.data.preparation import binarize_queries, keep_queries, scale_per_query
 
     features = data.features
     if features.shape[1] < width:  # files leave out zeros, and so may lack the last columns
@@ -282,7 +282,7 @@ def _prepare(data: LetorData, width: int, prepare: Prepare) -> LetorData:
         features = np.where(np.isnan(features), np.float32(prepare.fill), features)
     data = LetorData(data.lists, features, data.notes)
     if prepare.binarize is not None:
-        data = binarized(data, prepare.binarize)
+        data = binarize_queries(data, prepare.binarize)
     if prepare.relevant:
         data = keep_queries(data, relevant=prepare.relevant)
     return data.take(np.arange(min(len(data.lists), prepare.first))) if prepare.first else data

@@ -17,7 +17,13 @@ from rankbound.packages import needed_by
 with needed_by("rankbound.models"):
     from sklearn.utils.validation import check_is_fitted
 
-from rankbound.data.interaction_sources import as_interactions, find_codes, recoded, series_of, weighted_interactions
+from rankbound.data.interaction_sources import (
+    as_interactions,
+    find_codes,
+    recode_interactions,
+    series_of,
+    weighted_interactions,
+)
 from rankbound.data.interactions import Interactions
 from rankbound.errors import ArgumentError, DataError, UnknownUserWarning
 from rankbound.evaluation.large import Settings
@@ -102,7 +108,7 @@ class Recommender(Ranker):
             raise DataError("interactions must have at least one row, got an empty table")
         held_out = None
         if eval_set is not None:
-            held_out = recoded(as_interactions(eval_set), train.user_names, train.item_names)
+            held_out = recode_interactions(as_interactions(eval_set), train.user_names, train.item_names)
             if len(held_out) == 0:
                 raise DataError("eval_set must have interactions of users and items of the training data, got none")
         self.user_ids_, self.item_ids_, self.seen_ = train.user_names, train.item_names, train

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from rankbound.data.interaction_sources import as_interactions, find_codes, recoded
+from rankbound.data.interaction_sources import as_interactions, find_codes, recode_interactions
 from rankbound.data.interactions import Interactions
 from rankbound.data.sampling import is_among, pair_keys
 from rankbound.difficulty.bounding import Bounds, get_bounding
@@ -163,8 +163,8 @@ def evaluate_recommender(
         )
     unknown_items = held_out.item_names[find_codes(model.item_ids_, pl.Series(held_out.item_names)) < 0]
     catalog = np.concatenate((model.item_ids_, unknown_items)) if len(unknown_items) else model.item_ids_
-    held_out = recoded(held_out, model.user_ids_, catalog)
-    seen = recoded(seen, model.user_ids_, catalog)
+    held_out = recode_interactions(held_out, model.user_ids_, catalog)
+    seen = recode_interactions(seen, model.user_ids_, catalog)
 
     def score_block(users: NDArray[np.int32]) -> NDArray[Any]:
         scores = model._score_block(users)

@@ -10,7 +10,7 @@ import polars as pl
 import scipy.sparse
 
 from rankbound.data.frames import as_polars
-from rankbound.data.interaction_sources import find_codes, recoded
+from rankbound.data.interaction_sources import find_codes, recode_interactions
 from rankbound.data.interactions import Interactions
 from rankbound.data.sampling import align_interactions
 from rankbound.errors import DataError
@@ -54,7 +54,7 @@ def extended_table(table: Interactions, user_features: Any, item_features: Any) 
                 )
             ids = np.sort(np.concatenate((known, new.to_numpy().astype(known.dtype.kind)))) if len(new) else known
         names.append(ids)
-    return recoded(table, *names)
+    return recode_interactions(table, *names)
 
 
 def _feature_frame(side: str, features: Any) -> pl.DataFrame:
