@@ -376,7 +376,7 @@ def measures(data: bytes, folder: Path) -> list[Any]:
 def study(data: bytes, folder: Path) -> list[Any]:
     from rankbound.cli.train import _read_config
     from rankbound.studies.expansion import expand, make_quick, select
-    from rankbound.studies.spec import load_study
+    from rankbound.studies.study_files import load_study
 
     (path,) = _files(data, folder, "study.toml")
     attempt(_read_config, str(path))

@@ -556,7 +556,7 @@ NO_ARRAYS = {
     "evaluation.recommendations.RecommendationProfile": _MADE,
     **{f"models.evaluate_{name}": "takes interactions and a model: see tests/models/test_full_ranking.py"
        for name in ("full_ranking", "recommender")},
-    **{f"studies.learning.{name}": _TABLES for name in """coefficients coefficients_of_history
+    **{f"studies.learning.{name}": _TABLES for name in """approximation_error coefficients coefficients_of_history
         training_paths shrink_image""".split()},
     **{f"studies.image_pairs.{name}": _TABLES for name in "check_examples pictures_of".split()},
     **{f"evaluation.judge.{name}": _TABLES for name in """JudgmentPlan NextJudgment importance_of_documents
