@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-from fractions import Fraction
 
 import numpy as np
 import polars as pl
@@ -188,7 +187,7 @@ COVERAGE = Coverage(
     returned_documents=5,
     judged_documents=4,
     ranked_queries=2,
-    sum_of_fractions=Fraction(2 / 3) + 1,
+    fractions=(np.array([2 / 3, 1.0]),),
 )
 
 
@@ -222,6 +221,7 @@ def test_documents_without_a_judgment_are_marked(read, tmp_path):
     assert lists.judged.tolist() == [True, False, True, True, True, True]
     assert lists.depths.tolist() == [3, 2]
     assert lists.coverage == COVERAGE
+    np.testing.assert_array_equal(np.concatenate(lists.coverage.fractions), [2 / 3, 1.0])
     with pytest.raises(ValueError, match="read-only"):
         lists.judged[0] = False
     assert lists.with_scores(np.arange(6)).judged is not None
@@ -234,6 +234,7 @@ def test_queries_that_the_run_lacks_are_counted_under_every_policy(read, tmp_pat
     assert len(lists) == 3
     assert lists.depths.tolist() == [3, 2, 0]
     assert lists.coverage == COVERAGE
+    np.testing.assert_array_equal(np.concatenate(lists.coverage.fractions), [2 / 3, 1.0])
 
 
 @READERS

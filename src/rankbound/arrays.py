@@ -119,11 +119,10 @@ def labels_of(values: Any, name: str = "labels") -> NDArray[Any]:
     labels = numbers(name, values)
     if labels.dtype == np.int32:
         return labels
-    if labels.dtype.kind == "f":
-        check_finite(name, labels)
     if labels.dtype.itemsize >= 4 and len(labels):
         low, high = labels.min(), labels.max()
-        if low < -_MOST or high >= _MOST:
+        if not (low >= -_MOST and high < _MOST):  # NaN is refused, too
+            check_finite(name, labels)
             raise DataError(f"{name} must be below 2^31 in magnitude, got {high if high >= _MOST else low}")
     rounded = labels.astype(np.int32)
     if labels.dtype.kind != "f" or (rounded == labels).all():

@@ -34,7 +34,9 @@ def lazy_exports(package: str, *defined: str) -> tuple[Callable[[str], Any], Cal
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if modules[name] == package:  # a subpackage
             return importlib.import_module(f"{package}.{name}")
-        return getattr(importlib.import_module(modules[name]), name)
+        found = getattr(importlib.import_module(modules[name]), name)
+        setattr(sys.modules[package], name, found)  # which is found at once the next time
+        return found
 
     return get, lambda: list(public), public
 

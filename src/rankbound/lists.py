@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self
@@ -54,10 +54,10 @@ class Coverage:
     """Those of them whose returned documents are all unjudged."""
     cutoff: int | None = field(default=None, repr=False)
     """k of Judged@k; None before a run is evaluated."""
-    sum_of_fractions: Fraction = field(default=Fraction(), repr=False)
-    """Sum over queries of the fraction of the returned documents that are judged."""
-    sum_at_cutoff: Fraction = field(default=Fraction(), repr=False)
-    """Sum over queries of Judged@k."""
+    fractions: tuple[NDArray[np.float64], ...] = field(default=(), repr=False, compare=False)
+    """The fraction of the returned documents of each query that are judged."""
+    fractions_at_cutoff: tuple[NDArray[np.float64], ...] = field(default=(), repr=False, compare=False)
+    """Judged@k of each query."""
     first_ids: tuple[Any, Any] | None = field(default=None, repr=False, compare=False)
     """A judged and a returned document of the first shared query, where no returned document is judged."""
     merged_documents: int = field(default=0, repr=False)
@@ -83,7 +83,7 @@ class Coverage:
     @property
     def judged(self) -> float:
         """Mean over queries of the fraction of the returned documents that are judged; NaN without any."""
-        return ratio(self.sum_of_fractions, self.ranked_queries)
+        return ratio(sum(map(exact_sum, self.fractions), Fraction()), self.ranked_queries)
 
     @property
     def judged_at_cutoff(self) -> float:
@@ -91,7 +91,9 @@ class Coverage:
 
         It is that of the ranking that was evaluated, from which ``judged_only`` removes documents without a judgment.
         """
-        return float("nan") if self.cutoff is None else ratio(self.sum_at_cutoff, self.ranked_queries)
+        if self.cutoff is None:
+            return float("nan")
+        return ratio(sum(map(exact_sum, self.fractions_at_cutoff), Fraction()), self.ranked_queries)
 
     @property
     def has_no_common_document(self) -> bool:
@@ -148,8 +150,8 @@ class Coverage:
             self.ranked_queries + other.ranked_queries,
             self.queries_without_judged + other.queries_without_judged,
             cutoffs.pop() if cutoffs else self.cutoff if other.cutoff is None else other.cutoff,
-            self.sum_of_fractions + other.sum_of_fractions,
-            self.sum_at_cutoff + other.sum_at_cutoff,
+            self.fractions + other.fractions,
+            self.fractions_at_cutoff + other.fractions_at_cutoff,
             None if judged else self.first_ids or other.first_ids,
             self.merged_documents + other.merged_documents,
             tuple(dict.fromkeys((*self.merging_measures, *other.merging_measures))),
@@ -165,7 +167,7 @@ class Coverage:
             judged_documents=int(judged_depths.sum()),
             ranked_queries=len(depths),
             queries_without_judged=int((judged_depths == 0).sum()),
-            sum_of_fractions=exact_sum(judged_depths / depths),
+            fractions=(judged_depths / depths,),
         )
 
 
@@ -243,8 +245,7 @@ class Lists:
         put(self, "judged", None if judged is None or judged.all() else _freeze(judged))
         put(self, "candidates", None if candidates is None else _freeze(candidates))
         put(self, "scores", None if scores is None else _freeze(scores))
-        if scores is not None and not (finite := np.isfinite(scores)).all():
-            _check_finite_where_returned(finite, self)
+        check_scores(self)
         if self.ids is not None:
             put(self, "ids", _ids("ids", self.ids, len(labels)))
         if self.qids is not None:
@@ -256,6 +257,19 @@ class Lists:
         lists = object.__new__(cls)
         for name in cls.__slots__:
             object.__setattr__(lists, name, arrays.get(name))
+        return lists
+
+    @classmethod
+    def of_read_arrays(cls, **arrays: Any) -> Self:
+        """Create Lists from arrays that a reader has made, whose shapes are right, and check their numbers."""
+        arrays["labels"] = labels_of(arrays["labels"])
+        lists = object.__new__(cls)
+        for name in cls.__slots__:
+            value = arrays.get(name)
+            if type(value) is np.ndarray and name not in ("ids", "qids"):
+                value.flags.writeable = False
+            object.__setattr__(lists, name, value)
+        check_scores(lists)
         return lists
 
     # ---- shape -------------------------------------------------------------------------------------------------------
@@ -411,22 +425,22 @@ class Lists:
 
         See `rankbound.data.judged` for the policies.
         """
-        return _reader("dicts")(qrels, run, **policy)
+        return _read("dicts", qrels, run, **policy)
 
     @classmethod
     def from_frame(cls, frame: Any, **columns: Any) -> Lists:
         """Create Lists from a frame or a parquet or csv path with one row per item; see `rankbound.data.frames`."""
-        return _reader("frame")(frame, **columns)
+        return _read("frame", frame, **columns)
 
     @classmethod
     def from_trec(cls, qrels: str | PathLike[str], run: str | PathLike[str], **policy: Any) -> Lists:
         """Create Lists from TREC files (plain, gz, zst, or "-" for standard input); see `rankbound.data.trec`."""
-        return _reader("trec")(qrels, run, **policy)
+        return _read("trec", qrels, run, **policy)
 
     @classmethod
     def from_letor(cls, path: str | PathLike[str]) -> Lists:
         """Create Lists from a LETOR or SVMlight file; `rankbound.data.read_letor` returns the features, too."""
-        return _reader("letor")(path).lists  # type: ignore[no-any-return]
+        return _read("letor", path)
 
 
 _READERS = {
@@ -437,9 +451,10 @@ _READERS = {
 }  # which are in a layer above, and imported when they are needed
 
 
-def _reader(source: str) -> Callable[..., Any]:
+def _read(source: str, *inputs: Any, **options: Any) -> Lists:
     module, _, name = _READERS[source].partition(":")
-    return getattr(importlib.import_module(module), name)
+    found: Any = getattr(importlib.import_module(module), name)(*inputs, **options)
+    return found if isinstance(found, Lists) else found.lists
 
 
 def sort_within_queries(keys: NDArray[Any], offsets: NDArray[np.int64], stable: bool = True) -> NDArray[np.int64]:
@@ -493,11 +508,15 @@ def _ids(name: str, values: Any, length: int) -> Any:
     return ids
 
 
-def _check_finite_where_returned(finite: NDArray[np.bool_], lists: Lists) -> None:
+def check_scores(lists: Lists) -> None:
     """Raise DataError for a score that is not finite; items that the run did not return have none."""
-    if not (counted := finite if lists.depths is None else finite | ~lists.returned).all():
-        assert lists.scores is not None
-        index = int(np.flatnonzero(~counted)[0])
-        query = int(np.searchsorted(lists.offsets, index, side="right")) - 1
-        name = lists.query_ids[query]
-        raise DataError(f"scores must be finite, got {lists.scores[index]} at position {index} (query {name})")
+    if lists.scores is None:
+        return
+    finite = np.isfinite(lists.scores)
+    if finite.all() or (lists.depths is not None and np.count_nonzero(finite & lists.returned) == lists.depths.sum()):
+        return
+    index = int(np.flatnonzero(~finite & lists.returned)[0])
+    query = int(np.searchsorted(lists.offsets, index, side="right")) - 1
+    raise DataError(
+        f"scores must be finite, got {lists.scores[index]} at position {index} (query {lists.query_ids[query]})"
+    )

@@ -26,10 +26,12 @@ def exact_sum(values: ArrayLike) -> Fraction:
     (1.0, 0.9999999999999999)
     """
     numbers, counts = np.unique(np.asarray(values, dtype=np.float64), return_counts=True)
-    total = Fraction()
-    for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
-        total += Fraction(number) * count
-    return total
+    if len(numbers) == 1:
+        return Fraction(numbers[0]) * int(counts[0])
+    parts = [number.as_integer_ratio() for number in numbers.tolist()]
+    unit = max((denominator for _, denominator in parts), default=1)  # all denominators are powers of two
+    total = sum(n * (unit // d) * count for (n, d), count in zip(parts, counts.tolist(), strict=True))
+    return Fraction(total, unit)
 
 
 def ratio(total: Fraction, count: int) -> float:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import rankbound as rb
 from rankbound.difficulty import BOUNDING_NAMES, Difficulty, difficulty_of, get_bounding
 from rankbound.errors import ArgumentError, MeasureError
-from rankbound.measures import BOUNDINGS, LabelCounts, Ranked, parse_measure, values
+from rankbound.measures import BOUNDINGS, LabelCounts, parse_measure, rank, values
 from rankbound.testing.strategies import CATALOG, measures, scored_lists
 from tests.tiers import examples
 
@@ -50,7 +50,7 @@ def test_slopes_equal_finite_differences(name, x):
 @given(scored_lists(), measures())
 @examples(100)
 def test_bounded_values_lie_in_range_and_are_zero_at_the_expected_value(lists, measure):
-    ranked = Ranked(lists)
+    ranked = rank(lists)
     d = difficulty_of(measure, ranked.counts)
     x = values(ranked, measure)
     informative = d.informative

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import rankbound as rb
 from rankbound.difficulty import bounds_of
 from rankbound.errors import ArgumentError, MeasureError
-from rankbound.measures import LabelCounts, Ranked, parse_measure, values
+from rankbound.measures import LabelCounts, parse_measure, rank, values
 from rankbound.testing import oracles
 from rankbound.testing.strategies import CATALOG, catalog, measures, scored_lists
 from tests.tiers import examples
@@ -30,7 +30,7 @@ def test_brute_force_over_all_orders(size):
         every = rb.Lists(
             np.ravel(orders), np.arange(len(orders) + 1) * size, np.tile(np.arange(size, 0, -1.0), len(orders))
         )
-        ranked, counts = Ranked(every), LabelCounts.from_labels(labels, [0, size])
+        ranked, counts = rank(every), LabelCounts.from_labels(labels, [0, size])
         for number, measure in enumerate(CATALOG):
             got = values(ranked, measure)
             if number % 7 == size:
@@ -92,7 +92,7 @@ def test_depth_must_be_a_positive_integer(function, depth):
 @example(rb.Lists([0, 0, 0, 0, 0, 0, 1, 1, 2, 2], [0, 10], np.zeros(10)), parse_measure("IPrec@0"))  # 210, not 1,260
 @examples(150)
 def test_values_lie_within_bounds_and_a_constant_scorer_has_the_expected_value(lists, measure):
-    ranked = Ranked(lists)
+    ranked = rank(lists)
     bounds = bounds_of(measure, ranked.counts)
     value = values(ranked, measure)
     low, high = (bounds.best, bounds.worst) if measure.definition.lower_is_better else (bounds.worst, bounds.best)
@@ -100,7 +100,7 @@ def test_values_lie_within_bounds_and_a_constant_scorer_has_the_expected_value(l
     assert (value <= high + 1e-12).all()
     assert (low - 1e-12 <= bounds.expected).all()
     assert (bounds.expected <= high + 1e-12).all()
-    constant = Ranked(lists.with_scores(np.zeros(len(lists.labels))))
+    constant = rank(lists.with_scores(np.zeros(len(lists.labels))))
     np.testing.assert_allclose(values(constant, measure), bounds.expected, atol=1e-12)
 
 

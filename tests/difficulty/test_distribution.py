@@ -13,7 +13,7 @@ from rankbound.difficulty.distribution import Distribution, distribution
 from rankbound.difficulty.distribution.closed_form import wrong_pairs
 from rankbound.errors import ArgumentError, DataError, MeasureError
 from rankbound.lists import Lists
-from rankbound.measures import LabelCounts, Ranked, parse_measure, values
+from rankbound.measures import LabelCounts, parse_measure, rank, values
 
 BINARY = ["AP", "SP", "RR", "RBP", "RBP(p=0.5)", "nRBP(p=0.95)", "Rprec", "U"]
 CUT = ["nDCG@{k}", "DCG@{k}", "ERR@{k}", "AP@{k}", "AP(div='min')@{k}", "AP(div='k')@{k}", "AP(div='retrieved')@{k}"]
@@ -46,7 +46,7 @@ def brute_force(measure: str, labels: list[int], depth: int | None = None) -> di
         scores=np.tile(np.arange(n, 0, -1.0), len(orders)),
         depths=None if depth is None else np.full(len(orders), min(depth, n)),
     )
-    scores = values(Ranked(lists, "input"), parse_measure(measure))
+    scores = values(rank(lists, "input"), parse_measure(measure))
     rounded, count = np.unique(scores.round(9), return_counts=True)
     return dict(zip(rounded.tolist(), (count / len(orders)).tolist(), strict=True))
 
@@ -189,7 +189,7 @@ def test_ranker_strength_order_equals_weighted_brute_force(measure: str) -> None
         weight = [w if labels[i] else 1 - w for i in order]
         probability = math.prod(weight[i] / sum(weight[i:]) for i in range(5))
         lists = Lists([labels[i] for i in order], [0, 5], scores=[5.0, 4, 3, 2, 1])
-        score = float(values(Ranked(lists, "input"), parse_measure(measure))[0].round(9))
+        score = float(values(rank(lists, "input"), parse_measure(measure))[0].round(9))
         expected[score] = expected.get(score, 0.0) + probability
     check(distribution(measure, labels=labels, ranker_strength=w, cache=False), dict(sorted(expected.items())))
     null = distribution(measure, labels=labels, ranker_strength=w, method="dynamic", grid=2**14, cache=False)

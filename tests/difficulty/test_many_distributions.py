@@ -18,7 +18,7 @@ from rankbound.difficulty.distribution import cache as distribution_cache
 from rankbound.difficulty.distribution.many import distributions_of
 from rankbound.errors import ArgumentError
 from rankbound.lists import Lists
-from rankbound.measures import LabelCounts, Ranked, parse_measure, values
+from rankbound.measures import LabelCounts, parse_measure, rank, values
 from tests.tiers import examples
 
 MEASURES = [
@@ -153,7 +153,7 @@ def test_distributions_of_many_queries_equal_one_at_a_time(measure: str) -> None
     )
     plain = parse_measure(measure)
     many = distributions_of(plain, LabelCounts.from_labels(lists.labels, lists.offsets, lists.depths))
-    x = values(Ranked(lists), plain)
+    x = values(rank(lists), plain)
     below, above, (smooth, slope) = many.cdf(x), many.survival(x), many.smooth_cdf(x)
     assert len(many) == 40
     assert lists.depths is not None

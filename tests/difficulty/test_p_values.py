@@ -15,14 +15,14 @@ from rankbound.difficulty.distribution.many import Distributions
 from rankbound.difficulty.p_values import SMALLEST_P, p_values_of
 from rankbound.evaluation import merge_evaluations
 from rankbound.lists import Lists
-from rankbound.measures import Ranked, parse_measure, values
+from rankbound.measures import parse_measure, rank, values
 from rankbound.testing import oracles
 from rankbound.testing.strategies import CATALOG
 
 
 def p_values(measure, labels, offsets, scores, ties="average"):
     measure = parse_measure(measure)
-    ranking = Ranked(Lists(labels, offsets, scores), ties)
+    ranking = rank(Lists(labels, offsets, scores), ties)
     return p_values_of(ranking, measure, difficulty_of(measure, ranking.counts))
 
 
@@ -168,7 +168,7 @@ def test_p_values_from_approximate_distributions_are_near_the_exact_ones(measure
     strength = np.linspace(0, 6, 60)  # from random orders to good ones
     scores = (strength[:, None] * labels / 3 + random.normal(size=(60, 40))).ravel()
     p = p_values(measure, np.tile(labels, 60), np.arange(61) * 40, scores)
-    value = values(Ranked(Lists(np.tile(labels, 60), np.arange(61) * 40, scores)), parse_measure(measure))
+    value = values(rank(Lists(np.tile(labels, 60), np.arange(61) * 40, scores)), parse_measure(measure))
     expected = exact.survival(value)
     likely = expected > 1e-6
     assert (expected < 1e-3).any()

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from rankbound.difficulty.distribution import Distribution, distribution
-from rankbound.measures import Ranked
 from rankbound.measures.combinatorics import arrangements
+from rankbound.measures.ranked import rank_rows
 from rankbound.testing.strategies import catalog
 
 PART = 5_000  # orders that are drawn together
@@ -35,7 +35,7 @@ def no_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def check_all_orders(measure, labels, method):
     orders = np.array(arrangements(sorted(labels, reverse=True)), dtype=np.float64)
-    scores = np.sort(measure.definition.values(measure, Ranked.of_orders(orders, len(labels))))
+    scores = np.sort(measure.definition.values(measure, rank_rows(orders, len(labels))))
     null = distribution(measure, labels=labels, method=method, cache=False)
     slack = 1e-9 * max(1.0, abs(scores).max())
     at_least = 1 - np.searchsorted(scores, scores - slack) / len(scores)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import rankbound as rb
 from rankbound.difficulty.tie_ranges import tie_ranges
-from rankbound.measures import Ranked, is_defined, parse_measure
+from rankbound.measures import is_defined, parse_measure, rank
 from rankbound.testing import oracles
 from rankbound.testing.strategies import catalog, measures, scored_lists
 from tests.tiers import examples
@@ -40,7 +40,7 @@ def by_oracle(measure, lists, depth):
 @given(lists=scored_lists(max_queries=3, max_items=6), measure=measures(), depth=st.none() | st.integers(1, 7))
 @examples(300)
 def test_ranges_are_those_of_all_orders(lists, measure, depth):
-    ranked = Ranked(lists, depth=depth)
+    ranked = rank(lists, depth=depth)
     found = np.array(tie_ranges(measure, ranked))
     defined = is_defined(ranked.counts, measure)
     np.testing.assert_allclose(found[:, defined], by_oracle(measure, lists, depth)[:, defined], atol=1e-12)
@@ -56,8 +56,8 @@ SEVEN = rb.Lists(
 @pytest.mark.parametrize("depth", [None, 3, 5])
 @pytest.mark.parametrize("measure", catalog(range(1, 8, 2)), ids=str)
 def test_every_measure_of_seven_documents(measure, depth):
-    found = np.array(tie_ranges(measure, Ranked(SEVEN, depth=depth)))
-    defined = is_defined(Ranked(SEVEN, depth=depth).counts, measure)
+    found = np.array(tie_ranges(measure, rank(SEVEN, depth=depth)))
+    defined = is_defined(rank(SEVEN, depth=depth).counts, measure)
     np.testing.assert_allclose(found[:, defined], by_oracle(measure, SEVEN, depth)[:, defined], atol=1e-12)
 
 
@@ -74,7 +74,7 @@ def test_documents_without_judgment_tie_too(name, seed):
     for order in orders_of(list(run["q"].values())):
         strict = {"q": {names[i]: float(-rank) for rank, i in enumerate(order)}}
         values.append(rb.evaluate(qrels, strict, name).values[name][0])
-    low, high = tie_ranges(parse_measure(name), Ranked(rb.Lists.from_dicts(qrels, run)))
+    low, high = tie_ranges(parse_measure(name), rank(rb.Lists.from_dicts(qrels, run)))
     assert (low[0], high[0]) == pytest.approx((min(values), max(values)), abs=1e-12)
 
 
@@ -84,5 +84,5 @@ def test_a_constant_scorer_has_the_range_of_all_rankings():
         if measure.name == "Judged":
             continue
         bounds = rb.bounds(measure, labels=labels)
-        low, high = tie_ranges(measure, Ranked(rb.Lists(labels, [0, 6], np.zeros(6))))
+        low, high = tie_ranges(measure, rank(rb.Lists(labels, [0, 6], np.zeros(6))))
         assert (low[0], high[0]) == pytest.approx(sorted((bounds.worst, bounds.best)), abs=1e-12)

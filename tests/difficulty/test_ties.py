@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import rankbound as rb
 from rankbound.difficulty import bounded_values, difficulty_of, get_bounding, ties
 from rankbound.errors import MeasureError
-from rankbound.measures import BOUNDINGS, Ranked, is_defined, parse_measure, values
+from rankbound.measures import BOUNDINGS, is_defined, parse_measure, rank, values
 from rankbound.testing import oracles
 from rankbound.testing.strategies import catalog, measures, scored_lists
 from tests.tiers import examples
@@ -28,7 +28,7 @@ def wrapped(wrapper, measure):
 
 def evaluated(measure, lists, depth=None):
     """The wrapped measure of each query, NaN where it is not defined."""
-    ranked, bounding = Ranked(lists, depth=depth), get_bounding(measure.bounding)
+    ranked, bounding = rank(lists, depth=depth), get_bounding(measure.bounding)
     difficulty = difficulty_of(measure, ranked.counts)
     value = bounded_values(bounding, measure, ranked, values(ranked, measure.plain), difficulty)
     return np.where(is_defined(ranked.counts, measure.plain) & bounding.defined(difficulty), value, np.nan)

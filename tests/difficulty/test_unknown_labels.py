@@ -12,7 +12,7 @@ from rankbound.difficulty.unknown import label_ranges
 from rankbound.difficulty.unknown.differences import difference_ranges
 from rankbound.errors import ArgumentError, DataError, MeasureError
 from rankbound.lists import Lists
-from rankbound.measures import Ranked, definitions, is_defined, parse_measure, values
+from rankbound.measures import definitions, is_defined, parse_measure, rank, values
 from rankbound.measures.pairwise import Pairwise
 from rankbound.testing import oracles
 from tests import tiers
@@ -83,7 +83,7 @@ def test_ranges_are_those_of_all_labelings(grades, ties):
                 for labelings in every
             ]
             starts = np.cumsum([0, *(len(part) for part in every[:-1])])
-        ranked = Ranked(_lists(list(itertools.chain.from_iterable(every))), policy, depth)
+        ranked = rank(_lists(list(itertools.chain.from_iterable(every))), policy, depth)
         chosen = [name for name in MEASURES if ties != "average" or name not in SLOW_IN_TIES]
         found = label_ranges(_lists(queries), chosen, ties=policy, depth=depth, grades=range(grades))
         for name in chosen:
@@ -154,7 +154,7 @@ def test_a_fully_judged_run_has_no_width(name):
                (_query(rng, 3, "average") for _ in range(20))]  # fmt: skip
     lists, measure = _lists(queries), parse_measure(name)
     found = label_ranges(lists, name)[name]
-    ranked = Ranked(lists)
+    ranked = rank(lists)
     value = np.where(is_defined(ranked.counts, measure), values(ranked, measure), np.nan)
     np.testing.assert_array_equal(found.low, value)
     np.testing.assert_array_equal(found.high, value)
@@ -252,7 +252,7 @@ def test_differences_are_those_of_all_labelings(grades, ties):
             continue
         every = itertools.product(range(grades), repeat=len(unknown))
         qrels = {f"q{i}": judged | dict(zip(unknown, labels, strict=True)) for i, labels in enumerate(every)}
-        ranked = [Ranked(Lists.from_dicts(qrels, dict.fromkeys(qrels, run)), ties) for run in runs]
+        ranked = [rank(Lists.from_dicts(qrels, dict.fromkeys(qrels, run)), ties) for run in runs]
         lists = [Lists.from_dicts({"q": judged}, {"q": run}) for run in runs]
         for name in SHARED + BOUNDED:
             measure = parse_measure(name)

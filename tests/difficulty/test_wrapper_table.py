@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import rankbound as rb
 from rankbound.difficulty import Difficulty, bounds_of, difficulty_of, get_bounding
 from rankbound.errors import MeasureError
-from rankbound.measures import BOUNDINGS, LabelCounts, Measure, Ranked, parse_measure, values
+from rankbound.measures import BOUNDINGS, LabelCounts, Measure, parse_measure, rank, values
 from rankbound.testing import oracles
 from rankbound.testing.strategies import measures
 from tests.tiers import examples
@@ -26,7 +26,7 @@ class AllRankings:
     def __init__(self, measure: Measure, labels: list[int]) -> None:
         orders = np.array(list(oracles.all_orders(labels)))
         scores = np.tile(-np.arange(len(labels), dtype=float), len(orders))
-        ranked = Ranked(rb.Lists(orders.ravel(), np.arange(len(orders) + 1) * len(labels), scores))
+        ranked = rank(rb.Lists(orders.ravel(), np.arange(len(orders) + 1) * len(labels), scores))
         self.measure, self.ranked, self.x = measure, ranked, values(ranked, measure)
         self.difficulty: Difficulty = difficulty_of(measure, ranked.counts)
         bounds = bounds_of(measure, LabelCounts.from_labels(labels, [0, len(labels)]))

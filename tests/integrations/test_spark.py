@@ -13,7 +13,6 @@ import polars as pl
 import pytest
 
 import rankbound as rb
-from rankbound.integrations import evaluate_spark
 
 pytest.importorskip("pyspark")
 pytestmark = [
@@ -55,23 +54,41 @@ def test_bits_are_those_of_one_machine(spark: Any) -> None:
     qrels, run = tables()
     frames = [spark.createDataFrame(table.to_pandas()) for table in (qrels, run)]
     whole = rb.evaluate(qrels, run, MEASURES, bounds=True, missing="zero")
-    for partitions in (None, 4):
-        result = evaluate_spark(*frames, MEASURES, bounds=True, missing="zero", partitions=partitions)
+    for partitions in (3, 4):
+        spark.conf.set("spark.sql.shuffle.partitions", partitions)
+        result = rb.evaluate(*frames, MEASURES, bounds=True, missing="zero")
         assert result.to_dict() == whole.to_dict()
         assert result.interval(resamples=100) == whole.interval(resamples=100)
         assert result.coverage == whole.coverage
+        assert result.coverage.judged == whole.coverage.judged
         by_text = whole.per_query.with_columns(pl.col("qid").cast(pl.String)).sort("qid")
         assert result.per_query.equals(by_text)
     scored = qrels.join(run, on=["qid", "docid"]).drop("docid")
     expected = rb.evaluate(rb.Lists.from_frame(scored), measures=MEASURES)
-    assert evaluate_spark(spark.createDataFrame(scored.to_pandas()), measures=MEASURES).mean() == expected.mean()
+    assert rb.evaluate(spark.createDataFrame(scored.to_pandas()), measures=MEASURES).mean() == expected.mean()
     with pytest.raises(rb.errors.DataError, match="no column for score"):
-        evaluate_spark(*frames[:1], frames[0], MEASURES)
+        rb.evaluate(*frames[:1], frames[0], MEASURES)
     other = spark.createDataFrame(run.with_columns(pl.col("qid") + 1000).to_pandas())
     with pytest.raises(rb.errors.DataError, match="there are no queries to evaluate"):
-        evaluate_spark(frames[0], other, MEASURES)
+        rb.evaluate(frames[0], other, MEASURES)
 
 
-def test_arguments_are_checked() -> None:
+def test_arguments_are_checked(spark: Any) -> None:
+    qrels, run = tables()
+    judged, ranked = (spark.createDataFrame(table.to_pandas()) for table in (qrels, run))
     with pytest.raises(rb.errors.ArgumentError, match="candidates must be 'judged' or 'returned'"):
-        evaluate_spark(None, None, "AP", candidates="column:pool")
+        rb.evaluate(judged, ranked, "AP", candidates="column:pool")
+    with pytest.raises(rb.errors.ArgumentError, match="must both be Spark DataFrames"):
+        rb.evaluate(qrels, ranked, "AP")
+    with pytest.raises(rb.errors.ArgumentError, match="STD"):
+        rb.evaluate(judged, ranked, "STD(AP)")
+
+
+def test_several_runs_are_evaluated_and_compared(spark: Any) -> None:
+    qrels, run = tables()
+    frames = [spark.createDataFrame(table.to_pandas()) for table in (qrels, run, run.filter(pl.col("docid") > 3))]
+    results = rb.evaluate(frames[0], {"all": frames[1], "some": frames[2]}, MEASURES)
+    assert results["all"].mean() == rb.evaluate(qrels, run, MEASURES).mean()
+    ours = rb.compare(frames[1], frames[2], qrels=frames[0], measures=["AP"])
+    theirs = rb.compare(run, run.filter(pl.col("docid") > 3), qrels=qrels, measures=["AP"])
+    assert ours.scores.means("AP").tolist() == theirs.scores.means("AP").tolist()

@@ -12,8 +12,7 @@ pytest.importorskip("torch")
 
 import torch
 
-from rankbound.difficulty.bounding import get_bounding
-from rankbound.difficulty.queries import difficulty_of
+from rankbound.difficulty.bounding import difficulty_of, get_bounding
 from rankbound.errors import ArgumentError
 from rankbound.losses import (
     APLoss,

@@ -11,7 +11,7 @@ import pytest
 import scipy.stats
 
 import rankbound as rb
-from rankbound.measures import LabelCounts, Ranked, parse_measure, values
+from rankbound.measures import LabelCounts, Ranked, parse_measure, rank, values
 from rankbound.testing import oracles
 
 NAMES = ("Bpref", "Bpref(rel=2)", "infAP", "infAP(rel=2)")
@@ -107,11 +107,11 @@ def test_ties_are_means_over_all_orders(name):
         kinds = [(NOT_POOLED, -2, -1, 0, 0, 1, 2)[i] for i in rng.integers(0, 7, int(rng.integers(1, 8)))]
         scores = rng.integers(0, 3, len(kinds)).astype(float)
         for depth in (None, int(rng.integers(1, len(kinds) + 1))):
-            (ours,) = values(Ranked(lists_of(kinds, scores), depth=depth), parse_measure(name))
+            (ours,) = values(rank(lists_of(kinds, scores), depth=depth), parse_measure(name))
             expected = mean_over_ties(name, kinds, scores, depth)
             assert ours == pytest.approx(expected, abs=1e-12), (kinds, scores, depth)
         returned = int(rng.integers(0, len(kinds) + 1))
-        (ours,) = values(Ranked(lists_of(kinds, scores, [returned])), parse_measure(name))
+        (ours,) = values(rank(lists_of(kinds, scores, [returned])), parse_measure(name))
         seen = [s if i < returned else -1.0 - i for i, s in enumerate(scores)]
         expected = mean_over_ties(name, kinds, seen, returned)
         assert ours == pytest.approx(expected, abs=1e-12), (kinds, scores, returned)
@@ -121,7 +121,7 @@ def test_ties_are_means_over_all_orders(name):
 def test_one_block_of_eight_documents_with_every_depth(name):
     for kinds in ([2, 1, 0, 0, 0, 0, NOT_POOLED, -1], [1, 2, 2, 1, 0, 0, -1, -1], [1, 0, 0, 0, 0, 2, 0, NOT_POOLED]):
         for depth in range(1, 9):
-            (ours,) = values(Ranked(lists_of(kinds, np.zeros(8)), depth=depth), parse_measure(name))
+            (ours,) = values(rank(lists_of(kinds, np.zeros(8)), depth=depth), parse_measure(name))
             assert ours == pytest.approx(mean_over_ties(name, kinds, np.zeros(8), depth), abs=1e-12)
 
 
@@ -131,7 +131,7 @@ def test_long_ties_agree_with_random_orders(name, depth):
     rng = np.random.default_rng(1)
     kinds = np.array([NOT_POOLED, -1, 0, 1], dtype=object)[rng.choice(4, 400, p=[0.5, 0.1, 0.35, 0.05])].tolist()
     scores = np.repeat(np.arange(4.0), 100)
-    (ours,) = values(Ranked(lists_of(kinds, scores), depth=depth), parse_measure(name))
+    (ours,) = values(rank(lists_of(kinds, scores), depth=depth), parse_measure(name))
     drawn = []
     for _ in range(2_000):
         order = np.lexsort((rng.random(400), -scores))
@@ -149,7 +149,7 @@ def test_large_ties_need_no_draws_and_little_memory(name, monkeypatch):
     judged = rng.random(20_000) < 0.3
     labels = np.where(judged, rng.integers(-1, 3, 20_000), 0)
     lists = rb.Lists(labels, [0, 10_000, 20_000], rng.integers(0, 10, 20_000).astype(float), judged=judged)
-    assert (values(Ranked(lists), parse_measure(name)) > 0).all()
+    assert (values(rank(lists), parse_measure(name)) > 0).all()
 
 
 def test_a_block_of_thousands_of_documents():
@@ -164,7 +164,7 @@ def test_a_block_of_thousands_of_documents():
     precision = (1 + in_pool * (hits + epsilon) / (j + 2 * epsilon)) / (above + 1)
     expected = (probability * precision).sum() / n
     kinds = [1] * relevant + [0] * others + [-1] * pooled + [NOT_POOLED] * unpooled
-    (ours,) = values(Ranked(lists_of(kinds, np.zeros(n))), parse_measure("infAP"))
+    (ours,) = values(rank(lists_of(kinds, np.zeros(n))), parse_measure("infAP"))
     assert ours == pytest.approx(expected, rel=1e-10)
 
 
@@ -280,7 +280,7 @@ def test_distributions_of_a_pool_of_which_few_documents_were_judged(name):
 def test_a_constant_scorer_has_the_mean_of_all_rankings_under_a_wrapper(wrapper, name):
     """Also where the orders are too many to go through; the other way to this mean is that over the distribution."""
     from rankbound.difficulty import get_bounding
-    from rankbound.difficulty.queries import difficulty_of
+    from rankbound.difficulty.bounding import difficulty_of
     from rankbound.measures import BOUNDINGS
 
     labels = np.repeat([2, 1, 0, -1, -2], [1, 2, 4, 3, 2])

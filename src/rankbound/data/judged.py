@@ -10,7 +10,7 @@ queries and documents that both sides have and those that only one has.
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, pairwise, repeat
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rankbound.data.frames import id_text, is_table, with_equal_id_types
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Coverage, Lists
 from rankbound.protocol import MISSING, Protocol
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from rankbound.data.candidates import CandidateSource
 
-CHUNK = 100_000  # documents of dicts that are evaluated at once: enough for speed, few enough for the cache
+CHUNK = 200_000  # documents of dicts that are evaluated at once: enough for speed, few enough for the cache
 
 
 class DuplicateError(DataError):
@@ -75,7 +76,7 @@ def dict_chunks(
     The coverages of the parts add up to that of the whole. The policy is that of a `rankbound.Protocol`.
     """
     check_dicts(qrels=qrels, run=run)
-    names = [query for query in qrels if query in run]
+    names = [*filter(run.__contains__, qrels)]
     if not names:
         raise nothing_in_common(next(iter(qrels), None), next(iter(run), None))
     one_sided, names = (len(qrels) - len(names), len(run) - len(names)), names if missing == "ignore" else [*qrels]
@@ -105,7 +106,7 @@ def _lists_of_dicts(
     """
     if {*map(type, judged), *map(type, ranked)} != {dict}:  # other mappings may merge in another way
         judged, ranked = [*map(dict, judged)], [*map(dict, ranked)]
-    depths, known = (np.array([*map(len, dicts)], np.int64) for dicts in (ranked, judged))
+    depths, known = np.array([*map(len, ranked)], np.int64), np.array([*map(len, judged)], np.int64)
     counts: list[int] = []
     documents: list[Any] = []
 
@@ -134,7 +135,7 @@ def _lists_of_dicts(
         scores[is_returned] = of_returned
     offsets = np.concatenate(([0], np.cumsum(sizes)))
     coverage = coverage.with_documents(depths, judged_depths)
-    ids = _objects(documents, len(documents)) if keep_ids else None
+    ids = np.fromiter(documents, object, len(documents)) if keep_ids else None
     is_judged = None
     if (judged_depths < depths).any():
         is_judged = labels != scores
@@ -151,8 +152,16 @@ def _lists_of_dicts(
         else:
             labels[~is_judged] = 0
     are_all_returned = len(labels) == depths.sum()
-    names_ = _objects(names, len(names))
-    return Lists(labels, offsets, scores, ids, names_, None if are_all_returned else depths, is_judged, coverage)
+    return Lists.of_read_arrays(
+        labels=labels,
+        offsets=offsets,
+        scores=scores,
+        ids=ids,
+        qids=np.fromiter(names, object, len(names)),
+        depths=None if are_all_returned else depths,
+        judged=is_judged,
+        coverage=coverage,
+    )
 
 
 def _labels_of(numbers: list[Any]) -> NDArray[Any]:
@@ -168,6 +177,7 @@ def from_frames(
     *,
     missing: str = MISSING[0],
     judged_only: bool = False,
+    keep_ids: bool = True,
     disjoint: bool = False,
     candidates: CandidateSource | None = None,
     returned_nothing: Collection[str] = (),
@@ -187,8 +197,9 @@ def from_frames(
         qrels, is_judged, is_candidate = _with_candidates(qrels, candidates.table)
     query_q, query_r, names = _codes(qrels["qid"], run["qid"])
     doc_q, doc_r, documents = _codes(qrels["docid"], run["docid"])
-    known = query_q if is_judged is None else query_q[is_judged]
-    judged, ranked = (np.bincount(query, minlength=len(names)) > 0 for query in (known, query_r))
+    number_r = np.bincount(query_r, minlength=len(names))  # of rows of each query
+    judged = np.bincount(query_q if is_judged is None else query_q[is_judged], minlength=len(names)) > 0
+    ranked = number_r > 0
     if returned_nothing:
         ranked |= np.isin(np.asarray(names).astype(np.str_), list(returned_nothing))
     if not disjoint and not (judged & ranked).any():
@@ -219,21 +230,26 @@ def from_frames(
                 f"{candidates.name}: candidates must contain every judged document, got {len(outside)} that they lack, "
                 f"the first is {document!r} of query {name!r}; judged_outside='add' adds them, 'ignore' leaves them out"
             )
-    left = wanted[query_q]
-    left[match[match >= 0]] = False
-    rows, rows_left = _by_query(query_r, keep, len(names)), _by_query(query_q, left, len(names))
+    is_matched = match >= 0
+    if np.count_nonzero(is_matched) == len(query_q):
+        rows_left: NDArray[np.int64] | slice = np.empty(0, np.int64)
+    else:
+        left = wanted[query_q]
+        left[match[is_matched]] = False
+        rows_left = _by_query(query_q, left, len(names))
+    rows = _by_query(query_r, keep, len(names))
     label = _numbers(qrels["label"], "label")
     match = match[rows]
-    unjudged = match < 0
+    unjudged = ~is_matched[rows]
     marked = None
     if is_judged is not None and is_candidate is not None:
         marked = np.concatenate((is_candidate[match] & ~unjudged, is_candidate[rows_left]))
         unjudged = unjudged | ~is_judged[match]
-    depths = np.bincount(query_r[rows], minlength=len(names))
+    depths = number_r if keep.all() else np.bincount(query_r[rows], minlength=len(names))
     shared = judged & ranked
     coverage = Coverage(int((judged & ~ranked).sum()), int((ranked & ~judged).sum()), int(shared.sum()))
     coverage = coverage.with_documents(
-        (np.bincount(query_r, minlength=len(names)) if judged_only else depths)[shared],
+        (number_r if judged_only else depths)[shared],
         depths[shared] if not unjudged.any() else np.bincount(query_r[rows][~unjudged], minlength=len(names))[shared],
     )
     if coverage.has_no_common_document:
@@ -241,20 +257,44 @@ def from_frames(
         sides = ((query_q, doc_q), (query_r, doc_r))
         judged_id, returned_id = (documents[int(doc[np.argmax(query == first)])] for query, doc in sides)
         coverage = replace(coverage, first_ids=(judged_id, returned_id))
-    return _assemble(
-        names=np.asarray(names)[wanted],
-        depths=depths[wanted],
-        scores=_numbers(run["score"], "score")[rows],
-        labels=np.where(unjudged, 0, label[match]),
-        unjudged=unjudged,
-        left_counts=np.bincount(query_q[rows_left], minlength=len(names))[wanted],
-        left_labels=label[rows_left],
-        left_unjudged=None if is_judged is None else ~is_judged[rows_left],
-        candidates=marked,
-        ids=np.concatenate((doc_r[rows], doc_q[rows_left])),
-        id_names=documents,
-        coverage=coverage,
+    left_counts = np.bincount(query_q[rows_left], minlength=len(names))[wanted]
+    place = _placement(depths[wanted], left_counts)
+    number_left = int(left_counts.sum())
+    has_labels = is_judged[rows_left] if is_judged is not None else np.ones(number_left, dtype=bool)
+    ids = None
+    if keep_ids:
+        codes = place(doc_r[rows], doc_q[rows_left])
+        ids = documents.gather(codes) if hasattr(documents, "gather") else documents[codes]
+    returned_labels = np.where(unjudged, 0, label[match]) if unjudged.any() else label[match]
+    return Lists(
+        place(returned_labels, label[rows_left]),
+        np.concatenate(([0], np.cumsum(depths[wanted] + left_counts))),
+        place(_numbers(run["score"], "score")[rows], np.full(number_left, -np.inf)),
+        ids,
+        np.asarray(names)[wanted],
+        depths[wanted] if number_left else None,
+        place(~unjudged, has_labels) if unjudged.any() or not has_labels.all() else None,
+        coverage,
+        None if marked is None else place(marked[: len(match)], marked[len(match) :]),
     )
+
+
+def _placement(
+    depths: NDArray[np.int64], left_counts: NDArray[np.int64]
+) -> Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]:
+    """A function that puts arrays of returned and of other documents together, query by query, the returned first."""
+    if not left_counts.any():
+        return lambda returned, _: returned
+    start = np.cumsum(depths + left_counts) - depths - left_counts
+    index = np.concatenate((_ranges(start, depths), _ranges(start + depths, left_counts)))
+
+    def place(returned: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:
+        joined = np.concatenate((returned, others))
+        placed = np.empty_like(joined)
+        placed[index] = joined
+        return placed
+
+    return place
 
 
 def _with_candidates(
@@ -262,8 +302,6 @@ def _with_candidates(
 ) -> tuple[pl.DataFrame, NDArray[np.bool_], NDArray[np.bool_]]:
     """Return the judgments with the other candidates as label 0, and which rows are judged and which are candidates."""
     import polars as pl
-
-    from rankbound.data.frames import with_equal_id_types
 
     judgments, candidates = with_equal_id_types([qrels.select("qid", "docid", "label"), candidates])
     candidates = candidates.filter(candidates["qid"].is_in(judgments["qid"].unique().implode()))
@@ -285,13 +323,10 @@ def _match(
 ) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
     """Return for each run row the qrels row with its key, or -1, and the rows of either side whose key occurs again."""
     if span <= 4 * (len(key_q) + len(key_r)) + (1 << 20):  # the keys are dense: use a table
-        number_q, number_r = np.arange(len(key_q), dtype=np.int32), np.arange(len(key_r), dtype=np.int32)
-        table = np.empty(span, dtype=np.int32)
-        table[key_r] = number_r
-        twice_r = np.flatnonzero(table[key_r] != number_r)
-        table[:] = -1
-        table[key_q] = number_q
-        return table[key_r], np.flatnonzero(table[key_q] != number_q), twice_r
+        twice_q, twice_r = _repeated_keys(key_q, span), _repeated_keys(key_r, span)
+        table = np.full(span, -1, dtype=np.int32)
+        table[key_q] = np.arange(len(key_q), dtype=np.int32)
+        return table[key_r], twice_q, twice_r
     order_q, order_r = np.argsort(key_q), np.argsort(key_r)
     key_q, key_r = key_q[order_q], key_r[order_r]
     twice_q = order_q[:-1][key_q[1:] == key_q[:-1]]
@@ -300,6 +335,17 @@ def _match(
     match = np.empty(len(key_r), dtype=np.int64)
     match[order_r] = np.where(key_q[at] == key_r, order_q[at], -1)
     return match, twice_q, twice_r
+
+
+def _repeated_keys(keys: NDArray[np.int64], span: int) -> NDArray[np.int64]:
+    """The rows whose key occurs again below them."""
+    seen = np.zeros(span, dtype=bool)
+    seen[keys] = True
+    if np.count_nonzero(seen) == len(keys):
+        return np.empty(0, np.int64)
+    last = np.empty(span, np.int64)
+    last[keys] = np.arange(len(keys))
+    return np.flatnonzero(last[keys] != np.arange(len(keys)))
 
 
 def _by_query(query: NDArray[Any], keep: NDArray[np.bool_], queries: int) -> NDArray[np.int64] | slice:
@@ -332,8 +378,6 @@ class _Range:
 def _codes(left: pl.Series, right: pl.Series) -> tuple[NDArray[Any], NDArray[Any], Any]:
     """Return integer codes for the values of two columns, the same in both, and the values that the codes stand for."""
     import polars as pl
-
-    from rankbound.data.frames import id_text
 
     if left.null_count() or right.null_count():
         raise DataError(f"column {left.name!r} must have no empty entries")
@@ -382,77 +426,6 @@ def _numbers(column: pl.Series, what: str) -> NDArray[Any]:
 # ---- shared ----------------------------------------------------------------------------------------------------------
 
 
-def _assemble(
-    *,
-    names: NDArray[Any],
-    depths: NDArray[np.int64],
-    scores: NDArray[Any],
-    labels: NDArray[Any],
-    unjudged: NDArray[np.bool_] | None,
-    left_counts: NDArray[np.int64],
-    left_labels: NDArray[Any],
-    ids: Any,
-    id_names: Any = None,
-    coverage: Coverage,
-    left_unjudged: NDArray[np.bool_] | None = None,
-    candidates: NDArray[np.bool_] | None = None,
-) -> Lists:
-    """Create Lists in which the judged documents that were not returned follow the returned ones of their query."""
-    if unjudged is not None and not unjudged.any():
-        unjudged = None
-    if len(left_labels) == 0:
-        offsets, judged = np.concatenate(([0], np.cumsum(depths))), None if unjudged is None else ~unjudged
-        return Lists(
-            labels,
-            offsets,
-            scores,
-            ids if id_names is None else _named(ids, id_names),
-            names,
-            None,
-            judged,
-            coverage,
-            candidates,
-        )
-    offsets = np.concatenate(([0], np.cumsum(depths + left_counts)))
-    index = np.concatenate((_ranges(offsets[:-1], depths), _ranges(offsets[:-1] + depths, left_counts)))
-    returned = index[: len(scores)]
-    all_labels = np.empty(len(index), dtype=np.result_type(labels, left_labels))
-    all_labels[index] = np.concatenate((labels, left_labels))
-    all_scores = np.full(len(index), -np.inf)
-    all_scores[returned] = scores
-    judged = None
-    if unjudged is not None or left_unjudged is not None:
-        judged = np.ones(len(index), dtype=bool)
-        judged[returned] = True if unjudged is None else ~unjudged
-        if left_unjudged is not None:
-            judged[index[len(scores) :]] = ~left_unjudged
-    if candidates is not None:
-        moved = np.empty_like(candidates)
-        moved[index] = candidates
-        candidates = moved
-    if ids is not None:
-        moved = np.empty_like(ids)
-        moved[index] = ids
-        ids = moved
-    return Lists(
-        all_labels,
-        offsets,
-        all_scores,
-        ids if id_names is None else _named(ids, id_names),
-        names,
-        depths,
-        judged,
-        coverage,
-        candidates,
-    )
-
-
-def _named(codes: Any, names: Any) -> Any:
-    import polars as pl
-
-    return names.gather(codes) if isinstance(names, pl.Series) else names[codes]
-
-
 def _ranges(start: NDArray[np.int64], length: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return start, start + 1, ..., start + length - 1 for each pair, one after the other."""
     return np.arange(int(length.sum())) + np.repeat(start - np.cumsum(length) + length, length)
@@ -467,11 +440,9 @@ def check_dicts(**data: Any) -> None:
         if kinds <= {dict} or all(issubclass(kind, Mapping) for kind in kinds):
             continue
         name, wrong = next(entry for entry in queries.items() if not isinstance(entry[1], Mapping))
+        if is_table(wrong):  # such as those of a DatasetDict
+            raise DataError(f"{side} must be one table, got several by name: {', '.join(map(str, queries))}")
         raise DataError(f"query {name!r} of {side} must map documents to numbers, got {wrong!r:.60}")
-
-
-def _objects(values: Any, length: int) -> NDArray[Any]:
-    return np.fromiter(values, dtype=object, count=length)
 
 
 def nothing_in_common(judged: object, ranked: object) -> DataError:

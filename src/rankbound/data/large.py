@@ -124,8 +124,8 @@ def id_text_of(kind: pl.DataType) -> pl.Expr:
 
 
 def is_in_parts(source: Any) -> bool:
-    """Whether a source is a table in parts: a pattern or folder of parquet files, or a Dask DataFrame."""
-    if is_dask_frame(source):
+    """Whether a source is a table in parts: a pattern or folder of parquet files, or a DataFrame of Dask or Spark."""
+    if is_dask_frame(source) or is_spark_frame(source):
         return True
     if not isinstance(source, (str, PathLike)) or not str(source).endswith(".parquet"):
         return False
@@ -137,6 +137,12 @@ def is_dask_frame(source: Any) -> bool:
     """Whether the source is a Dask DataFrame; Dask is not imported."""
     kind = type(source)
     return kind.__module__.split(".")[0].startswith("dask") and hasattr(kind, "to_parquet")
+
+
+def is_spark_frame(source: Any) -> bool:
+    """Whether the source is a Spark DataFrame; Spark is not imported."""
+    kind = type(source)
+    return kind.__module__.startswith("pyspark.sql") and hasattr(kind, "mapInArrow")
 
 
 def open_table(source: Any, columns: tuple[str, ...], candidate: str | None = None) -> Table:

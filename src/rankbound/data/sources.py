@@ -51,7 +51,9 @@ def to_lists(
     judgments, source = source.take_column(to_frame(qrels, "label", column=source.column))
     nothing = queries_without_documents(run)
     ranked = to_frame(run, "score")
-    return judged.from_frames(judgments, ranked, candidates=source, returned_nothing=nothing, **policy)
+    return judged.from_frames(
+        judgments, ranked, keep_ids=keep_ids, candidates=source, returned_nothing=nothing, **policy
+    )
 
 
 def chunks_of_lists(qrels: Any, run: Any, *, candidates: CandidateSource, **policy: Any) -> Iterator[Lists]:
@@ -111,13 +113,8 @@ def _is_ranx(source: Any) -> bool:
 def _opened(source: Any, side: str) -> Any:
     """The source with dicts in place of ranx objects and JSON, whose queries may be without documents.
 
-    A folder of results is the run in it. DataError for several tables by name, such as a DatasetDict.
+    A folder of results is the run in it.
     """
-    if isinstance(source, Mapping):
-        first = next(iter(source.values()), None)
-        if not isinstance(first, Mapping) and frames.is_table(first):
-            raise DataError(f"{side} must be one table, got several by name: {', '.join(map(str, source))}")
-        return source
     if side != "qrels" and is_result_folder(source):
         source = find_run(source)
     if is_json_lines(source):

@@ -1,13 +1,12 @@
 """Difficulty of queries: worst, expected and best value of a measure, and its distribution under random ranking."""
 
-from rankbound.difficulty.bounding import BOUNDING_NAMES, Bounding, Bounds, Difficulty, get_bounding
+from rankbound.difficulty.bounding import BOUNDING_NAMES, Bounding, Bounds, Difficulty, difficulty_of, get_bounding
 from rankbound.difficulty.bounds import bounds, bounds_of
 from rankbound.difficulty.distribution import Distribution
 from rankbound.difficulty.pooled import adjusted_rank_metrics, pooled_index, z_scores
 from rankbound.difficulty.queries import (
     QUERY_TYPES,
     describe_query_types,
-    difficulty_of,
     difficulty_weights,
     query_type_rule,
     query_types,

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -46,6 +46,8 @@ from rankbound.errors import ArgumentError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from rankbound.measures.label_counts import LabelCounts
+    from rankbound.measures.measure import Measure
     from rankbound.report.display.plot import Plot
 
 
@@ -171,6 +173,39 @@ class Difficulty:
         return np.where(self.informative, self.distribution().expectation(distance), 0.0)
 
 
+def difficulty_of(measure: Measure, counts: LabelCounts, ranker_strength: float | None = None) -> Difficulty:
+    """What any ranking of each query could score under the plain measure, without its bounding.
+
+    With ``ranker_strength`` the distributions are those of a ranker that prefers a relevant item to another with this
+    probability, instead of those of random ranking. They are computed when they are first used.
+    """
+    plain = measure if measure.bounding == "none" else measure.plain
+    worst, expected, best = plain.definition.bounds(plain, counts)
+
+    @lru_cache(maxsize=2)
+    def distributions(precise: bool = False) -> NullDistributions:
+        from rankbound.difficulty.distribution.many import distributions_of
+
+        strength = 0.5 if ranker_strength is None else ranker_strength
+        return distributions_of(plain, counts, ranker_strength=strength, precise=precise)
+
+    def variances() -> NDArray[np.float64]:
+        from rankbound.difficulty.bounds import variances_of
+
+        return variances_of(plain, counts)
+
+    return Difficulty(
+        np.asarray(worst, np.float64),
+        np.asarray(expected, np.float64),
+        np.asarray(best, np.float64),
+        distributions,
+        plain.definition.lower_is_better,
+        plain.definition.floor,
+        lambda: distributions(precise=True),
+        variances,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Bounding:
     """A normalization of values by the difficulty of their queries.
@@ -194,7 +229,8 @@ class Bounding:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Bounded value and slope; ``smooth`` selects the differentiable distribution, which losses need."""
         defined = self.defined(difficulty)
-        x = floats("x", x, length=len(defined), finite=False)
+        if type(x) is not np.ndarray or x.dtype != np.float64 or x.shape != defined.shape:
+            x = floats("x", x, length=len(defined), finite=False)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             value, slope = self._apply(x, difficulty, smooth)
         return np.where(defined, value, 0.0), np.where(defined, slope, 0.0)

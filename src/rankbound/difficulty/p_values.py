@@ -80,9 +80,9 @@ def p_values_of(
 
     >>> from rankbound.difficulty import difficulty_of
     >>> from rankbound.lists import Lists
-    >>> from rankbound.measures import parse_measure
+    >>> from rankbound.measures import parse_measure, rank
     >>> lists = Lists([1, 0, 0, 0, 1, 0, 0, 0], [0, 4, 8], scores=[4, 3, 2, 1, 0, 0, 0, 0])
-    >>> ranking, measure = Ranked(lists), parse_measure("RR")
+    >>> ranking, measure = rank(lists), parse_measure("RR")
     >>> p = p_values_of(ranking, measure, difficulty_of(measure, ranking.counts))
     >>> p.better.tolist(), p.mid.tolist()  # 1/4; (1/4 + 2/4 + 3/4 + 1) / 4
     ([0.25, 0.625], [0.125, 0.5])

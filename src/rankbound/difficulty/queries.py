@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rankbound.arrays import floats, is_between, names_of
-from rankbound.difficulty.bounding import Difficulty, NullDistributions, get_bounding
-from rankbound.difficulty.bounds import bounds_of, plain_measure, variances_of
+from rankbound.difficulty.bounding import difficulty_of, get_bounding
+from rankbound.difficulty.bounds import plain_measure
 from rankbound.difficulty.weights import DEFAULT_FORM, LEAST_EFFECTIVE, QueryWeights, shape_weights
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Lists
@@ -17,34 +17,6 @@ from rankbound.measures import LabelCounts, Measure
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
-
-
-def difficulty_of(measure: Measure, counts: LabelCounts, ranker_strength: float | None = None) -> Difficulty:
-    """What any ranking of each query could score under the plain measure, without its bounding.
-
-    With ``ranker_strength`` the distributions are those of a ranker that prefers a relevant item to another with this
-    probability, instead of those of random ranking. They are computed when they are first used.
-    """
-    plain = measure.plain
-    bounds = bounds_of(plain, counts)
-
-    @lru_cache(maxsize=2)
-    def distributions(precise: bool = False) -> NullDistributions:
-        from rankbound.difficulty.distribution.many import distributions_of
-
-        strength = 0.5 if ranker_strength is None else ranker_strength
-        return distributions_of(plain, counts, ranker_strength=strength, precise=precise)
-
-    return Difficulty(
-        bounds.worst,
-        bounds.expected,
-        bounds.best,
-        distributions,
-        plain.definition.lower_is_better,
-        plain.definition.floor,
-        lambda: distributions(precise=True),
-        lambda: variances_of(plain, counts),
-    )
 
 
 def difficulty_weights(

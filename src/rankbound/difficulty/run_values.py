@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rankbound.difficulty.bounding import Difficulty, get_bounding
-from rankbound.difficulty.candidates import candidate_mask
+from rankbound.difficulty.bounding import Difficulty, difficulty_of, get_bounding
+from rankbound.difficulty.candidates import rule_of
 from rankbound.difficulty.p_values import PValues, p_values_of
-from rankbound.difficulty.queries import difficulty_of
 from rankbound.difficulty.standardization import ReferenceScores, missing_references
 from rankbound.difficulty.ties import bounded_values
-from rankbound.measures import BOUNDINGS, LabelCounts, Measure, Ranked
-from rankbound.protocol import Protocol
+from rankbound.measures import BOUNDINGS, LabelCounts, Measure, Ranked, complete, rank
+from rankbound.protocol import CANDIDATES, Protocol
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,17 +61,14 @@ class RunValues:
         difficulties: dict[Measure, Difficulty] | None = None,
     ) -> None:
         ties, depth = protocol.ties, protocol.depth
-        self.query_ids = lists.query_ids
+        self.lists = lists
         self._protocol = protocol
         self._mask = candidate_mask(lists, protocol.candidates)
-        all_ranked = self._mask is None and lists.depths is None
-        if lists.candidates is None:
-            self._ranked = Ranked(lists, ties, depth, keep_order=not all_ranked)
-            self._every: Ranked = self._ranked
-        else:  # candidates that are neither returned nor judged are no part of the plain ranking
-            self._ranked = Ranked(lists.without_added_candidates(), ties, depth)
-            self._every = Ranked(lists, ties, depth, keep_order=True)
-        self._complete: Ranked | None = self._ranked if all_ranked else None
+        self._every = rank(lists, ties, depth)
+        # candidates that are neither returned nor judged are no part of the plain ranking
+        is_plain = lists.candidates is None
+        self.ranked = self._every if is_plain else rank(lists.without_added_candidates(), ties, depth)
+        self._complete: Ranked | None = None
         self._plain: dict[Measure, NDArray[np.float64]] = {}
         self._complete_values: dict[Measure, NDArray[np.float64]] = {}
         self.difficulties = {} if difficulties is None else difficulties
@@ -81,7 +77,7 @@ class RunValues:
     def ranking(self) -> Ranked:
         """The run as a complete ranking of the candidates."""
         if self._complete is None:
-            self._complete = self._every.complete(self._mask)
+            self._complete = complete(self._every, self._mask)
         return self._complete
 
     @property
@@ -92,13 +88,13 @@ class RunValues:
     def plain(self, measure: Measure) -> NDArray[np.float64]:
         """Values of a plain measure for the run as it is; 0 where the measure is not defined."""
         if measure not in self._plain:
-            self._plain[measure] = measure.definition.values(measure, self._ranked)
+            self._plain[measure] = measure.definition.values(measure, self.ranked)
         return self._plain[measure]
 
     def complete(self, measure: Measure) -> NDArray[np.float64]:
         """Values of a plain measure for the run read as a complete ranking of the candidates."""
         ranking = self.ranking
-        if ranking is self._ranked:
+        if ranking is self.ranked:
             return self.plain(measure)
         if measure not in self._complete_values:
             self._complete_values[measure] = measure.definition.values(measure, ranking)
@@ -116,24 +112,46 @@ class RunValues:
 
     def of_queries(self, measure: Measure) -> QueryValues:
         """Values of a measure with its bounding, averaged over the orders of ties, and which queries have one."""
-        plain, stand_in = measure.plain, _STAND_INS[self._protocol.empty]
+        plain, stand_in = measure if measure.bounding == "none" else measure.plain, _STAND_INS[self._protocol.empty]
         if measure.bounding in BOUNDINGS.values():
             ranking = self.ranking
             defined = plain.definition.is_defined(plain, ranking.counts)
-            bounding, difficulty, value = get_bounding(measure.bounding), self.difficulty(plain), self.complete(plain)
-            bounded = bounded_values(bounding, plain, ranking, value, difficulty)
-            has_value = defined & bounding.defined(difficulty)
-            return QueryValues(np.where(has_value, bounded, stand_in), ~defined, defined & ~difficulty.informative)
-        defined = plain.definition.is_defined(plain, self._ranked.counts)
+            difficulty, value, bounding = self.difficulty(plain), self.complete(plain), get_bounding(measure.bounding)
+            if bounding.affine:
+                bounded = bounding.apply(value, difficulty)[0]
+            else:
+                bounded = bounded_values(bounding, plain, ranking, value, difficulty)
+            has_value, has_choice = defined & bounding.defined(difficulty), difficulty.best != difficulty.worst
+            return QueryValues(np.where(has_value, bounded, stand_in), ~defined, defined & ~has_choice)
+        defined = plain.definition.is_defined(plain, self.ranked.counts)
         if measure.bounding == "none":
             return QueryValues(np.where(defined, self.plain(measure), stand_in), ~defined, None)
         references: ReferenceScores | None = self._protocol.references
         if references is None:
             raise missing_references(measure)
-        standardized = references.standardize(measure, self.query_ids, self.plain(plain))
+        standardized = references.standardize(measure, self.lists.query_ids, self.plain(plain))
         return QueryValues(np.where(defined & np.isfinite(standardized), standardized, stand_in), ~defined, None)
 
     def has_no_choice(self, measure: Measure) -> NDArray[np.bool_]:
         """Queries that are not empty but whose candidates have the same value in every order."""
         plain = measure.plain
         return plain.definition.is_defined(plain, self.counts) & ~self.difficulty(plain).informative
+
+
+def candidate_mask(lists: Lists, candidates: Any = CANDIDATES[0]) -> NDArray[np.bool_] | None:
+    """Whether each item of the lists is a candidate; None if all are.
+
+    ``candidates`` are a rule or candidates that have been read. Lists that carry candidates of their own
+    (`Lists.candidates`) keep them, whatever the rule says.
+
+    >>> from rankbound.lists import Lists
+    >>> lists = Lists.from_dicts({"q": {"a": 1, "b": 2}}, {"q": {"a": 0.9, "x": 0.5}})  # a, x; b was not returned
+    >>> candidate_mask(lists).tolist(), candidate_mask(lists, "returned").tolist()
+    ([True, False, True], [True, False, False])
+    """
+    if lists.candidates is not None:
+        return lists.candidates
+    rule = candidates if isinstance(candidates, str) else rule_of(candidates)
+    if rule == "judged" or lists.depths is None:
+        return lists.judged
+    return lists.returned if lists.judged is None else lists.returned & lists.judged

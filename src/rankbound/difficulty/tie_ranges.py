@@ -16,7 +16,7 @@ import numpy as np
 
 from rankbound.difficulty.ties import TiedOrders
 from rankbound.measures import Measure, Ranked, parse_measure, values
-from rankbound.measures.combinatorics import ratio
+from rankbound.measures.label_counts import ratio
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,8 +31,8 @@ def tie_ranges(measure: Measure, ranked: Ranked) -> tuple[NDArray[np.float64], N
     Both are the value itself where no order of the ties changes it.
 
     >>> from rankbound import Lists
-    >>> from rankbound.measures import parse_measure
-    >>> constant = Ranked(Lists([1, 0, 0], [0, 3], [0.5, 0.5, 0.5]))
+    >>> from rankbound.measures import parse_measure, rank
+    >>> constant = rank(Lists([1, 0, 0], [0, 3], [0.5, 0.5, 0.5]))
     >>> [ends.round(4).tolist() for ends in tie_ranges(parse_measure("RR"), constant)]
     [[0.3333], [1.0]]
     """

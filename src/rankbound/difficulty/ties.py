@@ -35,8 +35,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rankbound.difficulty.bounding import Bounding, Difficulty
-from rankbound.difficulty.queries import difficulty_of
+from rankbound.difficulty.bounding import Bounding, Difficulty, difficulty_of
 from rankbound.measures import Measure, Ranked
 from rankbound.measures.combinatorics import log_factorials
 
@@ -68,9 +67,9 @@ def bounded_values(
 
     >>> from rankbound import Lists
     >>> from rankbound.difficulty import get_bounding
-    >>> from rankbound.measures import parse_measure, values
+    >>> from rankbound.measures import parse_measure, rank, values
     >>> measure = parse_measure("P@1")
-    >>> constant = Ranked(Lists([1, 0, 0], [0, 3], [0.0, 0.0, 0.0]))
+    >>> constant = rank(Lists([1, 0, 0], [0, 3], [0.0, 0.0, 0.0]))
     >>> difficulty = difficulty_of(measure, constant.counts)
     >>> value = values(constant, measure)  # 1/3, which is E: UL2 of this mean would be 0
     >>> bounded_values(get_bounding("UL2"), measure, constant, value, difficulty).round(4)  # (1 - 1 - 1) / 3

@@ -20,7 +20,7 @@ import numpy as np
 from rankbound.data.candidates import read_candidates
 from rankbound.data.frames import with_equal_id_types
 from rankbound.data.sources import is_source, to_frame
-from rankbound.difficulty.queries import difficulty_of
+from rankbound.difficulty.bounding import difficulty_of
 from rankbound.display import page_of, plain_values, plural
 from rankbound.errors import ArgumentError, CoverageWarning, DataError
 from rankbound.evaluation import audit_judgments as judgments_checks

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rankbound.data.frames import id_text
+from rankbound.difficulty.bounding import difficulty_of
 from rankbound.difficulty.pooled import pooled_gain
-from rankbound.difficulty.queries import difficulty_of
 from rankbound.display import percent, plural
 from rankbound.lists import Lists
-from rankbound.measures import LabelCounts, Measure, Ranked, is_defined, values
+from rankbound.measures import LabelCounts, Measure, is_defined, rank, values
 from rankbound.measures.combinatorics import log_factorials
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class JudgedSet:
 
     def values_in(self, keys: NDArray[np.float64], measure: Measure) -> NDArray[np.float64]:
         """Value of each query with its documents in descending order of these keys; ties keep the order of the file."""
-        return values(Ranked(Lists(self.labels, self.offsets, keys), "input"), measure)
+        return values(rank(Lists(self.labels, self.offsets, keys), "input"), measure)
 
     def gain_and_z(self, keys: NDArray[np.float64]) -> tuple[float, float]:
         """How far this order goes from a random one (0) to the best one (1), and how many standard errors that is.

@@ -18,7 +18,7 @@ from rankbound.display import percent, plural
 from rankbound.errors import MeasureError
 from rankbound.evaluation.audit_judgments import FAULT, NOTE, WARNING, Finding
 from rankbound.evaluation.runs import evaluate
-from rankbound.measures import Measure, Ranked
+from rankbound.measures import Measure, rank
 
 if TYPE_CHECKING:
     import polars as pl
@@ -51,7 +51,7 @@ class AuditedRun:
     def ties(self) -> dict[str, dict[str, Any]]:
         """Smallest and largest mean over the orders of ties, and in how many queries they differ, by plain measure."""
         assert self.evaluation is not None
-        ranked, found = Ranked(self.lists), {}
+        ranked, found = rank(self.lists), {}
         for name, measure in self.measures.items():
             if measure.bounding != "none":
                 continue

@@ -23,7 +23,6 @@ from rankbound.display import page_of, pandas_frame, plain_values, plot_of, tabl
 from rankbound.errors import ArgumentError
 from rankbound.evaluation import Evaluation
 from rankbound.evaluation.alignment import align_evaluations, align_lists, align_runs, lists_on_shared_queries
-from rankbound.evaluation.coverage import warn_of_coverage
 from rankbound.evaluation.group_tests import GroupDifference, group_differences
 from rankbound.evaluation.groups import QueryGroups, read_groups
 from rankbound.evaluation.inference import (
@@ -39,6 +38,7 @@ from rankbound.evaluation.intervals import effect_size_interval_columns
 from rankbound.evaluation.label_uncertainty import given_grades, with_grades
 from rankbound.evaluation.large import Settings
 from rankbound.evaluation.leaderboards import RankInterval, rank_intervals
+from rankbound.evaluation.lists import warn_of_coverage
 from rankbound.evaluation.runs import are_runs_by_name, default_measures, evaluate_run
 from rankbound.evaluation.scores import ScoreMatrix, is_lower_better
 from rankbound.evaluation.significance import effect_size_columns, smallest_randomization_p

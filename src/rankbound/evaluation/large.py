@@ -123,7 +123,7 @@ def evaluate_tables(
     result = merge_evaluations(results)
     order = judgments["qid"] if isinstance(judgments, pl.DataFrame) else None
     result = sort_queries(result, order)
-    return replace(result, policy={**result.policy, "shuffled": reason}) if reason else result
+    return replace(result, remarks={"shuffled": reason}) if reason else result
 
 
 def _evaluate_part(tables: Tables, settings: Settings, part: Part) -> Evaluation:
@@ -190,7 +190,7 @@ def evaluate_text(
         with scratch_folder(scratch) as folder:
             table = _write_run(path, Path(folder) / "run.parquet")
             result = evaluate_tables(judged, table, settings, scratch=folder)
-        return replace(result, policy={**result.policy, "shuffled": reason})
+        return replace(result, remarks={"shuffled": reason})
     except DataError as error:
         twice = error if isinstance(error, DuplicateError) else error.__cause__
         if not isinstance(twice, DuplicateError):

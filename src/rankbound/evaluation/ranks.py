@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from fractions import Fraction
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,8 +95,7 @@ def evaluate_ranks(
         values,
         empty,
         bounds_of,
-        replace(coverage, cutoff=1, sum_at_cutoff=Fraction(len(ids))),
-        protocol.describe(),
+        replace(coverage, cutoff=1, fractions_at_cutoff=(np.ones(len(ids)),)),
         no_choice=no_choice,
         complete=complete,
         protocol=protocol,

@@ -42,14 +42,14 @@ class Evaluation:
     ``empty[name]`` marks the queries with nothing relevant, whatever the policy was, and ``no_choice[name]`` those
     whose candidates score the same in every order, which MM, EM, DB and UL2 are not defined for. ``bounds[name]`` has
     worst, expected and best of the candidates' rankings where they were requested, and ``complete[name]`` the value of
-    the run read as a complete ranking of the candidates, which always lies between them. ``coverage`` says how
-    far judgments and run cover each other, and ``policy`` which candidates were used and how ties, empty and missing
-    queries were treated. ``p_values[name]`` has the p-values of each query against random rankings by the plain
-    measures, where they were requested; `rankbound.against_random` summarizes them. ``groups`` are the user's groups of
-    queries, where there are any. ``items`` and ``relevant`` are the numbers of candidates and of relevant candidates of
-    each query, where bounds were requested. ``ranges[name]`` has the smallest and largest value of each query over the
-    labels of unjudged documents, for ``unjudged="range"``, and ``label_draws[name]`` the values by drawn labels, where
-    ``unjudged`` gives their probabilities.
+    the run read as a complete ranking of the candidates, which always lies between them. ``coverage`` says how far
+    judgments and run cover each other, and ``remarks`` what else outputs say of how the run was evaluated: why its rows
+    were shuffled, and by which references. ``p_values[name]`` has the p-values of each query against random rankings by
+    the plain measures, where they were requested; `rankbound.against_random` summarizes them. ``groups`` are the user's
+    groups of queries, where there are any. ``items`` and ``relevant`` are the numbers of candidates and of relevant
+    candidates of each query, where bounds were requested. ``ranges[name]`` has the smallest and largest value of each
+    query over the labels of unjudged documents, for ``unjudged="range"``, and ``label_draws[name]`` the values by drawn
+    labels, where ``unjudged`` gives their probabilities.
     """
 
     query_ids: Any
@@ -57,7 +57,7 @@ class Evaluation:
     empty: Mapping[str, NDArray[np.bool_]]
     bounds: Mapping[str, Bounds] = field(default_factory=dict)
     coverage: Coverage = field(default_factory=Coverage)
-    policy: Mapping[str, str] = field(default_factory=dict)
+    remarks: Mapping[str, str] = field(default_factory=dict)
     no_choice: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
     complete: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     p_values: Mapping[str, PValues] = field(default_factory=dict)
@@ -85,9 +85,14 @@ class Evaluation:
         return tuple(self.values)
 
     @property
+    def policy(self) -> dict[str, str]:
+        """Which candidates were used, how ties, empty and missing queries were treated, and the remarks."""
+        return {**self.protocol.describe(), **self.remarks}
+
+    @property
     def candidates(self) -> str:
         """Which documents bounds and normalized measures are about: "judged", "returned", a file, or "explicit"."""
-        return self.policy.get("candidates", "judged")
+        return self.policy["candidates"]
 
     @property
     def missing_queries(self) -> int:

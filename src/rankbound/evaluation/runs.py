@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import singledispatch
+from functools import partial, singledispatch
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
@@ -12,23 +12,27 @@ from rankbound.data import large
 from rankbound.data.candidates import read_candidates
 from rankbound.data.held_out import held_out_judgments, is_held_out
 from rankbound.data.json_lines import is_json_lines, read_json_lines
-from rankbound.data.judged import CandidatesError
-from rankbound.data.large import is_in_parts, row_count
+from rankbound.data.judged import CandidatesError, dict_chunks
+from rankbound.data.large import is_in_parts, is_spark_frame, row_count
 from rankbound.data.sources import chunks_of_lists, is_large_text, is_parquet, is_source, to_frame
 from rankbound.difficulty.candidates import check_rule
 from rankbound.errors import ArgumentError, DataError
-from rankbound.evaluation.coverage import warn_of_coverage
 from rankbound.evaluation.groups import read_groups
 from rankbound.evaluation.label_uncertainty import with_grades, with_probability_table
 from rankbound.evaluation.large import Settings, evaluate_tables, evaluate_text
-from rankbound.evaluation.lists import requested_measures
+from rankbound.evaluation.lists import evaluate_lists, warn_of_coverage
 from rankbound.evaluation.ranks import evaluate_ranks, is_rank_table
 from rankbound.evaluation.references import references_of
 from rankbound.evaluation.result import Evaluation, Evaluations, merge_evaluations
+from rankbound.evaluation.spark import evaluate_spark_frames
 from rankbound.lists import Lists
+from rankbound.measures import parse_measures
 from rankbound.protocol import (
+    CANDIDATES,
+    DEFAULT_MEASURES,
     MEASURES_OF_UNJUDGED,
     RECOMMENDER_MEASURES,
+    UNJUDGED,
     Protocol,
     ProtocolFields,
     as_protocol,
@@ -36,6 +40,9 @@ from rankbound.protocol import (
 
 if TYPE_CHECKING:
     import polars as pl
+
+
+_DEFAULT = Protocol()
 
 
 @overload
@@ -112,6 +119,9 @@ def evaluate(  # type: ignore[misc]  # the overloads do not repeat the options
     scratch:
         The folder for shuffled tables, which all workers of a cluster must see; by default that of temporary files.
 
+    Spark DataFrames are evaluated by their executors, which need rankbound and pyarrow, partition by partition; these
+    must fit into their memory: about a million rows are a good size (``spark.sql.shuffle.partitions``).
+
     Tables in parts are a pattern (``"run-*.parquet"``) or folder of parquet files, whose name ends in .parquet, or a
     Dask DataFrame. They may be larger than memory; the values of the queries, 8 bytes for each measure, are kept. The
     queries are in the order of judgments in memory, and in ascending order of their ids otherwise.
@@ -131,23 +141,27 @@ def evaluate(  # type: ignore[misc]  # the overloads do not repeat the options
     """
     if isinstance(qrels, Lists) and measures is None:
         run, measures = None, run
-    protocol = with_probability_table(as_protocol(protocol, fields))
+    if protocol is None and not fields:
+        protocol = _DEFAULT
+    else:
+        protocol = with_probability_table(as_protocol(protocol, fields))
     if measures is None:
         measures = default_measures(qrels) or (MEASURES_OF_UNJUDGED if protocol.has_unknown_labels else None)
-    requested = requested_measures(measures)
+    if not isinstance(measures, Mapping):
+        measures = parse_measures(DEFAULT_MEASURES if measures is None else measures)
     if min_rating is not None:
         qrels = held_out_judgments(qrels, min_rating)
     if run is None and is_json_lines(qrels):
         run = qrels
     known = None if groups is None else read_groups(groups)
-    settings = Settings(requested, protocol, bounds, against_random)
+    settings = Settings(measures, protocol, bounds, against_random)
     work = {"cluster": cluster, "shuffle": shuffle, "scratch": scratch}
     if isinstance(run, Mapping) and are_runs_by_name(run):
         results = evaluate_runs(qrels, run, settings, **work)
         return results if known is None else results.with_groups(known)
     result = evaluate_run(qrels, run, settings, **work)
-    if sentences := result.warnings:
-        warn_of_coverage(sentences)
+    if result.coverage.warning is not None:
+        warn_of_coverage(result.warnings)
     return result if known is None else result.with_groups(known)
 
 
@@ -179,59 +193,79 @@ def evaluate_run(
     scratch: str | PathLike[str] | None = None,
 ) -> Evaluation:
     """`evaluate` without its warnings."""
-    kind, protocol, measures = _kind_of_input(qrels, run, cluster), settings.protocol, settings.measures
+    kind = _kind_of_input(qrels, run, cluster)
+    protocol = settings.protocol
+    if not isinstance(protocol.candidates, str) or protocol.candidates not in CANDIDATES:
+        if kind == "lists":
+            check_rule(protocol.candidates)
+        protocol = replace(protocol, candidates=read_candidates(protocol.candidates, protocol.judged_outside))
     if kind == "model":
-        result = evaluate_model(run, qrels, settings)
+        result = evaluate_model(run, qrels, replace(settings, protocol=protocol))
         assert result is not None
         return result
     if kind == "ranks":
         if settings.against_random:
             raise ArgumentError("against_random needs runs, not a table of ranks")
-        return evaluate_ranks(qrels, measures, protocol, bounds=settings.bounds)
-    references = references_of(None if run is None else qrels, measures, protocol)
-    if kind == "lists":
-        check_rule(protocol.candidates)
-    source = read_candidates(protocol.candidates, protocol.judged_outside)
-    if protocol.has_unknown_labels:
+        return evaluate_ranks(qrels, settings.measures, protocol, bounds=settings.bounds)
+    if protocol.references is not None or kind in ("tables", "text"):
+        references = references_of(None if run is None else qrels, settings.measures, protocol)
+        protocol = protocol if references is protocol.references else replace(protocol, references=references)
+    if protocol.unjudged != UNJUDGED[0]:
         if kind == "lists" or not (run is None or _are_in_parts(qrels, run, cluster) or _are_large_judgments(qrels)):
             protocol = with_grades(protocol, qrels)
         elif protocol.unjudged == "range" or not isinstance(protocol.unjudged, str):
             raise ArgumentError(
                 "unjudged documents of tables in parts can be 'zero' or have given grades, 'range:0,1,2'"
             )
-    protocol = replace(protocol, candidates=source, references=references)
-    settings = replace(settings, protocol=protocol)
+    if protocol is not settings.protocol:
+        settings = replace(settings, protocol=protocol)
     if kind == "memory":
-        chunks = chunks_of_lists(
-            qrels,
-            run,
-            missing=protocol.missing,
-            judged_only=protocol.judged_only,
-            keep_ids=protocol.ties == "docid" or not isinstance(protocol.unjudged, (str, float, int)),
-            candidates=source,
-        )
-        result = merge_evaluations(list(map(settings.evaluate_lists, chunks)))
+        result = _evaluate_in_memory(qrels, run, settings)
     elif kind == "lists":
         result = settings.evaluate_lists(qrels)
+    elif kind == "spark":
+        result = evaluate_spark_frames(qrels, run, settings)
     elif kind == "text":
-        judgments = to_frame(qrels, "label", column=source.column)
+        judgments = to_frame(qrels, "label", column=settings.source.column)
         result = evaluate_text(judgments, run, settings, shuffle=shuffle, scratch=scratch)
     else:
         on_disk = run is None or cluster is not None or is_in_parts(qrels) or _are_large_judgments(qrels)
-        judgments = qrels if on_disk else to_frame(qrels, "label", column=source.column)
+        judgments = qrels if on_disk else to_frame(qrels, "label", column=settings.source.column)
         result = evaluate_tables(judgments, run, settings, cluster=cluster, shuffle=shuffle, scratch=scratch)
-    described = protocol.describe()
-    if references is not None:
-        references.check_covers(result.query_ids)
-        described["references"] = references.describe()
-    if "shuffled" in result.policy:
-        described["shuffled"] = result.policy["shuffled"]
-    return replace(result, policy=described, protocol=replace(protocol, candidates=source.name))
+    if protocol.references is not None:
+        protocol.references.check_covers(result.query_ids)
+        result = replace(result, remarks={**result.remarks, "references": protocol.references.describe()})
+    if not isinstance(protocol.candidates, str):
+        result = replace(result, protocol=replace(protocol, candidates=protocol.candidates.name))
+    return result
+
+
+def _evaluate_in_memory(qrels: Any, run: Any, settings: Settings) -> Evaluation:
+    """Evaluate judgments and a run of moderate size, dicts in parts."""
+    protocol = settings.protocol
+    policy: dict[str, Any] = {
+        "missing": protocol.missing,
+        "judged_only": protocol.judged_only,
+        "keep_ids": protocol.ties == "docid" or not isinstance(protocol.unjudged, (str, float, int)),
+    }
+    if isinstance(qrels, Mapping) and isinstance(run, Mapping) and isinstance(protocol.candidates, str):
+        chunks = dict_chunks(qrels, run, **policy)
+    else:
+        chunks = chunks_of_lists(qrels, run, candidates=settings.source, **policy)
+    evaluated = partial(
+        evaluate_lists,
+        measures=settings.measures,
+        protocol=protocol,
+        bounds=settings.bounds,
+        against_random=settings.against_random,
+    )
+    results = [*map(evaluated, chunks)]
+    return results[0] if len(results) == 1 else merge_evaluations(results)
 
 
 def _kind_of_input(
     qrels: Any, run: Any, cluster: Any
-) -> Literal["memory", "model", "lists", "ranks", "tables", "text"]:
+) -> Literal["memory", "model", "lists", "ranks", "tables", "text", "spark"]:
     """Which way of evaluating these data have; ArgumentError if there is none."""
     if isinstance(qrels, Mapping) and isinstance(run, Mapping) and cluster is None:
         return "memory"
@@ -243,6 +277,8 @@ def _kind_of_input(
         return "lists"
     if (run is None or run is qrels) and is_rank_table(qrels):
         return "ranks"
+    if is_spark_frame(qrels) or is_spark_frame(run):
+        return "spark"
     if _are_in_parts(qrels, run, cluster) or is_parquet(run) or (run is None and is_parquet(qrels)):
         return "tables"
     if run is None:

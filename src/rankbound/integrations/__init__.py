@@ -9,7 +9,6 @@ Optuna                                 lightgbm_pruning xgboost_pruning ranker_p
 measures of ir_measures, PyTerrier     ir_measure
 sentence-transformers                  CrossEncoderRankingLoss RankingEvaluator
 torchmetrics, Lightning                RankingMetric RankingCallback
-Spark                                  evaluate_spark
 MLflow and other trackers              log_to_mlflow log_to
 =====================================  ==============================================================================
 

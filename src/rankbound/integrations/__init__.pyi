@@ -16,7 +16,6 @@ from rankbound.integrations.sentence_transformers import RankingEvaluator as Ran
 from rankbound.integrations.sklearn import QueryRanker as QueryRanker
 from rankbound.integrations.sklearn import RankingScorer as RankingScorer
 from rankbound.integrations.sklearn import ranking_scorer as ranking_scorer
-from rankbound.integrations.spark import evaluate_spark as evaluate_spark
 from rankbound.integrations.torchmetrics import RankingMetric as RankingMetric
 from rankbound.integrations.xgboost import xgboost_metric as xgboost_metric
 from rankbound.integrations.xgboost import xgboost_recorder as xgboost_recorder

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.arrays import floats, numbers
-from rankbound.difficulty.bounding import get_bounding
-from rankbound.difficulty.queries import difficulty_of
+from rankbound.difficulty.bounding import difficulty_of, get_bounding
 from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation import Evaluation, evaluate_lists
 from rankbound.integrations.rank_sums import RankSums

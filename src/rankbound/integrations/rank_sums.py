@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.kernels import ARRAY, INTEGER, Arguments, kernel, run
-from rankbound.measures.additive import Additive
+from rankbound.measures.additive import Additive, Binary
 from rankbound.measures.cascade import FirstHit
-from rankbound.measures.combinatorics import ratio
+from rankbound.measures.label_counts import ratio
 from rankbound.measures.precision_sum import PrecisionSum
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class RankSums:
 
 def _form_of(measure: Measure) -> int | None:
     definition = measure.definition
-    if isinstance(definition, Additive) and type(definition).values is Additive.values:
+    if isinstance(definition, Additive) and type(definition).values in (Additive.values, Binary.values):
         return None if definition.depends_on_returned else _ADDITIVE
     if isinstance(definition, FirstHit) and type(definition).values is FirstHit.values:
         return _FIRST_HIT

@@ -18,8 +18,7 @@ from rankbound.arrays import (
     numbers,
     offsets_of,
 )
-from rankbound.difficulty.bounding import get_bounding
-from rankbound.difficulty.queries import difficulty_of
+from rankbound.difficulty.bounding import difficulty_of, get_bounding
 from rankbound.errors import ArgumentError, DataError
 from rankbound.losses.lazy_torch import torch
 from rankbound.losses.plans import BoundedPlan, Plan

@@ -13,7 +13,7 @@ from rankbound.measures.definition import Definition, Parameter
 from rankbound.measures.label_counts import LabelCounts
 from rankbound.measures.measure import BOUNDINGS, STANDARDIZATIONS, Measure, parse_measure, parse_measures
 from rankbound.measures.own import additive, cascade, pairwise
-from rankbound.measures.ranked import Ranked
+from rankbound.measures.ranked import Ranked, complete, rank
 from rankbound.measures.registry import definitions, get_definition, register, unregister
 
 if TYPE_CHECKING:
@@ -30,12 +30,14 @@ __all__ = [
     "Ranked",
     "additive",
     "cascade",
+    "complete",
     "definitions",
     "get_definition",
     "is_defined",
     "pairwise",
     "parse_measure",
     "parse_measures",
+    "rank",
     "register",
     "unregister",
     "values",

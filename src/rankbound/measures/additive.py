@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from rankbound.measures.combinatorics import ratio
-from rankbound.measures.definition import BoundsTuple, Discounted
-from rankbound.measures.discounts import CONSTANT, Discount
+from rankbound.measures.definition import BoundsTuple
+from rankbound.measures.discounts import CONSTANT, Discount, Discounted
+from rankbound.measures.label_counts import ratio
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,7 +64,7 @@ class Additive(Discounted):
     ) -> NDArray[np.float64]:
         """The sum of the best order of all documents at hand, whatever the depth of a run."""
         cut = counts.sizes if measure.cutoff is None else np.minimum(counts.sizes, measure.cutoff)
-        gains = self.levels(measure, counts.values) if gains is None else gains
+        gains = self.levels_of_counts(measure, counts) if gains is None else gains
         sums = self.discount.sums(cut, self.discount_parameter(measure))
         return _sum_in_order(counts, gains, counts.best_ends, cut, sums)
 
@@ -76,29 +76,29 @@ class Additive(Discounted):
 
     def values(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
         """Sum of gains times discounts over the normalizer; tied documents share their mean gain."""
-        parameter = self.discount_parameter(measure)
-        if self.is_binary(measure):
-            hits, cut = ranked.hits(measure.rel), ranked.depths
-            if measure.cutoff is not None or type(self).cut is not Additive.cut:
-                cut = np.minimum(self.cut(measure, ranked.counts), ranked.depths)
-            terms = hits.probability
-            if self.discount is not CONSTANT:
-                terms = terms * self.discount.table(int(hits.rank.max(initial=0)), parameter)[hits.rank - 1]
-            total = ranked.sum_of_hits(hits, terms, cut)
-        else:
-            query, rank, gain = ranked.weights(partial(self.gains, measure), measure.cutoff)
-            total = ranked.sum(query, gain * self.discount.table(int(rank.max(initial=0)), parameter)[rank - 1])
-        counts = ranked.returned_counts if self.depends_on_returned else ranked.counts
-        return ratio(total, self.normalizer(measure, counts))
+        query, rank, gain = ranked.weights(partial(self.gains, measure), measure.cutoff)
+        table = self.discount.table(int(rank.max(initial=0)), self.discount_parameter(measure))
+        return ratio(ranked.sum(query, gain * table[rank - 1]), self._normalizer_of(measure, ranked))
+
+    def _normalizer_of(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
+        """What the value of a ranking is divided by; the label counts keep it."""
+        if self.depends_on_returned:
+            return self.normalizer(measure, ranked.returned_counts)
+        kept = ranked.counts.normalizers
+        if measure not in kept:
+            kept[measure] = self.normalizer(measure, ranked.counts)
+        return kept[measure]
 
     def bounds_of_levels(self, measure: Measure, counts: LabelCounts, levels: NDArray[np.float64]) -> BoundsTuple:
         """Ascending gains, mean gain times the sum of discounts, descending gains; each over the normalizer."""
-        cut, normalizer = self.cut(measure, counts, levels), self.normalizer(measure, counts, levels)
+        cut, best_ends, worst_ends = self.cut(measure, counts, levels), counts.best_ends, counts.worst_ends
         sums = self.discount.sums(cut, self.discount_parameter(measure))
-        worst = _sum_in_order(counts, levels, counts.worst_ends, cut, sums)
-        best = _sum_in_order(counts, levels, counts.best_ends, cut, sums)
-        mean_gain = ratio(counts.sum(levels * counts.counts), counts.sizes)
-        expected = mean_gain * sums(cut)
+        worst = _sum_in_order(counts, levels, worst_ends, cut, sums)
+        best = _sum_in_order(counts, levels, best_ends, cut, sums)
+        normalizer = self.normalizer(measure, counts, levels)
+        if levels is counts.levels.get(measure):
+            counts.normalizers[measure] = normalizer
+        expected = ratio(counts.sum(levels * counts.counts), counts.sizes) * sums(cut)
         return ratio(worst, normalizer), ratio(expected, normalizer), ratio(best, normalizer)
 
     def variance(self, measure: Measure, counts: LabelCounts) -> NDArray[np.float64]:
@@ -148,6 +148,19 @@ class Binary(Additive):
         """1 for relevant documents, 0 for others."""
         return (labels >= measure.rel).astype(np.float64)
 
+    def values(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
+        """Sum of the discounts of relevant documents over the normalizer; ties share them."""
+        if not self.is_binary(measure):
+            return super().values(measure, ranked)
+        hits, cut = ranked.hits(measure.rel), ranked.depths
+        if measure.cutoff is not None or type(self).cut is not Additive.cut:
+            cut = np.minimum(self.cut(measure, ranked.counts), ranked.depths)
+        terms = hits.probability
+        if self.discount is not CONSTANT:
+            table = self.discount.table(int(hits.rank.max(initial=0)), self.discount_parameter(measure))
+            terms = terms * table[hits.rank - 1]
+        return ratio(ranked.sum_of_hits(hits, terms, cut), self._normalizer_of(measure, ranked))
+
     def relevant(
         self, measure: Measure, counts: LabelCounts, gains: NDArray[np.float64] | None = None
     ) -> NDArray[np.int64]:
@@ -176,4 +189,5 @@ def _sum_in_order(
     limit = cut[counts.query_of_run]
     end = np.minimum(ends, limit)
     start = np.minimum(ends - counts.counts, limit)
-    return counts.sum(gains * (sums(end) - sums(start)))
+    terms = gains * (sums(end) - sums(start))
+    return np.bincount(counts.query_of_run, terms, minlength=len(cut)).astype(np.float64, copy=False)

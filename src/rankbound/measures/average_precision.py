@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.errors import MeasureError
-from rankbound.measures.combinatorics import log_choose, log_factorials, ratio
+from rankbound.measures.combinatorics import log_choose, log_factorials
 from rankbound.measures.definition import REL, VARIANT, BoundsTuple, Parameter, Value
+from rankbound.measures.label_counts import ratio
 from rankbound.measures.precision_sum import PrecisionSum
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankbound.measures.average_precision import MEAN
-from rankbound.measures.combinatorics import log_choose, log_factorials, ratio
+from rankbound.measures.combinatorics import log_choose, log_factorials
 from rankbound.measures.definition import REL, BoundsTuple
 from rankbound.measures.judgments import JudgmentMeasure, TiedGroups, count_of_level, counts_of_levels
+from rankbound.measures.label_counts import ratio
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

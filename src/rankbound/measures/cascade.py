@@ -33,8 +33,8 @@ from rankbound.measures.combinatorics import (
     mean_products_of_levels,
     products_work,
 )
-from rankbound.measures.definition import BoundsTuple, Discounted
-from rankbound.measures.discounts import RECIPROCAL, Discount
+from rankbound.measures.definition import BoundsTuple
+from rankbound.measures.discounts import RECIPROCAL, Discount, Discounted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -222,12 +222,9 @@ class FirstHit(Cascade):
 
     def values(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
         """The discount of the rank of the first relevant document, averaged over the orders of its ties."""
-        relevant = ranked.labels >= measure.rel
-        positions = np.flatnonzero(relevant)
-        index = np.searchsorted(positions, ranked.offsets[:-1])
-        has = index < np.searchsorted(positions, ranked.offsets[1:])
-        query = np.flatnonzero(has)
-        first = positions[index[has]]
+        positions, starts = ranked.relevant(measure.rel)
+        query = np.flatnonzero(starts[:-1] < starts[1:])
+        first = positions[starts[query]]
         rank = first - ranked.offsets[query] + 1
         cut = ranked.cut(measure.cutoff)
         value = np.zeros(len(ranked))
@@ -238,7 +235,7 @@ class FirstHit(Cascade):
             inside = (block >= 0) & (first < (tied.start + tied.size)[block])
             query, block = query[inside], block[inside]
             above = tied.start[block] - ranked.offsets[query]
-            hits = tied.sum(relevant)[block].astype(np.int64)
+            hits = tied.sum(ranked.labels >= measure.rel)[block].astype(np.int64)
             index, step, probability = first_hit_probabilities(tied.size[block], hits, cut[query] - above)
             terms = probability * self.discounts(measure, above[index] + step)
             value[query] = np.bincount(index, terms, minlength=len(query))

@@ -16,11 +16,6 @@ T = TypeVar("T", int, float)
 _NEGLIGIBLE = 1e-20
 
 
-def ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> NDArray[np.float64]:
-    """Numerator over denominator, and 0 where the denominator is not positive."""
-    return np.asarray(np.divide(numerator, denominator, out=np.zeros(len(numerator)), where=denominator > 0))
-
-
 def harmonic_numbers(n: int) -> NDArray[np.float64]:
     """0, 1, 1 + 1/2, ..., 1 + 1/2 + ... + 1/n."""
     return np.concatenate(([0.0], np.cumsum(1 / np.arange(1, n + 1))))

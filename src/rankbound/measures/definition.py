@@ -33,7 +33,6 @@ from rankbound.measures.combinatorics import arrangements, random_orders
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rankbound.measures.discounts import Discount
     from rankbound.measures.label_counts import LabelCounts
     from rankbound.measures.measure import Measure
     from rankbound.measures.ranked import Ranked
@@ -150,8 +149,14 @@ class Definition(ABC):
 
     def is_defined(self, measure: Measure, counts: LabelCounts) -> NDArray[np.bool_]:
         """Queries for which the measure has a value: by default those with a document of positive level."""
-        levels = self.levels(measure, counts.values)
-        return counts.sum((levels > 0) * counts.counts) > 0
+        return counts.sum((self.levels_of_counts(measure, counts) > 0) * counts.counts) > 0
+
+    def levels_of_counts(self, measure: Measure, counts: LabelCounts) -> NDArray[np.float64]:
+        """The levels of the labels of counts, which are kept there."""
+        levels = counts.levels.get(measure)
+        if levels is None:
+            levels = counts.levels[measure] = self.levels(measure, counts.values)
+        return levels
 
     def values(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
         """Value of each query, 0 where the measure is not defined; the mean over all orders of tied documents.
@@ -210,7 +215,7 @@ class Definition(ABC):
         Unless a subclass has closed forms, high levels first is taken as the best order and high levels last as the
         worst, and the expected value is the mean over all orders where there are up to 1,000, else over 1,000 draws.
         """
-        from rankbound.measures.ranked import Ranked
+        from rankbound.measures.ranked import rank_rows
 
         result = np.zeros((3, len(counts)))
         known: dict[tuple[Any, ...], tuple[float, float, float]] = {}  # queries with equal labels have equal bounds
@@ -221,7 +226,7 @@ class Definition(ABC):
                 items = np.repeat(levels[runs], counts.counts[runs])
                 frequencies = np.unique(items, return_counts=True)[1][::-1]
                 orders = np.concatenate((items[::-1][None], orders_of(items, frequencies), items[None]))
-                value = self.values_in_order(measure, Ranked.of_orders(orders, int(counts.depths[query])))
+                value = self.values_in_order(measure, rank_rows(orders, int(counts.depths[query])))
                 known[key] = value[0], value[1:-1].mean(), value[-1]
             result[:, query] = known[key]
         return result[0], result[1], result[2]
@@ -309,31 +314,13 @@ class Walked(Definition):
 
     def bounds(self, measure: Measure, counts: LabelCounts) -> BoundsTuple:
         """Worst, expected (mean over all orders) and best value of each query."""
-        counts = self.distinguished_counts(counts)
-        return self.bounds_of_levels(measure, counts, self.levels(measure, counts.values))
+        if self.reads_negative_labels:
+            counts = counts.with_labels_below_zero()
+        return self.bounds_of_levels(measure, counts, self.levels_of_counts(measure, counts))
 
     def has_loss(self, measure: Measure) -> bool:
         """Every measure of the four structures has its losses unless it says otherwise."""
         return True
-
-
-class Discounted(Walked):
-    """A measure with a discount of the rank: the additive and the cascade measures."""
-
-    discount: Discount
-    grows_by_level: ClassVar[bool] = True
-
-    def discount_parameter(self, measure: Measure) -> float:
-        """The parameter of the discount, such as the persistence of RBP."""
-        return 0.0
-
-    def discounts(self, measure: Measure, ranks: NDArray[Any]) -> NDArray[np.float64]:
-        """The discount at real ranks from 1 on; the cutoff is not applied."""
-        return self.discount.at(ranks, self.discount_parameter(measure))
-
-    def discount_slopes(self, measure: Measure, ranks: NDArray[Any]) -> NDArray[np.float64]:
-        """The derivative of `discounts`."""
-        return self.discount.slope_at(ranks, self.discount_parameter(measure))
 
 
 def orders_of(

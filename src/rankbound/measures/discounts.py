@@ -20,12 +20,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from rankbound.measures.definition import Walked
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from rankbound.measures.measure import Measure
 
 _LONGEST_KEPT = 1000  # ranks up to which tables of discounts are kept
 _STEP = 1e-4  # of the central differences, if a discount has no slope
@@ -139,3 +143,25 @@ CONSTANT = Discount("constant", _constant, _constant_slope, _constant_total)
 RECIPROCAL = Discount("reciprocal", _reciprocal, _reciprocal_slope)
 LETOR = Discount("letor", _letor)
 BUILT_IN = (LOG2, GEOMETRIC, CONSTANT, RECIPROCAL)
+
+
+# ---- measures with a discount ---------------------------------------------------------------------------------------
+
+
+class Discounted(Walked):
+    """A measure with a discount of the rank: the additive and the cascade measures."""
+
+    discount: Discount
+    grows_by_level: ClassVar[bool] = True
+
+    def discount_parameter(self, measure: Measure) -> float:
+        """The parameter of the discount, such as the persistence of RBP."""
+        return 0.0
+
+    def discounts(self, measure: Measure, ranks: NDArray[Any]) -> NDArray[np.float64]:
+        """The discount at real ranks from 1 on; the cutoff is not applied."""
+        return self.discount.at(ranks, self.discount_parameter(measure))
+
+    def discount_slopes(self, measure: Measure, ranks: NDArray[Any]) -> NDArray[np.float64]:
+        """The derivative of `discounts`."""
+        return self.discount.slope_at(ranks, self.discount_parameter(measure))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rankbound.measures.combinatorics import ratio
 from rankbound.measures.definition import BoundsTuple, Definition
+from rankbound.measures.label_counts import ratio
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,11 +38,7 @@ class Judged(Definition):
 
     def values(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
         """Judged documents within the cutoff; a tied block counts by its fraction."""
-        cut = ranked.cut(measure.cutoff)
-        if ranked.judgments is None:
-            return (cut > 0).astype(float)
-        query, _, judged = ranked.judgments.weights(partial(np.asarray, dtype=np.float64), measure.cutoff)
-        return ratio(ranked.sum(query, judged), cut)
+        return ranked.judged_fractions(measure.cutoff)
 
     def values_in_order(self, measure: Measure, ranked: Ranked) -> NDArray[np.float64]:
         """Judged documents within the cutoff."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from rankbound.lists import Lists
+    from rankbound.measures.measure import Measure
 
 _DENSE_LEVELS = 256  # up to this many whole-number labels are counted in a table, more are sorted
 
@@ -38,6 +39,10 @@ class LabelCounts:
     sizes: NDArray[np.int64]
     depths: NDArray[np.int64]
     below_zero: NDArray[np.int64] | None = None
+    levels: dict[Measure, NDArray[np.float64]] = field(default_factory=dict, init=False, repr=False)
+    """The levels of the runs by measures that have been computed."""
+    normalizers: dict[Measure, NDArray[np.float64]] = field(default_factory=dict, init=False, repr=False)
+    """What additive measures that have been computed divide by."""
 
     @classmethod
     def from_labels(cls, labels: ArrayLike, offsets: ArrayLike, depths: NDArray[np.int64] | None = None) -> LabelCounts:
@@ -50,10 +55,12 @@ class LabelCounts:
         below_zero = np.bincount(query[given < 0], minlength=queries) if given.min(initial=0) < 0 else None
         if clipped.dtype.kind == "i" and (len(clipped) == 0 or clipped.max() < _DENSE_LEVELS):
             levels = int(clipped.max(initial=0)) + 1
-            code = query * levels
-            code += levels - 1
-            code -= clipped
+            positive = np.flatnonzero(clipped)
+            code = query[positive] * levels + (levels - 1)
+            code -= clipped[positive]
             table = np.bincount(code, minlength=queries * levels)
+            by_query = table.reshape(queries, levels)
+            by_query[:, -1] = sizes - by_query.sum(axis=1)
             runs = np.flatnonzero(table)
             counts = table[runs]
             values: NDArray[Any] = levels - 1 - runs % levels
@@ -155,3 +162,8 @@ class LabelCounts:
     def cut(self, cutoff: int | None) -> NDArray[np.int64]:
         """Ranks per query that a measure with this cutoff can see."""
         return self.depths if cutoff is None else np.minimum(self.depths, cutoff)
+
+
+def ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> NDArray[np.float64]:
+    """Numerator over denominator, and 0 where the denominator is not positive."""
+    return np.asarray(np.divide(numerator, denominator, out=np.zeros(len(numerator)), where=denominator > 0))

@@ -21,9 +21,9 @@ import numpy as np
 from rankbound.errors import DataError, MeasureError
 from rankbound.measures.additive import Additive
 from rankbound.measures.cascade import Cascade
-from rankbound.measures.combinatorics import ratio
 from rankbound.measures.definition import Value
 from rankbound.measures.discounts import BUILT_IN, Discount
+from rankbound.measures.label_counts import ratio
 from rankbound.measures.pairwise import Pairwise
 from rankbound.measures.registry import register
 

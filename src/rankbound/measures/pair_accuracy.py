@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rankbound.measures.combinatorics import ratio
+from rankbound.measures.label_counts import ratio
 from rankbound.measures.pairwise import Pairwise
 
 if TYPE_CHECKING:

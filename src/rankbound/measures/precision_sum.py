@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankbound.measures.combinatorics import harmonic_numbers, ratio
+from rankbound.measures.combinatorics import harmonic_numbers
 from rankbound.measures.definition import BoundsTuple, Walked
+from rankbound.measures.label_counts import ratio
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

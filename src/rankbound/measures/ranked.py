@@ -1,20 +1,25 @@
-"""Ranked: the labels of every query in the order of the scores, and the blocks of tied items."""
+"""Ranked: the labels of every query in the order of the scores, and the blocks of tied items.
+
+`rank` sorts lists once for all measures, `complete` reads a ranking as a complete ranking of the candidates of each
+query, and `tied_blocks` finds the items that tie. What several measures need is computed once and kept.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rankbound.arrays import labels_of
 from rankbound.errors import DataError
 from rankbound.lists import sort_within_queries
 from rankbound.measures.combinatorics import arrangements, random_orders
-from rankbound.measures.label_counts import LabelCounts
+from rankbound.measures.label_counts import LabelCounts, ratio
 from rankbound.protocol import TIES
 
 if TYPE_CHECKING:
@@ -24,6 +29,78 @@ if TYPE_CHECKING:
 
 LARGEST_DEPTH = 2**62  # beyond any list; a larger depth is the same
 _BATCH = 2_000_000  # items of orders of ties that are evaluated together
+
+
+def rank(lists: Lists, ties: str = TIES[0], depth: int | None = None) -> Ranked:
+    """Rank the items of each query by their scores, down to a depth.
+
+    ``ties = "average"``: a measure is the mean over all orders of tied items. ``"input"``: tied items keep the order
+    of the input. ``"docid"``: trec_eval's order, scores compared as 32-bit numbers and ties by item id, descending; ids
+    that are numbers are compared as text, as trec_eval reads them.
+
+    >>> from rankbound.lists import Lists
+    >>> rank(Lists([2, 0, 1, 0], [0, 3, 4], [0.1, 0.3, 0.2, 0.5])).labels.tolist()
+    [0, 1, 2, 0]
+    """
+    scores, returned = lists.scores, lists.depths
+    if scores is None:
+        raise DataError("these lists carry no scores; give them with Lists(..., scores=) or lists.with_scores()")
+    if ties == "docid":
+        largest = np.finfo(np.float32).max  # a larger score compares as the largest
+        scores = np.clip(scores, -largest, largest).astype(np.float32)
+    if returned is not None:  # items that were not returned come last, whatever their score says
+        scores = np.where(lists.returned, scores, -np.inf)
+    order = sort_within_queries(-scores, lists.offsets, stable=ties != "average")
+    keys = None if ties == "input" else scores[order]
+    if returned is not None and keys is not None:
+        keys[keys == -np.inf] = np.nan  # they have no rank, in which they could tie
+    judged = None if lists.judged is None else lists.judged[order]
+    if ties == "docid" and keys is not None:
+        columns = [lists.labels[order]] if judged is None else [lists.labels[order], judged]
+        blocks, keys = tied_blocks(keys, columns, lists.offsets), None
+        if blocks is not None:
+            order = _by_descending_id(order, blocks, lists)
+            judged = None if lists.judged is None else lists.judged[order]
+    limit = None if depth is None else min(int(depth), LARGEST_DEPTH)
+    return Ranked(lists.labels[order], lists.offsets, returned, limit, keys, judged, order)
+
+
+def complete(ranked: Ranked, candidates: NDArray[np.bool_] | None = None) -> Ranked:
+    """The same run read as a complete ranking of the candidates of each query.
+
+    ``candidates`` says for every item of the lists whether it is a candidate; None means that all are. Other items are
+    taken out. Candidates that the run did not return are tied below those that it did, and measures are averaged over
+    their orders, whatever the policy for ties is. Candidates without a judgment count as judged not relevant. So the
+    value lies between the worst and the best value of all rankings of the candidates, which is not true of a run that
+    lacks some of them.
+
+    >>> from rankbound.lists import Lists
+    >>> run = rank(Lists([1, 0, 1, 0, 1], [0, 5], [0.9, 0.7, 0.5, 0, 0], depths=[3]))
+    >>> whole = complete(run, np.array([True, False, True, True, True]))
+    >>> run.depths.tolist(), whole.depths.tolist(), whole.tied.items.tolist()
+    ([3], [4], [2, 3])
+    """
+    if ranked.returned is None and candidates is None:
+        return ranked
+    labels, offsets, keys = ranked.raw_labels, ranked.offsets, ranked.keys
+    returned = ranked.sizes if ranked.returned is None else ranked.returned
+    if candidates is not None:
+        kept = candidates[ranked.order]
+        before = np.concatenate(([0], np.cumsum(kept)))  # candidates before each position
+        returned = before[offsets[:-1] + returned] - before[offsets[:-1]]  # the returned come first
+        labels, offsets, keys = labels[kept], before[offsets], None if keys is None else keys[kept]
+    sizes = np.diff(offsets)
+    if (returned < sizes).any():
+        keys = np.full(len(labels), np.nan) if keys is None else keys.copy()
+        returned_and_not = np.column_stack((returned, sizes - returned)).ravel()
+        keys[np.repeat(np.tile([False, True], len(sizes)), returned_and_not)] = -np.inf
+    return Ranked(labels, offsets, None, ranked.limit, keys)
+
+
+def rank_rows(orders: NDArray[Any], depth: int) -> Ranked:
+    """Orders of one query, a row each, of which the first ``depth`` items are ranked."""
+    rows, n = orders.shape
+    return Ranked(labels_of(orders.ravel()), np.arange(rows + 1) * n, np.full(rows, min(depth, n)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,165 +139,57 @@ class TiedBlocks:
         return averaged
 
 
+@dataclass(eq=False)
 class Ranked:
-    """Lists in ranked order. One sort serves all measures; what several measures need is computed once and kept.
+    """Items of queries in ranked order, in flat arrays with one entry per item.
 
-    ``ties = "average"``: a measure is the mean over all orders of tied items. ``"input"``: tied items keep the order
-    of the input. ``"docid"``: trec_eval's order, scores compared as 32-bit numbers and ties by item id, descending; ids
-    that are numbers are compared as text, as trec_eval reads them.
-
-    ``labels`` are those of 0 and more, in ranked order (negative ones count as 0). With ``detailed`` a tie also counts
-    where labels agree but one document is judged and the other is not, and ``raw_labels`` and ``judged`` are there.
-    ``keep_order`` is needed for `complete`.
+    ``raw_labels`` are the labels, and ``labels`` those of 0 and more: negative ones count as 0. ``returned`` is the
+    number of items of each query that the run returned (None: all of them), and ``limit`` the depth to which they
+    count: ``depths`` is the smaller one. Items with the same of the ``keys`` tie, NaN ties with nothing, and without
+    keys there are no ties. ``is_judged`` says which items have a judgment (None: all). ``order`` is the position of
+    each item in the lists that were ranked, where they come from such. Label counts and ties that are known already
+    need not be found again.
     """
 
-    def __init__(
-        self,
-        lists: Lists,
-        ties: str = TIES[0],
-        depth: int | None = None,
-        *,
-        detailed: bool = False,
-        keep_order: bool = False,
-        is_complete: bool = False,
-    ) -> None:
-        if lists.scores is None:
-            raise DataError("these lists carry no scores; give them with Lists(..., scores=) or lists.with_scores()")
-        self.offsets = lists.offsets
-        self.sizes = np.diff(lists.offsets)
-        ranked = self.sizes if lists.depths is None or is_complete else lists.depths
-        if depth is not None:
-            depth = min(int(depth), LARGEST_DEPTH)
-        self.depths = ranked if depth is None else np.minimum(ranked, depth)
-        self._lists, self._ties, self._depth, self._is_complete = lists, ties, depth, is_complete
+    raw_labels: NDArray[Any]
+    offsets: NDArray[np.int64]
+    returned: NDArray[np.int64] | None = None
+    limit: int | None = None
+    keys: NDArray[Any] | None = None
+    is_judged: NDArray[np.bool_] | None = None
+    order: Any = None
+    known_counts: LabelCounts | None = None
+    known_ties: TiedBlocks | None = None
 
-        scores = lists.scores
-        if ties == "docid" and not is_complete:
-            largest = np.finfo(np.float32).max  # a larger score compares as the largest
-            scores = np.clip(scores, -largest, largest).astype(np.float32)
-        if lists.depths is not None and not is_complete:
-            # items that were not returned come last, whatever their score says
-            scores = np.where(self._index_in_query < np.repeat(lists.depths, self.sizes), scores, -np.inf)
-        if is_complete:  # the items come in ranked order
-            order = np.arange(len(scores))
-        else:
-            order = sort_within_queries(-scores, lists.offsets, stable=ties != "average")
-        self.tied = None
-        labels = lists.labels if is_complete else lists.labels[order]
-        if ties != "input" or is_complete:
-            kinds = _kinds(lists)[order] if detailed else np.maximum(labels, 0) if labels.min(initial=0) < 0 else labels
-            compared = scores if is_complete else scores[order]
-            if is_complete and ties != "average":  # the policy has ordered what the run returned
-                compared = np.where(compared == -np.inf, compared, np.nan)
-            blocks = _tied_blocks(compared, kinds, self.offsets, self._query_of_item, unreturned=is_complete)
-            if ties == "average" or is_complete:
-                self.tied = blocks
-            elif blocks is not None:
-                order = _by_descending_id(order, blocks, lists)
-                labels = lists.labels[order]
-        # an order that nobody needs would only hold memory
-        self._take(order if detailed or keep_order or is_complete else None, labels)
-
-    def complete(self, candidates: NDArray[np.bool_] | None = None) -> Ranked:
-        """The same run read as a complete ranking of the candidates of each query.
-
-        ``candidates`` says for every item of the lists whether it is a candidate; None means that all are. Other items
-        are taken out. Candidates that the run did not return are tied below those that it did, and measures are
-        averaged over their orders, whatever the policy for ties is. Candidates without a judgment count as judged not
-        relevant. So the value lies between the worst and the best value of all rankings of the candidates, which is not
-        true of a run that lacks some of them.
-
-        >>> from rankbound.lists import Lists
-        >>> run = Ranked(Lists([0, 1, 0, 1], [0, 4], [0.9, 0.7, 0, 0], depths=[2]), keep_order=True)
-        >>> run.depths.tolist(), run.complete().depths.tolist()
-        ([2], [4])
-        """
-        from rankbound.lists import Lists
-
-        lists = self._lists
-        if lists.depths is None and candidates is None:
-            return self
-        assert self._order is not None, "complete needs keep_order=True"
-        order, offsets = self._order, lists.offsets
-        depths = self.sizes if lists.depths is None else lists.depths
-        if candidates is not None:
-            kept = candidates[order]
-            before = np.concatenate(([0], np.cumsum(kept)))  # candidates before each position
-            order, depths = order[kept], before[offsets[:-1] + depths] - before[offsets[:-1]]  # the returned come first
-            offsets = before[offsets]
-        assert lists.scores is not None
-        scores = lists.scores[order]
-        sizes = np.diff(offsets)
-        if (depths < sizes).any():
-            returned_and_not = np.column_stack((depths, sizes - depths)).ravel()
-            scores[np.repeat(np.tile([False, True], len(sizes)), returned_and_not)] = -np.inf
-        labels = lists.labels[order]
-        ordered = Lists.of_checked_arrays(labels=labels, offsets=offsets, scores=scores, qids=lists.qids, depths=depths)
-        return Ranked(ordered, self._ties, self._depth, is_complete=True)
-
-    def _take(self, order: NDArray[np.int64] | None, labels: NDArray[Any]) -> None:
-        self._order = order
-        self.raw_labels = labels
+    def __post_init__(self) -> None:
+        self.sizes = np.diff(self.offsets)
+        self.depths = self.sizes if self.returned is None else self.returned
+        if self.limit is not None:
+            self.depths = np.minimum(self.depths, self.limit)
+        labels = self.raw_labels
         self.labels = np.maximum(labels, 0) if labels.min(initial=0) < 0 else labels
         self._hits: dict[float, Hits] = {}
-
-    @classmethod
-    def of_orders(cls, orders: NDArray[Any], depth: int) -> Ranked:
-        """Orders of one query, a row each, of which the first ``depth`` items are ranked."""
-        from rankbound.lists import Lists
-
-        rows, n = orders.shape
-        scores = np.tile(np.arange(n, 0, -1.0), rows)
-        depths = np.full(rows, min(depth, n))
-        return cls(Lists(orders.ravel(), np.arange(rows + 1) * n, scores, depths=depths), "input")
-
-    @classmethod
-    def of_labels(
-        cls, labels: NDArray[Any], offsets: NDArray[np.int64], counts: LabelCounts, tied: TiedBlocks | None = None
-    ) -> Ranked:
-        """Labels of complete lists that are in ranked order already, and their tied blocks."""
-        ranked = cls.__new__(cls)
-        ranked.offsets, ranked.sizes, ranked.tied = offsets, np.diff(offsets), tied
-        ranked.depths = ranked.sizes
-        ranked._take(None, labels)
-        ranked.__dict__["counts"] = counts
-        return ranked
+        self._relevant: dict[float, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
 
     def rows(self, query: NDArray[np.int64], items: NDArray[np.int64], lengths: NDArray[np.int64]) -> Ranked:
         """Orders of these queries' items: row r ranks ``lengths[r]`` items of query[r], at these flat positions.
 
         A row can end where a measure's cutoff ends. Label counts are those of the whole query.
         """
-        rows = Ranked.__new__(Ranked)
-        rows.offsets = np.concatenate(([0], np.cumsum(lengths)))
-        rows.sizes, rows.depths, rows.tied = lengths, np.minimum(self.depths[query], lengths), None
-        rows._take(None, self.raw_labels[items])
-        rows.__dict__["counts"] = self.counts.take(query)
-        if self._lists.judged is None:
-            rows.__dict__["judged"] = np.ones(len(items), dtype=bool)
-        elif self._order is not None:
-            rows.__dict__["judged"] = self.judged[items]
-        return rows
+        return Ranked(
+            self.raw_labels[items],
+            np.concatenate(([0], np.cumsum(lengths))),
+            np.minimum(self.depths[query], lengths),
+            is_judged=None if self.is_judged is None else self.is_judged[items],
+            known_counts=self.counts.take(query),
+        )
 
     def with_labels(self, labels: NDArray[Any]) -> Ranked:
         """The same order and ties of documents with other labels, which are given in ranked order.
 
         For measures that read labels of 0 and more, and the ties of this ranking, alone.
         """
-        other = Ranked.__new__(Ranked)
-        other.offsets, other.sizes, other.depths, other.tied = self.offsets, self.sizes, self.depths, self.tied
-        other._take(None, labels)
-        other._depth = self._depth
-        limits = None if self._depth is None else np.minimum(self.sizes, self._depth)
-        other.__dict__["counts"] = LabelCounts.from_labels(labels, self.offsets, limits)
-        other.__dict__["_query_of_item"] = self._query_of_item
-        return other
-
-    @property
-    def order(self) -> NDArray[np.int64]:
-        """Position of each ranked item in the lists; needs ``keep_order=True``."""
-        assert self._order is not None, "order needs keep_order=True"
-        return self._order
+        return Ranked(labels, self.offsets, self.returned, self.limit, known_ties=self.tied)
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -228,8 +197,10 @@ class Ranked:
     @cached_property
     def counts(self) -> LabelCounts:
         """Label counts of each query."""
-        depths = None if self._depth is None else np.minimum(self.sizes, self._depth)
-        return LabelCounts.from_labels(self._lists.labels, self._lists.offsets, depths)
+        if self.known_counts is not None:
+            return self.known_counts
+        depths = None if self.limit is None else np.minimum(self.sizes, self.limit)
+        return LabelCounts.from_labels(self.raw_labels, self.offsets, depths)
 
     @cached_property
     def returned_counts(self) -> LabelCounts:
@@ -237,47 +208,48 @@ class Ranked:
         return replace(self.counts, depths=self.depths)
 
     @cached_property
+    def tied(self) -> TiedBlocks | None:
+        """The blocks of tied items with different labels; None if there are none."""
+        if self.known_ties is not None or self.keys is None:
+            return self.known_ties
+        return tied_blocks(self.keys, [self.labels], self.offsets)
+
+    @cached_property
     def detailed(self) -> Ranked:
-        """The same lists, with ties that distinguish judged from unjudged documents, for measures of judgments."""
-        return Ranked(self._lists, self._ties, self._depth, detailed=True, is_complete=self._is_complete)
+        """The same ranking, with ties that distinguish judged from unjudged documents, for measures of judgments."""
+        if self.keys is None or not self.has_gaps:
+            return self
+        return replace(self, known_ties=tied_blocks(self.keys, [self.raw_labels, self.judged], self.offsets))
 
     @property
     def is_fully_judged(self) -> bool:
         """Whether all documents have a judgment; labels below 0 are judgments, too."""
-        return self._lists.judged is None
+        return self.is_judged is None
 
     @property
     def has_gaps(self) -> bool:
         """Whether there may be documents that are not judged or have a negative label, which few distinguish from 0."""
-        return not self.is_fully_judged or bool(self.raw_labels.min(initial=0) < 0)
+        return self.is_judged is not None or self.labels is not self.raw_labels
 
     @cached_property
     def judgments(self) -> Ranked | None:
         """The same ranking with label 1 for judged documents and 0 for the others; None if all are judged."""
-        lists = self._lists
-        if lists.judged is None or lists.scores is None:
+        if self.is_judged is None:
             return None
-        labels = lists.judged.astype(np.int32)
-        # ids have ordered only those ties whose labels differ
-        if self._order is None or self._ties == "docid" or self._is_complete:
-            return Ranked(replace(lists, labels=labels), self._ties, self._depth, is_complete=self._is_complete)
-        ranked = Ranked.__new__(Ranked)
-        ranked.offsets, ranked.sizes, ranked.depths, ranked.tied = self.offsets, self.sizes, self.depths, None
-        ranked.__dict__["_query_of_item"] = self._query_of_item
-        ranked._take(None, labels[self._order])
-        if self._ties == "average":
-            scores = lists.scores[self._order]
-            if lists.depths is not None:
-                scores = np.where(self._index_in_query < np.repeat(lists.depths, self.sizes), scores, -np.inf)
-            ranked.tied = _tied_blocks(scores, ranked.labels, self.offsets, self._query_of_item)
-        return ranked
+        return Ranked(self.is_judged.astype(np.int32), self.offsets, self.returned, self.limit, self.keys)
+
+    def judged_fractions(self, cutoff: int | None) -> NDArray[np.float64]:
+        """The fraction of each query's first documents that are judged; a tied block counts by its fraction."""
+        cut = self.depths if cutoff is None else np.minimum(self.depths, cutoff)
+        if self.judgments is None:
+            return (cut > 0).astype(np.float64)
+        query, _, judged = self.judgments.weights(partial(np.asarray, dtype=np.float64), cutoff)
+        return ratio(self.sum(query, judged), cut)
 
     @cached_property
     def judged(self) -> NDArray[np.bool_]:
-        """Whether each item is judged, in ranked order; all are where the lists do not say otherwise."""
-        if self._lists.judged is None:
-            return np.ones(len(self.labels), dtype=bool)
-        return self.detailed.judged if self._order is None else self._lists.judged[self._order]
+        """Whether each item is judged."""
+        return np.ones(len(self.labels), dtype=bool) if self.is_judged is None else self.is_judged
 
     def mean_over_ties(
         self,
@@ -291,8 +263,6 @@ class Ranked:
         are drawn with a fixed seed. ``levels`` are the labels as the function distinguishes them, by default as they
         are.
         """
-        if self._order is None:
-            return self.detailed.mean_over_ties(value, draws, levels)
         if self.tied is None:
             return value(self)
         result = value(self.rows(np.arange(len(self)), np.arange(len(self.labels)), self.sizes))
@@ -308,12 +278,9 @@ class Ranked:
         levels: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
     ) -> Iterator[tuple[list[int], NDArray[np.int64], NDArray[np.float64]]]:
         """The same function of every order: queries with ties, where the orders of each start, and their values."""
-        if self._order is None:
-            yield from self.detailed.values_over_ties(value, draws, levels)
-            return
         if self.tied is None:
             return
-        kinds = _kinds(self._lists, levels)[self._order]
+        kinds = _kinds(self, levels)
         everything = np.arange(len(self.labels))
         batch: list[tuple[int, NDArray[np.int64]]] = []  # queries, and a row of flat positions for each of their orders
         queries = np.unique(self.tied.query).tolist()
@@ -396,10 +363,11 @@ class Ranked:
 
     def sum_of_hits(self, hits: Hits, values: NDArray[np.float64], cut: NDArray[np.int64]) -> NDArray[np.float64]:
         """Sum per query of one number per hit, over the hits at ranks up to ``cut``."""
-        if cut is self.sizes:
-            return self.sum(hits.query, values)
         seen = hits.rank <= self.spread(cut, hits.query)
-        return self.sum(hits.query[seen], values[seen])
+        if seen.all():
+            return self.sum(hits.query, values)
+        inside = np.flatnonzero(seen)
+        return self.sum(hits.query[inside], values[inside])
 
     def cut(self, cutoff: int | None) -> NDArray[np.int64]:
         """Ranks per query that a measure with this cutoff can see."""
@@ -433,6 +401,13 @@ class Ranked:
             positions, query, rank = positions[seen], query[seen], rank[seen]
         return query, rank, weigh(self.labels[positions])
 
+    def relevant(self, rel: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Flat positions of the items with at least this label, and where those of each query begin among them."""
+        if rel not in self._relevant:
+            positions = np.flatnonzero(self.labels >= rel)
+            self._relevant[rel] = positions, np.searchsorted(positions, self.offsets)
+        return self._relevant[rel]
+
     def hits(self, rel: float) -> Hits:
         """Where items with at least this label stand, over the whole list."""
         if rel not in self._hits:
@@ -440,16 +415,14 @@ class Ranked:
         return self._hits[rel]
 
     def _find_hits(self, rel: float) -> Hits:
-        relevant = self.labels >= rel
-        positions = np.flatnonzero(relevant)
+        positions, first = self.relevant(rel)
         query, rank = self.locate(positions)
-        first = np.searchsorted(positions, self.offsets[:-1])
         nth = np.arange(1, len(positions) + 1) - first[query]
         if self.tied is None:
             return Hits(query, rank, np.ones(len(rank)), nth.astype(np.float64))
         # leave out what stands in tied blocks, then put in every rank of the blocks that hold something relevant
         tied, block = self.tied, self.tied.block_of_item
-        hits_in_block = tied.sum(relevant)
+        hits_in_block = tied.sum(self.labels >= rel)
         inside = np.zeros(len(self.labels), dtype=bool)
         inside[tied.items] = True
         untied = ~inside[positions]
@@ -469,38 +442,28 @@ class Ranked:
 # ---- ties ------------------------------------------------------------------------------------------------------------
 
 
-def _tied_blocks(
-    scores: NDArray[Any],
-    labels: NDArray[Any],
-    offsets: NDArray[np.int64],
-    query_of_item: NDArray[np.int64],
-    unreturned: bool = False,
-) -> TiedBlocks | None:
-    """Blocks of neighbors with one score that hold different labels; equal labels in a tie change nothing.
-
-    Items that the run did not return have the score -inf. They are tied with each other if ``unreturned`` is True;
-    else they have no rank.
-    """
-    if len(scores) < 2:
+def tied_blocks(keys: NDArray[Any], columns: Sequence[NDArray[Any]], offsets: NDArray[np.int64]) -> TiedBlocks | None:
+    """Blocks of neighbors with one key that differ in one of the columns; equal items in a tie change nothing."""
+    if len(keys) < 2:
         return None
-    with np.errstate(invalid="ignore"):
-        same = scores[1:] == scores[:-1]
-    same[offsets[(offsets > 0) & (offsets < len(scores))] - 1] = False  # across queries
-    if not unreturned:
-        same &= scores[1:] != -np.inf
+    same = keys[1:] == keys[:-1]
+    same[offsets[(offsets > 0) & (offsets < len(keys))] - 1] = False  # across queries
     if not same.any():
         return None
-    mixed = same & (labels[1:] != labels[:-1])
+    mixed = np.zeros(len(same), dtype=bool)
+    for column in columns:
+        mixed |= column[1:] != column[:-1]
+    mixed &= same
     if not mixed.any():
         return None
     edges = np.flatnonzero(np.diff(np.concatenate(([False], same, [False])).astype(np.int8)))
-    start, stop = edges[0::2], edges[1::2] + 1  # items start..stop-1 share a score
+    start, stop = edges[0::2], edges[1::2] + 1  # items start..stop-1 have the same key
     holds = np.searchsorted(np.flatnonzero(mixed), [start, stop - 1])
     start, stop = start[holds[1] > holds[0]], stop[holds[1] > holds[0]]
     size = stop - start
     block = np.repeat(np.arange(len(size)), size)
     items = np.arange(len(block)) - np.repeat(np.cumsum(size) - size, size) + start[block]
-    return TiedBlocks(query_of_item[start], start, size, items, block)
+    return TiedBlocks(np.searchsorted(offsets, start, side="right") - 1, start, size, items, block)
 
 
 def _by_descending_id(order: NDArray[np.int64], blocks: TiedBlocks, lists: Lists) -> NDArray[np.int64]:
@@ -527,11 +490,11 @@ def _texts_of_ids(ids: NDArray[Any]) -> NDArray[Any]:
     return texts
 
 
-def _kinds(lists: Lists, levels: Callable[[NDArray[Any]], NDArray[Any]] | None = None) -> NDArray[np.int64]:
+def _kinds(ranked: Ranked, levels: Callable[[NDArray[Any]], NDArray[Any]] | None = None) -> NDArray[np.int64]:
     """A number for each item; items with the same label, or level, and both judged, or both not, have the same."""
-    labels = lists.labels if levels is None else levels(lists.labels)
+    labels = ranked.raw_labels if levels is None else levels(ranked.raw_labels)
     code = np.unique(labels, return_inverse=True)[1] * 2
-    return code if lists.judged is None else code + lists.judged
+    return code if ranked.is_judged is None else code + ranked.is_judged
 
 
 def _tie_orders(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rankbound.difficulty.queries import difficulty_of
+from rankbound.difficulty.bounding import difficulty_of
 from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation import evaluate_lists
 from rankbound.lists import Lists

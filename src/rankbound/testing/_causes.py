@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 
 from rankbound.errors import DataError, MeasureError
-from rankbound.measures import Definition, Measure, Ranked, definitions, values
+from rankbound.measures import Definition, Measure, Ranked, definitions, rank, values
 from rankbound.measures.additive import Additive
 from rankbound.measures.cascade import Cascade
-from rankbound.measures.definition import Discounted
-from rankbound.measures.discounts import CONSTANT, LOG2, RECIPROCAL, Discount
+from rankbound.measures.discounts import CONSTANT, LOG2, RECIPROCAL, Discount, Discounted
 from rankbound.testing._examples import Query, to_lists
 
 _COMBINED = 2  # categories for which combinations of two variations are tried; each takes about half a second
@@ -171,7 +170,7 @@ def _predict(results: Sequence[Result], measure: Measure, ties: str, variations:
 
 
 def _values(state: _State, measure: Measure, indices: Sequence[int]) -> Any:
-    return values(Ranked(to_lists([state.queries[i] for i in indices]), state.ties), measure)
+    return values(rank(to_lists([state.queries[i] for i in indices]), state.ties), measure)
 
 
 # ---- arithmetic: the values are right up to a factor -----------------------------------------------------------------

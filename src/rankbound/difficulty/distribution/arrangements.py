@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from rankbound.difficulty.distribution.case import Case
 from rankbound.errors import ArgumentError
-from rankbound.measures import Ranked
 from rankbound.measures.combinatorics import arrangements
+from rankbound.measures.ranked import rank_rows
 
 Points = tuple[NDArray[np.float64], NDArray[np.float64]]  # scores ascending, probabilities
 _ROUNDING = 1e-10  # relative difference of scores that rounding explains
@@ -120,7 +120,7 @@ def _values_of_orders(case: Case, orders: NDArray[np.float64]) -> NDArray[np.flo
             f"ranker_strength must be 0.5 for {case.measure}, which does not grow rank by rank, "
             f"got {case.ranker_strength}"
         )
-    return case.measure.definition.values_in_order(case.measure, Ranked.of_orders(orders, case.ranks))
+    return case.measure.definition.values_in_order(case.measure, rank_rows(orders, case.ranks))
 
 
 def _sampled_orders(case: Case, samples: int, rng: np.random.Generator) -> NDArray[np.float64]:

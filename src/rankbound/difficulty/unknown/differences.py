@@ -32,7 +32,7 @@ from rankbound.difficulty.unknown.ratios import Ratio, best_ratios
 from rankbound.errors import ArgumentError, MeasureError
 from rankbound.measures import LabelCounts, Measure, is_defined, parse_measure
 from rankbound.measures.additive import Additive, Binary
-from rankbound.measures.definition import Discounted
+from rankbound.measures.discounts import Discounted
 from rankbound.measures.precision_sum import PrecisionSum
 from rankbound.protocol import TIES
 

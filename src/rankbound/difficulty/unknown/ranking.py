@@ -9,7 +9,7 @@ import numpy as np
 
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Lists
-from rankbound.measures import Measure, Ranked, values
+from rankbound.measures import Measure, Ranked, rank, values
 from rankbound.protocol import TIES
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class UnknownRanking:
             qids=lists.qids,
             depths=lists.depths,
         )
-        probe = Ranked(distinct, ties, depth, keep_order=True)
+        probe = rank(distinct, ties, depth)
         self.order = probe.order
         self.position = kept[self.order]
         self.offsets, self.sizes, self.depths = probe.offsets, probe.sizes, probe.depths
@@ -100,7 +100,7 @@ class UnknownRanking:
     @cached_property
     def judgments(self) -> Ranked:
         """The same ranking with what it knows about judgments."""
-        return Ranked(self._lists, self.ties, self.depth, keep_order=True)
+        return rank(self._lists, self.ties, self.depth)
 
     def values_with_zero(self, measure: Measure) -> NDArray[np.float64]:
         """Values with label 0 for the unknown documents; 0 where the measure is not defined."""

@@ -8,7 +8,6 @@ import numpy as np
 
 from rankbound.difficulty.bounding import get_bounding
 from rankbound.difficulty.ties import bounded_values
-from rankbound.lists import Lists
 from rankbound.measures import LabelCounts, Ranked, values
 from rankbound.measures.additive import Additive
 from rankbound.measures.cascade import Cascade
@@ -57,10 +56,7 @@ def ranked_first_items(
     labels: NDArray[np.number], scores: NDArray[np.floating], offsets: NDArray[np.int64], counts: LabelCounts
 ) -> Ranked:
     """Return the first items of queries, in ranked order, as a ranking; ``counts`` are those of the whole queries."""
-    ordered = Lists.of_checked_arrays(labels=labels, offsets=offsets, scores=scores)
-    ranked = Ranked(ordered, is_complete=True)
-    ranked.__dict__["counts"] = counts
-    return ranked
+    return Ranked(labels, offsets, keys=scores, known_counts=counts)
 
 
 def ranked_by_relevant_items(
@@ -97,7 +93,7 @@ def ranked_by_relevant_items(
         block = np.repeat(np.arange(len(mixed)), size)
         within = np.arange(len(block)) - np.repeat(np.cumsum(size) - size, size)
         tied = TiedBlocks(rows[first[mixed]], start[mixed], size, start[mixed][block] + within, block)
-    return Ranked.of_labels(ranked_labels, offsets, counts, tied)
+    return Ranked(ranked_labels, offsets, known_counts=counts, known_ties=tied)
 
 
 def value_of_ranking(measure: Measure, ranked: Ranked, difficulty: Difficulty | None) -> NDArray[np.float64]:

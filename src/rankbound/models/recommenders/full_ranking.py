@@ -17,8 +17,7 @@ import polars as pl
 from rankbound.data.interaction_sources import as_interactions, find_codes, recode_interactions
 from rankbound.data.interactions import Interactions
 from rankbound.data.sampling import is_among, pair_keys
-from rankbound.difficulty.bounding import Bounds, get_bounding
-from rankbound.difficulty.queries import difficulty_of
+from rankbound.difficulty.bounding import Bounds, difficulty_of, get_bounding
 from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation import Evaluation, evaluate_lists
 from rankbound.evaluation.result import merge_evaluations
@@ -123,9 +122,8 @@ def evaluate_variants(
     sizes = len(train.item_names) - train.per_user[evaluated]
     coverage = Coverage(shared_queries=len(evaluated)).with_documents(sizes, sizes)
     protocol = Protocol(candidates="catalog")
-    policy = {name: text for name, text in protocol.describe().items() if name != "missing"}
     merged = map(merge_evaluations, zip(*blocks, strict=True))
-    return [replace(result, coverage=coverage, policy=policy, protocol=protocol) for result in merged]
+    return [replace(result, coverage=coverage, protocol=protocol) for result in merged]
 
 
 def evaluate_recommender(

@@ -5,70 +5,48 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
-from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rankbound.data.frames import find_columns
+from rankbound.data.large import is_spark_frame
 from rankbound.difficulty.bounding import Bounds
 from rankbound.errors import ArgumentError, DataError
-from rankbound.evaluation import Evaluation, merge_evaluations
 from rankbound.evaluation.large import Settings, evaluate_frames, sort_queries
-from rankbound.evaluation.lists import requested_measures
 from rankbound.evaluation.references import references_of
+from rankbound.evaluation.result import Evaluation, merge_evaluations
 from rankbound.lists import Coverage
 from rankbound.packages import check_packages
-from rankbound.protocol import CANDIDATES, Protocol, ProtocolFields, as_protocol
 
 if TYPE_CHECKING:
     import polars as pl
 
-_SIDES = ("worst", "expected", "best")
+_SIDES, _FRACTIONS = ("worst", "expected", "best"), ("fractions", "fractions_at_cutoff")
 
 
-def evaluate_spark(
-    qrels: Any,
-    run: Any = None,
-    measures: Any = None,
-    protocol: Protocol | None = None,
-    *,
-    bounds: bool = False,
-    partitions: int | None = None,
-    **fields_of_protocol: Unpack[ProtocolFields],
-) -> Evaluation:
-    """Evaluate Spark DataFrames: the numbers of `rankbound.evaluate` to the last bit, whatever the partitions.
+def evaluate_spark_frames(qrels: Any, run: Any, settings: Settings) -> Evaluation:
+    """`rankbound.evaluate` of Spark DataFrames: the same numbers to the last bit, whatever the partitions.
 
     The rows are divided by query (``repartition``), the executors evaluate whole queries (``mapInArrow``), and the
-    values of the queries are put together here, in ascending order of their ids, which are text. The executors need
-    rankbound and pyarrow.
-
-    Parameters
-    ----------
-    qrels, run:
-        Spark DataFrames with the columns ``qid, docid, label`` and ``qid, docid, score``; or one with ``qid, label,
-        score`` and no run.
-    measures, protocol, bounds, fields_of_protocol:
-        As in `rankbound.evaluate`; candidates are "judged" or "returned", and there are no references.
-    partitions:
-        Partitions to divide the queries into; by default ``spark.sql.shuffle.partitions``. A partition must fit into
-        the memory of an executor: about a million rows are a good size.
+    values of the queries are put together here, in ascending order of their ids, which are text. Without a run the
+    other DataFrame has labels and scores.
     """
     check_packages("this integration", "pyspark", "pyarrow", "pandas")
-    protocol = as_protocol(protocol, fields_of_protocol)
-    if protocol.candidates not in CANDIDATES:
+    if not all(map(is_spark_frame, (qrels,) if run is None else (qrels, run))):
+        raise ArgumentError("judgments and run must both be Spark DataFrames if one of them is")
+    if settings.source.rule != settings.source.name or settings.against_random:
         raise ArgumentError(
-            f"candidates must be 'judged' or 'returned' for Spark DataFrames, got {protocol.candidates!r}"
+            "Spark DataFrames are evaluated without against_random, and candidates must be 'judged' or 'returned' "
+            f"for them, got {settings.source.name!r}"
         )
-    settings = Settings(requested_measures(measures), protocol, bounds)
-    references_of(None, settings.measures, protocol)  # refuses standardized measures, whose references are not here
+    references_of(None, settings.measures, settings.protocol)  # refuses standardized measures, whose runs are not here
     table = _scored(qrels) if run is None else _united(qrels, run)
-    divided = table.repartition(*(() if partitions is None else (partitions,)), "qid")
-    rows = divided.mapInArrow(_partition_function(settings, run is not None), "state string").collect()
+    rows = table.repartition("qid").mapInArrow(_partition_function(settings, run is not None), "state string").collect()
     result = merge_evaluations([_read_state(row["state"]) for row in rows])
     if result.coverage.shared_queries == 0:
         raise DataError("there are no queries to evaluate: judgments and run have none in common, or no rows")
-    return replace(sort_queries(result), policy=protocol.describe(), protocol=protocol)
+    return replace(sort_queries(result), protocol=settings.protocol)
 
 
 def _selected(table: Any, required: tuple[str, ...]) -> Any:
@@ -127,15 +105,15 @@ def _write_state(result: Evaluation) -> str:
         },
         "no_choice": _as_lists(result.no_choice),
         "complete": _as_lists(result.complete),
-        "coverage": {name: str(value) if isinstance(value, Fraction) else value for name, value in coverage.items()},
+        "coverage": coverage | {name: [each.tolist() for each in coverage[name]] for name in _FRACTIONS},
     })  # fmt: skip
 
 
 def _read_state(text: str) -> Evaluation:
     state = json.loads(text)
     coverage = state.pop("coverage")
-    for name in ("sum_of_fractions", "sum_at_cutoff"):
-        coverage[name] = Fraction(coverage[name])
+    for name in _FRACTIONS:
+        coverage[name] = tuple(map(np.array, coverage[name]))
     for name in ("merging_measures", "first_ids"):
         coverage[name] = None if coverage[name] is None else tuple(coverage[name])
     arrays: dict[str, Any] = {name: {key: np.array(each) for key, each in state[name].items()}
