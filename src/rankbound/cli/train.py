@@ -317,11 +317,7 @@ def _options(
         params = {
             key: tuple(value) if isinstance(value, list) else value for key, value in from_file.pop("params").items()
         }
-    for text in param:
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise ArgumentError(f"--param must be KEY=VALUE, got {text!r}")
-        params[key] = parse_value(value)
+    params |= parse_params(param)
     return from_file | {key: value for key, value in command_line.items() if value is not None}, params
 
 
@@ -350,6 +346,21 @@ def _read_config(path: str) -> dict[str, Any]:
             if isinstance(entry, str) and "\0" in entry:
                 raise ArgumentError(f"{path}: {key} must be a text without NUL characters, got {entry!r}")
     return table
+
+
+def parse_params(texts: Sequence[str]) -> dict[str, Any]:
+    """Parse parameters of the command line.
+
+    >>> parse_params(["num_leaves=63", "EASE.l2=300.5"])
+    {'num_leaves': 63, 'EASE.l2': 300.5}
+    """
+    params = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise ArgumentError(f"--param must be KEY=VALUE, got {text!r}")
+        params[key] = parse_value(value)
+    return params
 
 
 def parse_value(text: str) -> Any:

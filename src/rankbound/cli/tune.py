@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankbound.cli import options, output
-from rankbound.errors import ArgumentError
 from rankbound.packages import CLUSTER, check_packages
 
 if TYPE_CHECKING:
@@ -99,19 +98,13 @@ def tune(
       rankbound tune mq2008/1 --minutes 10
       rankbound tune train.txt --valid vali.txt --test test.txt --model LambdaMART --trials 50 -o tuned
     """
-    from rankbound.cli.train import fit_width, parse_value, read_parts
+    from rankbound.cli.train import fit_width, parse_params, read_parts
     from rankbound.cli.user_code import name_modules
     from rankbound.models.by_name import packages_of
     from rankbound.tuning import read_space, show_progress
     from rankbound.tuning import tune as search
     from rankbound.tuning.space import DEFAULT_MODELS
 
-    params: dict[str, Any] = {}
-    for text in param or []:
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise ArgumentError(f"--param must be KEY=VALUE, got {text!r}")
-        params[key] = parse_value(value)
     ranges = None if space is None else read_space(space)
     needed = [*packages_of(*(model or ranges or DEFAULT_MODELS)), "optuna"]
     check_packages("tune", *needed, *([] if no_page else ["jinja2"]), *(CLUSTER if cluster else []))
@@ -135,7 +128,7 @@ def tune(
             measure=measure,
             models=model,
             space=ranges,
-            params=params,
+            params=parse_params(param or []),
             minutes=minutes,
             trials=trials,
             sampler=sampler.value,

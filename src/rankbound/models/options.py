@@ -15,10 +15,9 @@ from functools import cache, wraps
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
-import numpy as np
-
 from rankbound.errors import ArgumentError
 from rankbound.measures.measure import parse_measure
+from rankbound.models.parameters import check_choice, check_count, check_flag
 
 if TYPE_CHECKING:
     from rankbound.models.base import Ranker
@@ -151,35 +150,6 @@ def show_training(model: Ranker) -> Iterator[bool]:
         yield True
     finally:
         model.set_params(**params)
-
-
-# ---- checks of options -----------------------------------------------------------------------------------------------
-
-
-def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    """Raise ArgumentError unless the value is one of the choices."""
-    if value not in choices:
-        raise ArgumentError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
-
-
-def check_count(name: str, value: Any) -> None:
-    """Raise ArgumentError unless the value is a positive integer."""
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-        raise ArgumentError(f"{name} must be a positive integer, got {value!r}")
-
-
-def check_number(name: str, value: Any, *, zero: bool = False) -> None:
-    """Raise ArgumentError unless the value is a finite number above 0, or at least 0 if ``zero`` is allowed."""
-    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and 0 <= value < np.inf
-    if not is_number or (value == 0 and not zero):
-        rule = "a number of at least 0" if zero else "a positive number"
-        raise ArgumentError(f"{name} must be {rule}, got {value!r}")
-
-
-def check_flag(name: str, value: Any) -> None:
-    """Raise ArgumentError unless the value is True or False."""
-    if not (isinstance(value, (bool, np.bool_)) or (isinstance(value, (int, np.integer)) and value in (0, 1))):
-        raise ArgumentError(f"{name} must be True or False, got {value!r}")
 
 
 # ---- options of several models ---------------------------------------------------------------------------------------

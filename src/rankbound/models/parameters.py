@@ -76,6 +76,32 @@ def check_in_range(name: str, value: Any, low: float, high: float, *, open_low: 
     raise ArgumentError(f"{name} must be {rule}, got {value!r}")
 
 
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    """Raise ArgumentError unless the value is one of the choices."""
+    if value not in choices:
+        raise ArgumentError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+
+
+def check_count(name: str, value: Any) -> None:
+    """Raise ArgumentError unless the value is a positive integer."""
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
+        raise ArgumentError(f"{name} must be a positive integer, got {value!r}")
+
+
+def check_number(name: str, value: Any, *, zero: bool = False) -> None:
+    """Raise ArgumentError unless the value is a finite number above 0, or at least 0 if ``zero`` is allowed."""
+    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and 0 <= value < np.inf
+    if not is_number or (value == 0 and not zero):
+        rule = "a number of at least 0" if zero else "a positive number"
+        raise ArgumentError(f"{name} must be {rule}, got {value!r}")
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Raise ArgumentError unless the value is True or False."""
+    if not (isinstance(value, (bool, np.bool_)) or (isinstance(value, (int, np.integer)) and value in (0, 1))):
+        raise ArgumentError(f"{name} must be True or False, got {value!r}")
+
+
 @cache
 def _declared_types(kind: Any) -> dict[str, tuple[str, ...]]:
     """The parameters whose declared types can be checked, with the names of these types."""

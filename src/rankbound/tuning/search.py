@@ -23,6 +23,7 @@ from rankbound.evaluation.inference import Inference
 from rankbound.io import atomic_write, locked_file
 from rankbound.lists import Lists
 from rankbound.measures.measure import parse_measure
+from rankbound.models.parameters import check_choice
 from rankbound.packages import check_packages
 from rankbound.parallel import check_address, cores, module_digests
 from rankbound.tuning.progress import ProgressCallback, TuneProgress
@@ -146,8 +147,7 @@ def tune(
     """
     check_packages("tune", "optuna")
     trials, seconds = _check_budget(trials, minutes)
-    if sampler not in SAMPLERS:
-        raise ArgumentError(f"sampler must be one of {', '.join(SAMPLERS)}, got {sampler!r}")
+    check_choice("sampler", sampler, SAMPLERS)
     _check_count("seed", seed, 0, "an integer of at least 0")
     seed, workers = int(seed), _count_workers(jobs, cluster)
     wanted_page = _page_path(page, folder)

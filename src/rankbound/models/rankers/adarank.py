@@ -9,6 +9,7 @@ import numpy as np
 from rankbound.errors import ArgumentError
 from rankbound.models.base import Queries
 from rankbound.models.measuring import informative_queries, measure_candidates, score_measure
+from rankbound.models.parameters import check_count, check_in_range
 from rankbound.models.rankers.weighted_features import WeightedFeatures, center_and_spread, vary_within_queries
 
 if TYPE_CHECKING:
@@ -68,10 +69,8 @@ class AdaRank(WeightedFeatures):
         self.standardize = standardize
 
     def _fit(self, queries: Queries, held_out: Queries | None) -> None:
-        if not isinstance(self.n_estimators, (int, np.integer)) or self.n_estimators < 1:
-            raise ArgumentError(f"n_estimators must be a positive integer, got {self.n_estimators!r}")
-        if not self.tolerance >= 0:
-            raise ArgumentError(f"tolerance must be at least 0, got {self.tolerance!r}")
+        check_count("n_estimators", self.n_estimators)
+        check_in_range("tolerance", self.tolerance, 0, np.inf)
         measure = score_measure(self.measure)
         lists, scale = queries.lists, np.ones(queries.features.shape[1])
         if self.standardize:

@@ -9,6 +9,7 @@ import numpy as np
 from rankbound.errors import ArgumentError
 from rankbound.models.base import Queries, seed_of
 from rankbound.models.measuring import informative_queries, mean_measure, measure_candidates, score_measure
+from rankbound.models.parameters import check_count
 from rankbound.models.rankers.weighted_features import WeightedFeatures, center_and_spread, vary_within_queries
 
 if TYPE_CHECKING:
@@ -66,9 +67,7 @@ class CoordinateAscent(WeightedFeatures):
 
     def _fit(self, queries: Queries, held_out: Queries | None) -> None:
         for name in ("n_restarts", "max_sweeps", "n_steps"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or value < 1:
-                raise ArgumentError(f"{name} must be a positive integer, got {value!r}")
+            check_count(name, getattr(self, name))
         if not self.step > 0 or not self.tolerance >= 0:
             raise ArgumentError(f"step must be above 0 and tolerance at least 0, got {self.step} and {self.tolerance}")
         measure = score_measure(self.measure)

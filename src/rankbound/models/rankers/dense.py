@@ -9,7 +9,8 @@ import numpy as np
 
 from rankbound.errors import ArgumentError, DataError
 from rankbound.models.base import FittedState
-from rankbound.models.options import Monitoring, OptionGroup, accept_options, check_choice, check_flag, check_number
+from rankbound.models.options import Monitoring, OptionGroup, accept_options
+from rankbound.models.parameters import check_choice, check_flag, check_number
 from rankbound.models.rankers.networks import InputNoise, SelfAttention, dense_layers, new_layer_norm, positive_integers
 from rankbound.models.rankers.neural import NeuralRanker
 from rankbound.models.rankers.options import Comparisons, Network, NetworkOptimizer

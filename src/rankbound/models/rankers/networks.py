@@ -12,6 +12,7 @@ from scipy.special import expit
 
 from rankbound.arrays import is_between
 from rankbound.errors import ArgumentError
+from rankbound.models.parameters import check_choice
 from rankbound.models.rankers.levels import expected_label, label_levels
 from rankbound.packages import needed_by
 from rankbound.parallel import current_workers
@@ -125,8 +126,7 @@ def dense_layers(
 
     ``layer_norm`` normalizes the units of each hidden layer before the activation.
     """
-    if activation not in ACTIVATIONS:
-        raise ArgumentError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+    check_choice("activation", activation, tuple(ACTIVATIONS))
     if dropout != 0 and not is_between(dropout, 0, 1):
         raise ArgumentError(f"dropout must be in [0, 1), got {dropout!r}")
     layers: list[Any] = []

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse
 
-from rankbound.errors import ArgumentError
 from rankbound.models.base import FittedState, Queries, Ranker
 from rankbound.models.measuring import mean_measure
+from rankbound.models.parameters import check_count
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -67,8 +67,8 @@ class RankBoost(Ranker):
 
     def _fit(self, queries: Queries, held_out: Queries | None) -> None:
         for name, value in (("n_estimators", self.n_estimators), ("n_thresholds", self.n_thresholds)):
-            if value is not None and (not isinstance(value, (int, np.integer)) or value < 1):
-                raise ArgumentError(f"{name} must be a positive integer, got {value!r}")
+            if value is not None:
+                check_count(name, value)
         pairs = _Pairs(queries, self.balance)
         bins = _Bins(queries.features, self.n_thresholds)
         columns, thresholds, alphas, held_values = [], [], [], []

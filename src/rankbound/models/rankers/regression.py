@@ -8,6 +8,7 @@ import numpy as np
 
 from rankbound.errors import ArgumentError
 from rankbound.models.base import FittedState, Queries, Ranker
+from rankbound.models.parameters import check_choice
 from rankbound.models.rankers.weighted_features import WeightedFeatures, center_and_spread
 
 if TYPE_CHECKING:
@@ -78,8 +79,7 @@ class RegressionRanker(Ranker):
         self.measure = measure
 
     def _make_model(self) -> Ranker:
-        if self.kind not in REGRESSIONS:
-            raise ArgumentError(f"kind must be one of {', '.join(REGRESSIONS)}, got {self.kind!r}")
+        check_choice("kind", self.kind, REGRESSIONS)
         kind, _, penalty = self.kind.partition("-")
         options = dict(self.options or {})
         try:

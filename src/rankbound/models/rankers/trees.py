@@ -20,8 +20,8 @@ from rankbound.errors import ArgumentError, DataError
 from rankbound.io import report_progress
 from rankbound.models.base import FittedState, Queries, Ranker, seed_of
 from rankbound.models.measuring import mean_measure
-from rankbound.models.options import OptionGroup, accept_options, check_choice, check_count, flat_parameters
-from rankbound.models.parameters import check_in_range
+from rankbound.models.options import OptionGroup, accept_options, flat_parameters
+from rankbound.models.parameters import check_choice, check_count, check_in_range
 from rankbound.models.rankers.levels import expected_label, label_levels
 from rankbound.models.rankers.options import TreeOptions
 from rankbound.models.rankers.weighted_features import row_blocks

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankbound.errors import ArgumentError, DataError
+from rankbound.errors import DataError
 from rankbound.models.base import FittedState
-from rankbound.models.parameters import check_in_range
+from rankbound.models.parameters import check_choice, check_in_range
 from rankbound.models.recommenders.base import Recommender, interaction_matrix, restore_array
 from rankbound.parallel import physical_memory
 
@@ -65,8 +65,7 @@ class EASE(Recommender):
         from scipy.linalg import lapack
 
         check_in_range("l2", self.l2, 0, np.inf, open_low=True)
-        if self.precision not in _PRECISIONS:
-            raise ArgumentError(f"precision must be one of {', '.join(_PRECISIONS)}, got {self.precision!r}")
+        check_choice("precision", self.precision, tuple(_PRECISIONS))
         count = len(train.item_names)
         self._check_memory(count)
         # Fortran order, as LAPACK computes in place only then; the matrix is symmetric

@@ -20,14 +20,8 @@ from rankbound.io import progress_display
 from rankbound.losses import RankingLoss, get_loss
 from rankbound.models.base import FittedState, seed_of
 from rankbound.models.measuring import mean_measure
-from rankbound.models.options import (
-    Monitoring,
-    OptionGroup,
-    accept_options,
-    check_count,
-    check_number,
-    flat_parameters,
-)
+from rankbound.models.options import Monitoring, OptionGroup, accept_options, flat_parameters
+from rankbound.models.parameters import check_count, check_number
 from rankbound.models.recommenders.base import Recommender, restore_array
 from rankbound.models.recommenders.factorization.held_out import (
     HeldOut,

@@ -10,8 +10,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from rankbound.errors import ArgumentError
-from rankbound.models.options import OptionGroup, check_choice, check_count, check_flag, check_number
-from rankbound.models.parameters import check_in_range
+from rankbound.models.options import OptionGroup
+from rankbound.models.parameters import check_choice, check_count, check_flag, check_in_range, check_number
 
 
 @dataclass(frozen=True)
