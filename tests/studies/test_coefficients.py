@@ -14,7 +14,7 @@ from rankbound.studies.trial import Fitted
 
 
 def fitted(**attributes):
-    return Fitted({}, SimpleNamespace(**attributes), {}, lambda **changes: None)
+    return Fitted({}, SimpleNamespace(**attributes), {})
 
 
 def test_an_image_comes_back_as_it_was():

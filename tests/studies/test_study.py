@@ -257,6 +257,19 @@ def test_a_study_is_expanded_and_selected_once(study, monkeypatch):
     assert calls == ["expand_tables", "select"]
 
 
+def test_optional_tables_without_data_are_left_out_of_the_files_too(study):
+    own = RECORDED.replace('record = ["constant"]', "")
+    study(
+        own
+        + own[own.index("[[tables]]") :]
+        .replace("[[tables]]", "[[tables]]\noptional = true")
+        .replace('letor = "letor"', 'letor = "nowhere"')
+    )
+    result = rb.run_study("mine.toml", jobs=0, results="results")
+    assert any("left out" in note for note in result.notes)
+    assert result.files[0].is_file()
+
+
 def test_the_data_folder_applies_to_this_call_only(study, folder, monkeypatch):
     monkeypatch.setenv("RANKBOUND_DATA", "/before")
     environment = dict(os.environ)

@@ -42,28 +42,17 @@ _FRAME_COLUMNS = {
     "history": {"epoch": "integers", "quantity": "text", "value": "numbers"},
 }
 _OURS = (*FRAMES, "lock", "trials.sqlite", "trials.sqlite-wal", "trials.sqlite-shm")
-_COLUMNS = (
-    "id",
-    "status",
-    "kind",
-    "model",
-    "data",
-    "digest",
-    "spec",
-    "metadata",
-    "files",
-    "error",
-    "seconds",
-    "finished",
-    "version",
-)
-_TABLES = """
+_TEXTS = ("status", "kind", "model", "data", "digest", "spec", "metadata", "files")
+_COLUMNS = {  # of the table of trials
+    "id": "TEXT PRIMARY KEY",
+    **dict.fromkeys(_TEXTS, "TEXT NOT NULL"),
+    "error": "TEXT",
+    "seconds": "REAL",
+    **dict.fromkeys(("finished", "version"), "TEXT NOT NULL"),
+}
+_TABLES = f"""
 CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE trials (
-    id TEXT PRIMARY KEY, status TEXT NOT NULL, kind TEXT NOT NULL, model TEXT NOT NULL, data TEXT NOT NULL,
-    digest TEXT NOT NULL, spec TEXT NOT NULL, metadata TEXT NOT NULL, files TEXT NOT NULL, error TEXT, seconds REAL,
-    finished TEXT NOT NULL, version TEXT NOT NULL
-);
+CREATE TABLE trials ({", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())});
 CREATE TABLE slots (
     study TEXT NOT NULL, position INTEGER NOT NULL, trial TEXT NOT NULL, slot TEXT NOT NULL,
     PRIMARY KEY (study, position)
@@ -286,28 +275,18 @@ class Store:
     ) -> None:
         from rankbound import __version__
 
-        spec = trial.spec
-        row = (
-            trial.id,
-            status,
-            spec.kind,
-            spec.model,
-            trial.source.name,
-            trial.digest,
-            spec.to_json(),
-            _text(metadata or {}),
-            _text(files or {}),
-            error,
-            seconds,
-            datetime.now(UTC).isoformat(timespec="seconds"),
-            __version__,
-        )
-        self._insert(row)
+        row = {"id": trial.id, "status": status, "kind": trial.spec.kind, "model": trial.spec.model}
+        row |= {"data": trial.source.name, "digest": trial.digest, "spec": trial.spec.to_json()}
+        row |= {"metadata": _text(metadata or {}), "files": _text(files or {})}
+        finished = datetime.now(UTC).isoformat(timespec="seconds")
+        self._insert(row | {"error": error, "seconds": seconds, "finished": finished, "version": __version__})
 
-    def _insert(self, row: tuple[Any, ...]) -> None:
+    def _insert(self, row: Mapping[str, Any]) -> None:
+        values = [row[name] for name in _COLUMNS]
         with self._transaction():
             self._connection.execute(
-                "INSERT OR REPLACE INTO trials VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row
+                f"INSERT OR REPLACE INTO trials VALUES ({', '.join('?' * len(values))})",  # noqa: S608 - placeholders
+                values,
             )
 
     # ---- exchange: see `rankbound.studies.exchange` --------------------------------------------------------------
@@ -340,7 +319,7 @@ class Store:
         self._check_exists()
         for name, content in frames.items():
             self._write_content(name, trial["id"], content)
-        self._insert(tuple(trial[name] for name in _COLUMNS))
+        self._insert(trial)
 
     def add_slots(self, slots: Iterable[Mapping[str, Any]]) -> None:
         """Add slots of studies after those that are known."""

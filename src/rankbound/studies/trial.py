@@ -8,7 +8,7 @@ workers import it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -25,6 +25,9 @@ from rankbound.studies.trial_spec import Trial, TrialSpec
 
 if TYPE_CHECKING:
     from rankbound.data.letor import LetorData
+
+
+HistoryRow: TypeAlias = tuple[int, str, float]  # epoch, quantity, value
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,12 +49,15 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """The argument of a recorder: the spec, the fitted model, the parts of the data, and a factory for the model."""
+    """The argument of a recorder: the spec, the fitted model, and the parts of the data."""
 
     spec: TrialSpec
     model: Any
     parts: Mapping[str, Any]
-    make: Callable[..., Any]
+
+    def make(self, **changes: Any) -> Any:
+        """The model, not yet fitted; ``changes`` replace some of its parameters."""
+        return ranker_of(self.spec, **changes)
 
 
 def run_trial(trial: Trial) -> Outcome:
@@ -111,7 +117,28 @@ def _graded_bounds(lists: Lists, measures: Iterable[str]) -> dict[str, Any]:
     return {bound_column(bound, name): getattr(values, bound) for name, values in bounds.items() for bound in BOUNDS}
 
 
-def history_frame(history: list[dict[str, float]], held_out: str, recorded: Any = ()) -> pl.DataFrame:
+def outcome_of(
+    fitted: Fitted,
+    scores: pl.DataFrame,
+    selected_on: str,
+    metadata: Mapping[str, Any],
+    *,
+    chosen: Any = None,
+    examples: pl.DataFrame | None = None,
+) -> Outcome:
+    """The outcome of a trial: its scores, what its recorders add, and history and kept epoch of its model.
+
+    ``chosen`` is the model that selected the epoch, if that is another one, by the part ``selected_on``.
+    """
+    model = fitted.model if chosen is None else chosen
+    known: dict[str, Any] = {} if selected_on == "last" else {"eval_score": float(model.eval_score_)}
+    known |= {"kept_epoch": int(model.kept_epoch_)} if hasattr(model, "kept_epoch_") else {}
+    recorded = [row for name in fitted.spec.record for row in RECORDERS[name](fitted)]
+    history = history_frame(getattr(model, "history_", []), selected_on, recorded)
+    return Outcome(scores, history, {**metadata, **known}, examples=examples)
+
+
+def history_frame(history: list[dict[str, float]], held_out: str, recorded: Sequence[HistoryRow] = ()) -> pl.DataFrame:
     """Epoch, quantity and value, from the history of a model (measured on the part ``held_out``) and from recorders."""
     rows = [
         (int(entry["epoch"]), name if name == "loss" else f"{held_out} {name}", float(value))
@@ -121,11 +148,6 @@ def history_frame(history: list[dict[str, float]], held_out: str, recorded: Any 
     ]
     schema = {"epoch": pl.Int64, "quantity": pl.String, "value": pl.Float64}
     return pl.DataFrame([*rows, *recorded], schema=schema, orient="row")
-
-
-def recorded_by(fitted: Fitted) -> list[tuple[int, str, float]]:
-    """The rows that the recorders of a spec add to the history."""
-    return [row for name in fitted.spec.record for row in RECORDERS[name](fitted)]
 
 
 # ---- trials of queries with a vector of features per document ------------------------------------------------------
@@ -145,13 +167,9 @@ def _run_on_rows(spec: TrialSpec, source: Source) -> Outcome:
     ranker.fit(X, y, qid=qid, eval_set=None if held_out is None else _columns(held_out))
     scored = fold.test.lists.with_scores(ranker.predict(fold.test.features, qid=fold.test.lists.query_of_item))
     values = evaluate_lists(scored, spec.measures).values
-    metadata: dict[str, Any] = {"queries": len(train.lists)}
-    metadata |= {} if held_out is None else {"eval_score": float(ranker.eval_score_)}
-    metadata |= {"kept_epoch": int(ranker.kept_epoch_)} if hasattr(ranker, "kept_epoch_") else {}
     parts = {"train": train, "validation": fold.validation, "test": fold.test}
-    recorded = recorded_by(Fitted(spec, ranker, parts, lambda **changes: ranker_of(spec, **changes)))
-    history = history_frame(list(getattr(ranker, "history_", [])), spec.selection, recorded)
-    return Outcome(score_frame(fold.test.lists, values), history, metadata)
+    scores = score_frame(fold.test.lists, values)
+    return outcome_of(Fitted(spec, ranker, parts), scores, spec.selection, {"queries": len(train.lists)})
 
 
 def _join(first: LetorData, second: LetorData) -> LetorData:
@@ -191,8 +209,6 @@ def _record_coefficients(fitted: Fitted) -> Iterable[HistoryRow]:
 
     return coefficients(fitted)
 
-
-HistoryRow: TypeAlias = tuple[int, str, float]
 
 KINDS: dict[str, Callable[[TrialSpec, Source], Outcome]] = {
     "letor": _run_on_rows,

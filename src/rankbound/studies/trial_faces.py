@@ -20,7 +20,7 @@ from rankbound.models.rankers.backbone import EFFICIENTNET, backbone_features
 from rankbound.studies.image_pairs import example_pairs
 from rankbound.studies.sources import Source, digest_of, load_whole, path_here
 from rankbound.studies.spec import PAIRWISE_ACCURACY
-from rankbound.studies.trial import Fitted, Outcome, history_frame, ranker_of, recorded_by
+from rankbound.studies.trial import Fitted, Outcome, outcome_of, ranker_of
 from rankbound.studies.trial_spec import TrialSpec
 
 _BACKBONE_SIZE = 224
@@ -72,14 +72,10 @@ def run(spec: TrialSpec, source: Source) -> Outcome:
         }
     )
     parts = {"train": (X, y), "validation": (images[valid], ages[valid]), "test": (images[test], ages[test])}
-    recorded = recorded_by(Fitted(spec, ranker, parts, lambda **changes: ranker_of(spec, **changes)))
-    history = history_frame(list(getattr(ranker, "history_", [])), "validation", recorded)
-    metadata: dict[str, Any] = {"eval_score": float(ranker.eval_score_), "faces": len(train)}
-    metadata |= {"kept_epoch": int(ranker.kept_epoch_)} if hasattr(ranker, "kept_epoch_") else {}
     examples = None
     if spec.images.examples:
         examples = example_pairs(_gray(faces.images[test]), ages[test], scores, pairs, spec.images.examples)
-    return Outcome(table, history, metadata, examples=examples)
+    return outcome_of(Fitted(spec, ranker, parts), table, "validation", {"faces": len(train)}, examples=examples)
 
 
 def _inputs(source: Source, spec: TrialSpec, faces: Faces) -> NDArray[Any]:

@@ -15,7 +15,7 @@ from rankbound.evaluation import evaluate_lists
 from rankbound.models.recommenders.factorization.held_out import HeldOutInteractions
 from rankbound.models.recommenders.full_ranking import evaluate_full_ranking
 from rankbound.studies.sources import Source, Users, users_fold
-from rankbound.studies.trial import Fitted, Outcome, history_frame, ranker_of, recorded_by, score_frame
+from rankbound.studies.trial import Fitted, Outcome, history_frame, outcome_of, ranker_of, score_frame
 from rankbound.studies.trial_spec import TrialSpec
 
 _SEED_STEP = 7919  # every fold and every seed of the study draws its own negatives
@@ -61,19 +61,16 @@ def _run_on_lists(spec: TrialSpec, data: Users) -> Outcome:
         chosen = model = ranker_of(spec, selection="test").fit(*_columns(train), eval_set=held_out)
     else:
         chosen = model = ranker_of(spec, selection="last", patience=None).fit(*_columns(train))
-    metadata: dict[str, Any] = {"kept_epoch": int(chosen.kept_epoch_), "users": len(train.users)}
+    metadata: dict[str, Any] = {"users": len(train.users)}
     if notes := "; ".join(dict.fromkeys((*train.notes, *test.notes))):
         metadata["notes"] = notes
-    if spec.selection != "last":
-        metadata["eval_score"] = float(chosen.eval_score_)
-    lists = {"train": train, "test": test}
-    recorded = recorded_by(Fitted(spec, model, lists, lambda **changes: ranker_of(spec, **changes)))
-    history = history_frame(chosen.history_, spec.selection, recorded)
     if spec.users.test == "full":
         products = HeldOutInteractions(data.train, data.test).products(model.user_vectors_, model.item_vectors_)
-        return Outcome(_scores(products, data.train, data.test, spec), history, metadata)
-    values = _values(model.predict(*_columns(test)[:2]), test, spec.measures)
-    return Outcome(score_frame(test.lists, values), history, metadata)
+        scores = _scores(products, data.train, data.test, spec)
+    else:
+        scores = score_frame(test.lists, _values(model.predict(*_columns(test)[:2]), test, spec.measures))
+    fitted = Fitted(spec, model, {"train": train, "test": test})
+    return outcome_of(fitted, scores, spec.selection, metadata, chosen=chosen)
 
 
 def _lists(train: Interactions, test: Interactions, spec: TrialSpec) -> tuple[UserLists, UserLists]:
