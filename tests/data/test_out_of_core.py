@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rankbound.data import loading
-from rankbound.data.growing_table import GrowingFile, GrowingTable
+from rankbound.data.growing_table import GrowingTable
 from rankbound.data.letor import read_letor, read_mapped_letor
 from rankbound.models import MLPRanker
 from rankbound.models.rankers import neural, weighted_features
@@ -23,7 +23,7 @@ TEXT = "2 qid:1 1:0.5 3:1 # a\n0 qid:1 2:0.25 # b\n1 qid:2 1:3 # c\n0 qid:1 5:7 
 @pytest.mark.parametrize("order", [None, np.array([3, 0, 2, 1, 4])])
 def test_a_file_grows_like_a_table(tmp_path, order):
     rng = np.random.default_rng(0)
-    table, file = GrowingTable(np.float32), GrowingFile(np.float32, tmp_path)
+    table, file = GrowingTable(np.float32), GrowingTable(np.float32, tmp_path)
     for shape in ((2, 3), (1, 5), (2, 1)):
         block = rng.normal(size=shape)
         table.append(block)

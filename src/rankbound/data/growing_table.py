@@ -1,10 +1,11 @@
-"""Arrays that grow as blocks of rows arrive, in memory without holding any row twice, or in a file."""
+"""A table that grows as blocks of rows arrive, in memory or in a file that is mapped into memory at the end."""
 
 from __future__ import annotations
 
+import io
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -13,10 +14,18 @@ _VALUES = 1 << 22  # of the rows that are copied at a time
 
 
 class GrowingTable:
-    """One array that grows in place as blocks of rows are appended.
+    """Rows that are appended in blocks, none of which is held twice.
 
     A block may have more columns than earlier ones, whose rows are then filled with zeros. One-dimensional blocks make
     a table of one column.
+
+    Parameters
+    ----------
+    kind:
+        The type of the entries.
+    folder:
+        None: the rows are in memory. A folder: they are in a temporary file without a name on its disk, so that memory
+        does not grow; the file disappears when the last reference to its array does.
 
     >>> table = GrowingTable(np.int64)
     >>> table.append(np.array([[1], [2]]))
@@ -25,55 +34,9 @@ class GrowingTable:
     [[1, 0], [2, 0], [3, 4]]
     """
 
-    def __init__(self, kind: DTypeLike) -> None:
-        self._table: NDArray[Any] = np.empty((0, 0), kind)
-        self._used = 0
-
-    def append(self, block: NDArray[Any]) -> None:
-        """Add rows."""
-        if block.ndim == 1:
-            block = block[:, None]
-        rows, width = self._used + len(block), max(self._table.shape[1], block.shape[1])
-        if width > self._table.shape[1]:  # usually only for the first block
-            wider = np.zeros((len(self._table), width), self._table.dtype)
-            wider[:, : self._table.shape[1]] = self._table
-            self._table = wider
-        if rows > len(self._table):  # reallocates: new rows are zero, old rows are rarely copied
-            self._table.resize((max(rows, len(self._table) * 5 // 4), width), refcheck=False)
-        self._table[self._used : rows, : block.shape[1]] = block
-        self._used = rows
-
-    def finish(self, order: NDArray[np.int64] | None = None) -> NDArray[Any]:
-        """Return the table, its rows in another order if there is one, and forget it.
-
-        The caller then holds the only reference.
-        """
-        self._table.resize((self._used, self._table.shape[1]), refcheck=False)
-        table, self._table, self._used = self._table, np.empty((0, 0), self._table.dtype), 0
-        return table if order is None else table[order]
-
-
-class GrowingFile:
-    """The same in a temporary file without a name, which is mapped into memory at the end: memory does not grow.
-
-    Parameters
-    ----------
-    kind:
-        The type of the entries.
-    folder:
-        The folder on whose disk the file is; the file disappears when the last reference to its array does.
-
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     table = GrowingFile(np.int64, Path(folder))
-    ...     table.append(np.array([[1], [2]]))
-    ...     table.append(np.array([[3, 4]]))
-    ...     table.finish(np.array([2, 0, 1])).tolist()
-    [[3, 4], [1, 0], [2, 0]]
-    """
-
-    def __init__(self, kind: DTypeLike, folder: Path) -> None:
+    def __init__(self, kind: DTypeLike, folder: Path | None = None) -> None:
         self._kind, self._folder = np.dtype(kind), folder
-        self._file: Any = self._new_file()
+        self._stream = self._new_stream()
         self._rows, self._width = 0, 0
 
     def append(self, block: NDArray[Any]) -> None:
@@ -82,38 +45,40 @@ class GrowingFile:
             block = block[:, None]
         if block.shape[1] > self._width:  # usually only for the first block
             self._rewrite(block.shape[1], None)
-        rows = np.zeros((len(block), self._width), self._kind)
-        rows[:, : block.shape[1]] = block
-        rows.tofile(self._file)
+        self._write(block)
         self._rows += len(block)
 
     def finish(self, order: NDArray[np.int64] | None = None) -> NDArray[Any]:
-        """Return the table, its rows in another order if there is one, mapped into memory and read-only."""
+        """Return the table, its rows in another order if there is one; in a file it is read-only."""
         if order is not None:
             self._rewrite(self._width, order)
-        table = self._mapped()
-        self._file.close()  # the mapping keeps the content
-        return table
+        return self._take_rows()
 
     def _rewrite(self, width: int, order: NDArray[np.int64] | None) -> None:
         """Write the rows again, with more columns or in another order."""
-        before, mapped = self._file, self._mapped()
-        self._file = self._new_file()
+        before, self._width = self._take_rows(), width
+        self._stream = self._new_stream()
         step = max(1, _VALUES // max(width, 1))
         for first in range(0, self._rows, step):
             chosen = slice(first, first + step) if order is None else order[first : first + step]
-            rows = np.zeros((len(mapped[chosen]), width), self._kind)
-            rows[:, : self._width] = mapped[chosen]
-            rows.tofile(self._file)
-        self._width = width
-        before.close()
+            self._write(before[chosen])
 
-    def _mapped(self) -> NDArray[Any]:
+    def _write(self, rows: NDArray[Any]) -> None:
+        if rows.dtype != self._kind or rows.shape[1] < self._width:
+            filled = np.zeros((len(rows), self._width), self._kind)
+            filled[:, : rows.shape[1]] = rows
+            rows = filled
+        self._stream.write(np.ascontiguousarray(rows).view(np.uint8).data)
+
+    def _take_rows(self) -> NDArray[Any]:
+        """Return all rows as an array, which keeps their memory or their file, and leave the table empty."""
+        stream, self._stream = self._stream, io.BytesIO()
         shape = (self._rows, self._width)
-        if 0 in shape:
-            return np.zeros(shape, self._kind)
-        self._file.flush()
-        return np.memmap(self._file, self._kind, mode="r", shape=shape)
+        if isinstance(stream, io.BytesIO):
+            return np.frombuffer(stream.getbuffer(), self._kind).reshape(shape)
+        with stream:
+            stream.flush()
+            return np.zeros(shape, self._kind) if 0 in shape else np.memmap(stream, self._kind, mode="r", shape=shape)
 
-    def _new_file(self) -> Any:
-        return tempfile.TemporaryFile(dir=self._folder)
+    def _new_stream(self) -> IO[bytes]:
+        return io.BytesIO() if self._folder is None else tempfile.TemporaryFile(dir=self._folder)

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankbound.data.growing_table import GrowingFile, GrowingTable
+from rankbound.data.growing_table import GrowingTable
 from rankbound.errors import DataError
 
 LONGEST_NAME = 255  # bytes: every entry of a NumPy text array is as wide as the longest
@@ -186,7 +186,7 @@ class NameCoder:
     def __init__(self, *, keep_text: bool = False, folder: Path | None = None) -> None:
         self._keep_text = keep_text
         self._known = pl.Series([], dtype=pl.Categorical)
-        self._codes = GrowingTable(np.uint32) if folder is None else GrowingFile(np.uint32, folder)
+        self._codes = GrowingTable(np.uint32, folder)
 
     def add(self, names: pl.Series) -> None:
         """Add the names of another chunk."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from rankbound.data.growing_table import GrowingFile, GrowingTable
+from rankbound.data.growing_table import GrowingTable
 from rankbound.data.letor_text import Block, BlockParser
 from rankbound.data.text_chunks import StrPath, line_chunks, read_text
 from rankbound.data.trec import read_qrels
@@ -93,7 +93,7 @@ def read_letor(
     -----
     Rows of a query that are not adjacent are grouped together, and the result carries a note.
     """
-    return _read(path, groups, label_range, GrowingTable(np.float32))
+    return _read(path, groups, label_range, None)
 
 
 def read_mapped_letor(path: StrPath | Sequence[StrPath], folder: Path) -> LetorData:
@@ -101,20 +101,21 @@ def read_mapped_letor(path: StrPath | Sequence[StrPath], folder: Path) -> LetorD
 
     Only labels, queries and ids are in memory, so that the features may be larger than memory.
     """
-    return _read(path, None, LABELS, GrowingFile(np.float32, folder))
+    return _read(path, None, LABELS, folder)
 
 
 def _read(
     path: StrPath | Sequence[StrPath],
     groups: StrPath | None,
     label_range: tuple[float, float],
-    features: GrowingTable | GrowingFile,
+    folder: Path | None,
 ) -> LetorData:
+    features, chunk = GrowingTable(np.float32, folder), _CHUNK if folder is None else _SMALL_CHUNK
     paths = [path] if isinstance(path, (str, PathLike)) else list(path)
     labels, qids, ids = [], [], []
     for file in paths:
         rows, has_qids = 0, True
-        for block in _blocks(file, label_range, _CHUNK if isinstance(features, GrowingTable) else _SMALL_CHUNK):
+        for block in _blocks(file, label_range, chunk):
             features.append(block.features)
             labels.append(block.labels)
             ids.append(np.zeros(len(block.labels), np.str_) if block.ids is None else block.ids)
@@ -182,7 +183,7 @@ def _group_by_query(
     labels: NDArray[np.float64],
     qids: NDArray[np.int64],
     ids: NDArray[np.str_] | None,
-    features: GrowingTable | GrowingFile,
+    features: GrowingTable,
 ) -> LetorData:
     starts = np.concatenate(([0], np.flatnonzero(np.diff(qids)) + 1))
     runs = qids[starts]

@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankbound.data.frames import polars_explained, polars_failures
-from rankbound.data.growing_table import GrowingFile, GrowingTable
+from rankbound.data.growing_table import GrowingTable
 from rankbound.data.interactions import LONGEST_NAME, Interactions, NameCoder, count_codes, notes_of, sorted_rows
 from rankbound.data.text_chunks import CONTROL, StrPath, has_controls, is_plain_number, line_chunks
 from rankbound.errors import ArgumentError, DataError, FileFormatError
@@ -202,11 +202,7 @@ def _header_error(path: StrPath | None, rule: str, got: str) -> DataError:
 
 def _read_delimited(path: StrPath, layout: _Layout, folder: Path | None) -> Interactions:
     users, items = NameCoder(folder=folder), NameCoder(folder=folder)
-    numbers = {
-        name: GrowingTable(kind) if folder is None else GrowingFile(kind, folder)
-        for name, kind in _NUMBERS.items()
-        if name in layout.columns
-    }
+    numbers = {name: GrowingTable(kind, folder) for name, kind in _NUMBERS.items() if name in layout.columns}
     rows = 0
     for line, text in line_chunks(path, 4 << 20):
         frame = _parse(path, line, text, layout)
@@ -329,7 +325,7 @@ def _sort_on_disk(users: NameCoder, items: NameCoder, numbers: dict[str, NDArray
     )
     size = max(BUCKET, -(-int(counts.sum()) // _MOST_BUCKETS))
     bucket_of = (np.cumsum(counts) - counts) // size
-    buckets = [GrowingFile(record, folder) for _ in range(int(bucket_of[-1]) + 1)]
+    buckets = [GrowingTable(record, folder) for _ in range(int(bucket_of[-1]) + 1)]
     for number, (own_users, own_items) in enumerate(zip(_blocks(*user_codes), _blocks(*item_codes), strict=True)):
         rows = np.empty(len(own_users), record)
         rows["users"], rows["items"] = own_users, own_items
@@ -338,7 +334,7 @@ def _sort_on_disk(users: NameCoder, items: NameCoder, numbers: dict[str, NDArray
         bucket = bucket_of[own_users]
         for chosen in np.unique(bucket).tolist():
             buckets[chosen].append(rows[bucket == chosen])
-    columns = {name: GrowingFile(kind, folder) for name, kind in kinds.items()}
+    columns = {name: GrowingTable(kind, folder) for name, kind in kinds.items()}
     repeated = 0
     while buckets:
         rows = np.array(buckets.pop(0).finish().ravel())
