@@ -7,6 +7,9 @@
 //   logistic   log(1 + exp(d))              σ                       σ (1 - σ)
 //   square     (1 - tanh(-d/2))² = 4 σ²     8 σ² (1 - σ)            8 σ'²
 //   tanh       log(1 + exp(tanh(d/2)))      2 σ(tanh(d/2)) σ'       4 s (1 - s) σ'², s = σ(tanh(d/2))
+//   soft       log(1 + exp(d)) - w d        σ - w                   σ (1 - σ)
+//
+// Soft pairs are all pairs of a query; w = σ(t_j - t_i) is what a teacher's scores t say.
 //
 // Weights of pairs are the swap deltas of `losses/pairwise.py`. What they need of a ranking is one entry per item, by one
 // sort and a few running sums; the weights of a row are computed from these entries. Under a cutoff or a truncation,
@@ -16,7 +19,7 @@
 namespace rankbound {
 namespace {
 
-enum Cost { LOGISTIC, SQUARE, TANH };
+enum Cost { LOGISTIC, SQUARE, TANH, SOFT };
 enum Swap { NO_SWAP, ADDITIVE, PUBLISHED, PRECISION_SUM, FIRST_HIT, CASCADE, PAIRS, LOSS1, LOSS2, LOSS2PP };
 enum Normalization { NONE, SQRT, LIGHTGBM };
 
@@ -32,7 +35,7 @@ struct PairLoss {
   const int64_t* order;      // items of each query by label, highest first
   const int64_t* rows;       // items per query above the lowest label
   const int64_t* ends;       // per entry of the order, where the run of its label ends
-  const double* weights;     // per entry: gain, stop probability, or relevance, over the normalizer
+  const double* weights;     // per entry: gain, stop probability, or relevance, over the normalizer; SOFT: the teacher's score
   const double* scales;      // per query: multiplies the loss before its normalization
   const double* cuts;        // per query: the cutoff, 0 for none
   const int64_t* levels;     // per entry: row and column of pair_weights; null if pairs weigh alike
@@ -64,21 +67,36 @@ double normalizing_factor(int64_t normalization, double lambdas) {
 
 template <typename T>
 struct GivenWeights {
+  static constexpr bool SIGNED = false;
   const T* weight[2];
-  Lanes<T> at(int row, int64_t j) const { return load(weight[row] + j); }
+  Lanes<T> at(int row, int64_t j, Lanes<T>) const { return load(weight[row] + j); }
 };
 
 template <typename T>
 struct EqualWeights {
-  Lanes<T> at(int, int64_t) const { return splat(T(1)); }
+  static constexpr bool SIGNED = false;
+  Lanes<T> at(int, int64_t, Lanes<T>) const { return splat(T(1)); }
 };
 
 template <typename T>
 struct AdditiveWeights {
+  static constexpr bool SIGNED = false;
   const T *gain, *discount;
   Lanes<T> own_gain[2], own_discount[2];
-  Lanes<T> at(int row, int64_t j) const {
+  Lanes<T> at(int row, int64_t j, Lanes<T>) const {
     return absolute((load(gain + j) - own_gain[row]) * (load(discount + j) - own_discount[row]));
+  }
+};
+
+// Of rows and columns by rank: negative where the column has the higher label, and 0 for a row with itself.
+template <typename T>
+struct RankWeights : AdditiveWeights<T> {
+  static constexpr bool SIGNED = true;
+  bool divides;
+  T unit;  // of distances
+  Lanes<T> at(int row, int64_t j, Lanes<T> d) const {
+    const Lanes<T> w = (this->own_gain[row] - load(this->gain + j)) * absolute(load(this->discount + j) - this->own_discount[row]);
+    return divides ? w / (T(NEARNESS) + absolute(d) * unit) : w;
   }
 };
 
@@ -88,9 +106,9 @@ template <typename T>
 class Query {
  public:
   Query(const PairLoss& loss, int64_t most)
-      : a(loss), stride(in_lanes<T>(most) + 4 * WIDTH<T> + 16), memory(stride * 16), sums(2 * most), powers(most), ranks(2 * most), sorter(most) {
+      : a(loss), stride(in_lanes<T>(most) + 4 * WIDTH<T> + 16), memory(stride * 14), sums(2 * most), powers(most), ranks(2 * most), sorter(most) {
     T* next = memory.data();
-    for (T** array : {&x, &e, &inverse_e, &gradient, &hessian, &weight, &other_weight, &rank, &t[0], &t[1], &t[2], &t[3], &t[4], &t[5], &ones}) {
+    for (T** array : {&x, &e, &inverse_e, &gradient, &hessian, &weight, &other_weight, &rank, &t[0], &t[1], &t[2], &t[3], &t[4], &t[5]}) {
       *array = next;
       next += stride;
     }
@@ -108,6 +126,7 @@ class Query {
     center();
     by_distance = a.normalization == LIGHTGBM && half > 0;
     is_factored = a.alpha * half <= LARGEST<T>;
+    if (a.cost == SOFT) is_factored = is_factored && *std::max_element(a.weights + low, a.weights + low + n) <= LARGEST<T>;
     total = lambdas = 0;
     std::fill(sums.begin(), sums.begin() + n, 0.0);
     if (a.hessian) std::fill(sums.begin() + n, sums.begin() + 2 * n, 0.0);
@@ -136,7 +155,7 @@ class Query {
   std::vector<double> powers;
   std::vector<int32_t> ranks;
   Sorter<T> sorter;
-  T *x, *e, *inverse_e, *gradient, *hessian, *weight, *other_weight, *rank, *t[6], *ones;
+  T *x, *e, *inverse_e, *gradient, *hessian, *weight, *other_weight, *rank, *t[6];
   int32_t *by_rank, *place;  // item, or place in the order, of each rank; place in the order of each item
   std::vector<T> level_sums;          // of pairs
   int64_t level_number = 0;
@@ -217,10 +236,10 @@ class Query {
   void visit_by_label(int64_t q) {
     fill_scores(order);
     if (a.swap != NO_SWAP) a.measured[q] = fill_table(q);
-    if (a.swap == NO_SWAP) {
-      std::fill(ones, ones + n, T(1));
-      std::fill(ones + n, ones + n + 2 * WIDTH<T>, T(0));
-    }
+    if (a.cost == SOFT) fill_teacher();
+    const GivenWeights<T> ones{{weight, weight}};  // until weights of a row are filled in
+    std::fill(weight, weight + n, T(1));
+    std::fill(weight + n, weight + n + 2 * WIDTH<T>, T(0));
     const bool adjusted = by_distance || a.truncation > 0;
     int64_t visited = 0;
     for (int64_t begin = 0; begin < rows;) {
@@ -231,18 +250,20 @@ class Query {
           flush();
           visited = 0;
         }
-        if (a.cost == LOGISTIC && is_factored && a.swap == NO_SWAP) {
-          add_rows(i, end, count, EqualWeights<T>());
-        } else if (a.cost == LOGISTIC && is_factored && a.swap == ADDITIVE && !adjusted) {
-          const int other = count - 1;
-          add_rows(i, end, count, AdditiveWeights<T>{t[1], t[0], {splat(t[1][i]), splat(t[1][i + other])}, {splat(t[0][i]), splat(t[0][i + other])}});
+        if (a.cost == LOGISTIC && a.swap == NO_SWAP) {
+          add_rows<LOGISTIC>(i, end, count, EqualWeights<T>());
+        } else if (a.cost == SOFT) {
+          add_rows<SOFT>(i, end, count, EqualWeights<T>());
+        } else if (a.cost == SQUARE) {
+          add_rows<SQUARE>(i, end, count, ones);
+        } else if (a.cost == TANH) {
+          add_rows<TANH>(i, end, count, ones);
+        } else if (is_factored && a.swap == ADDITIVE && !adjusted) {
+          add_rows<LOGISTIC>(i, end, count, additive_weights(i, count));
         } else {
-          const T* const given = a.swap == NO_SWAP ? ones : weight;
-          if (a.swap != NO_SWAP) {
-            fill_weights(i, end, weight);
-            if (count == 2) fill_weights(i + 1, end, other_weight);
-          }
-          add_rows(i, end, count, GivenWeights<T>{{given, a.swap == NO_SWAP ? ones : other_weight}});
+          fill_weights(i, end, weight);
+          if (count == 2) fill_weights(i + 1, end, other_weight);
+          add_rows<LOGISTIC>(i, end, count, GivenWeights<T>{{weight, other_weight}});
         }
         i += count;
         visited += count;
@@ -251,82 +272,78 @@ class Query {
     }
   }
 
-  template <typename W>
-  void add_rows(int64_t i, int64_t start, int count, const W& weights) {
-    if (a.hessian)
-      a.needs_values ? add_by_cost<true, true>(i, start, count, weights) : add_by_cost<true, false>(i, start, count, weights);
-    else
-      add_by_cost<false, true>(i, start, count, weights);
+  AdditiveWeights<T> additive_weights(int64_t i, int count) const {
+    const int64_t other = i + count - 1;
+    return {t[1], t[0], {splat(t[1][i]), splat(t[1][other])}, {splat(t[0][i]), splat(t[0][other])}};
   }
 
-  template <bool HESSIAN, bool VALUE, typename W>
-  void add_by_cost(int64_t i, int64_t start, int count, const W& weights) {
-    add_by_range<LOGISTIC, HESSIAN, VALUE>(i, start, count, weights);
+  // The teacher's scores in t[0], and their exponentials in t[1].
+  void fill_teacher() {
+    const double* const teacher = a.weights + low;
+    for (int64_t j = 0; j < n; j++) t[0][j] = static_cast<T>(teacher[j]);
+    for (int64_t j = 0; j < n; j++) t[1][j] = is_factored ? static_cast<T>(exponential(teacher[j])) : T(0);
+    std::fill(t[0] + n, t[0] + n + 2 * WIDTH<T>, -std::numeric_limits<T>::infinity());
+    std::fill(t[1] + n, t[1] + n + 2 * WIDTH<T>, T(0));
   }
-  template <bool HESSIAN, bool VALUE>
-  void add_by_cost(int64_t i, int64_t start, int count, const GivenWeights<T>& weights) {
-    if (a.cost == LOGISTIC)
-      add_by_range<LOGISTIC, HESSIAN, VALUE>(i, start, count, weights);
-    else if (a.cost == SQUARE)
-      add_by_range<SQUARE, HESSIAN, VALUE>(i, start, count, weights);
+
+  template <int COST, typename W>
+  void add_rows(int64_t i, int64_t start, int count, const W& weights) {
+    if (!a.hessian)
+      add_by_range<COST, false, true>(i, start, count, weights);
+    else if (a.needs_values)
+      add_by_range<COST, true, true>(i, start, count, weights);
     else
-      add_by_range<TANH, HESSIAN, VALUE>(i, start, count, weights);
+      add_by_range<COST, true, false>(i, start, count, weights);
   }
 
   template <int COST, bool HESSIAN, bool VALUE, typename W>
   void add_by_range(int64_t i, int64_t start, int count, const W& weights) {
-    if (!is_factored)
-      for (int row = 0; row < count; row++) add_row<COST, HESSIAN, VALUE>(i, start, row, weights);
-    else if (count == 2)
-      add_factored<COST, HESSIAN, VALUE, 2>(i, start, weights);
+    if (is_factored)
+      count == 2 ? add<COST, HESSIAN, VALUE, false, 2>(i, start, weights) : add<COST, HESSIAN, VALUE, false, 1>(i, start, weights);
     else
-      add_factored<COST, HESSIAN, VALUE, 1>(i, start, weights);
+      count == 2 ? add<COST, HESSIAN, VALUE, true, 2>(i, start, weights) : add<COST, HESSIAN, VALUE, true, 1>(i, start, weights);
   }
 
   template <int COST, bool HESSIAN, bool VALUE>
   static void finish(Step<T>& step, Lanes<T>& slope, Lanes<T>& curve) {
     slope = step.above;
-    if (HESSIAN || COST != LOGISTIC) curve = step.above * step.below;
+    if (HESSIAN || COST == SQUARE || COST == TANH) curve = step.above * step.below;
     if (COST == SQUARE) {
       if (VALUE) step.cost = T(4) * step.above * step.above;
       slope = T(8) * step.above * curve;
       if (HESSIAN) curve = T(8) * curve * curve;
     } else if (COST == TANH) {
-      const Lanes<T> inner = direct_step<T, VALUE>(step.above - step.below, step.cost);
-      slope = T(2) * inner * curve;
-      if (HESSIAN) curve = T(4) * inner * (T(1) - inner) * curve * curve;
+      const Step<T> outer = direct_step<T, VALUE>(step.above - step.below);
+      if (VALUE) step.cost = outer.cost;
+      slope = T(2) * outer.above * curve;
+      if (HESSIAN) curve = T(4) * outer.above * (T(1) - outer.above) * curve * curve;
     }
   }
 
-  template <typename, bool VALUE>
-  static Lanes<T> direct_step(Lanes<T> d, Lanes<T>& cost) {
-    const Step<T> step = rankbound::direct_step<T, VALUE>(d);
-    if (VALUE) cost = step.cost;
-    return step.above;
-  }
-
-  // Cost, gradient and hessian of the pairs of ROWS rows from i on and the columns from start on.
-  template <int COST, bool HESSIAN, bool VALUE, int ROWS, typename W>
-  void add_factored(int64_t i, int64_t start, const W& weights) {
-    constexpr bool LOG = VALUE && COST == LOGISTIC;
-    const T *const exponential = e, *const score = x;  // local, because a store could change members as far as compilers know
+  // Cost, gradient and hessian of the pairs of ROWS rows from i on and the columns from start on. DIRECT is for scores
+  // without exponentials. Where weights have a sign, it tells which item has the higher label.
+  template <int COST, bool HESSIAN, bool VALUE, bool DIRECT, int ROWS, typename W>
+  void add(int64_t i, int64_t start, const W& weights) {
+    constexpr bool LOG = VALUE && (COST == LOGISTIC || COST == SOFT);
+    constexpr bool EQUAL = LOG && !DIRECT && std::is_same<W, EqualWeights<T>>::value;  // one logarithm serves many pairs
+    // local, because a store could change members as far as compilers know
+    const T *const exponential = e, *const score = x, *const inverse = inverse_e, *const teacher = t[0], *const teacher_power = t[1];
     T *const to_gradient = gradient, *const to_hessian = hessian;
     const W weight_of = weights;
     const int64_t items = n;
-    Lanes<T> own_e[ROWS], own_x[ROWS];
+    const Lanes<T> zero{};
+    Lanes<T> own_e[ROWS], own_x[ROWS], own_inverse[ROWS], own_teacher[ROWS];
     for (int row = 0; row < ROWS; row++) {
       own_e[row] = splat(e[i + row]);
       own_x[row] = splat(x[i + row]);
+      own_inverse[row] = splat(inverse_e[i + row]);
+      own_teacher[row] = splat((DIRECT ? teacher : teacher_power)[i + row]);
     }
-    constexpr bool EQUAL = LOG && std::is_same<W, EqualWeights<T>>::value;  // one logarithm serves many pairs
-    const T* const inverse = inverse_e;
-    Lanes<T> own_inverse[ROWS];
-    for (int row = 0; row < ROWS; row++) own_inverse[row] = splat(inverse_e[i + row]);
-    double cost = 0, own[ROWS] = {}, own_curve[ROWS] = {};
+    double cost = 0, size = 0, own[ROWS] = {}, own_curve[ROWS] = {};
     constexpr int64_t at_once = EQUAL ? LogOfProduct<T>::MOST * WIDTH<T> / ROWS : SUMMED;
     for (int64_t begin = start; begin < items; begin += at_once) {
       const int64_t end = std::min(begin + at_once, items);
-      Lanes<T> costs{}, slopes[ROWS] = {}, curves[ROWS] = {}, product{};
+      Lanes<T> costs{}, sizes{}, slopes[ROWS] = {}, curves[ROWS] = {}, product{};
       if (EQUAL) product = logs.make_room((end - begin + WIDTH<T> - 1) / WIDTH<T> * ROWS);
       for (int64_t j = begin; j < end; j += WIDTH<T>) {
         const Lanes<T> ej = load(exponential + j), xj = load(score + j);
@@ -334,25 +351,40 @@ class Query {
         if (HESSIAN) h = load(to_hessian + j);
         if (EQUAL) inverse_ej = load(inverse + j);
         for (int row = 0; row < ROWS; row++) {
+          const Lanes<T> d = xj - own_x[row], w = weight_of.at(row, j, d);
+          const Lanes<T> wrong = W::SIGNED ? if_less(w, zero, zero - d, d) : d;  // of padding, whose weight is 0: -inf
           Step<T> step;
-          if (LOG && !EQUAL)
-            step = factored_step<T>(ej, own_e[row], xj - own_x[row]);
+          if (DIRECT)
+            step = direct_step<T, LOG>(wrong);
+          else if (LOG && !EQUAL)
+            step = factored_step<T>(ej, own_e[row], wrong);
           else
             step = factored_step<T>(ej, own_e[row]);
           if (EQUAL) {
-            const Lanes<T> t = smaller(ej * own_inverse[row], own_e[row] * inverse_ej);
-            product = LogOfProduct<T>::multiply(product, t);
-            step.cost = larger(xj - own_x[row], Lanes<T>{});
+            const Lanes<T> part = smaller(ej * own_inverse[row], own_e[row] * inverse_ej);
+            product = LogOfProduct<T>::multiply(product, part);
+            step.cost = larger(d, zero);
           }
           Lanes<T> slope, curve{};
           finish<COST, HESSIAN, VALUE>(step, slope, curve);
-          const Lanes<T> w = weight_of.at(row, j);
+          if (W::SIGNED && !DIRECT) slope = if_less(zero, w, step.above, step.below);
+          if (COST == SOFT) {
+            Lanes<T> target;
+            if (DIRECT)
+              target = direct_step<T, false>(load(teacher + j) - own_teacher[row]).above;
+            else
+              target = factored_step<T>(load(teacher_power + j), own_teacher[row]).above;
+            slope -= target;
+            if (VALUE) step.cost -= target * if_less(d, splat(std::numeric_limits<T>::lowest()), zero, d);  // padding has -inf
+          }
+          const Lanes<T> weight_size = W::SIGNED ? absolute(w) : w;
           slope = slope * w;
-          if (VALUE) costs += step.cost * w;
+          if (VALUE) costs += step.cost * weight_size;
           g += slope;
           slopes[row] += slope;
+          if (W::SIGNED) sizes += absolute(slope);
           if (HESSIAN) {
-            curve = curve * w;
+            curve = curve * weight_size;
             h += curve;
             curves[row] += curve;
           }
@@ -362,51 +394,19 @@ class Query {
       }
       if (EQUAL) logs.keep(product);
       if (VALUE) cost += sum_lanes<double, T>(costs);
+      if (W::SIGNED) size += sum_lanes<double, T>(sizes);
       for (int row = 0; row < ROWS; row++) {
         own[row] += sum_lanes<double, T>(slopes[row]);
         if (HESSIAN) own_curve[row] += sum_lanes<double, T>(curves[row]);
       }
     }
     total += cost;
+    lambdas += size;
     for (int row = 0; row < ROWS; row++) {
-      lambdas += own[row];
+      if (!W::SIGNED) lambdas += own[row];
       sums[i + row] -= own[row];
       if (HESSIAN) sums[n + i + row] += own_curve[row];
     }
-  }
-
-  template <int COST, bool HESSIAN, bool VALUE, typename W>
-  void add_row(int64_t i, int64_t start, int row, const W& weights) {
-    const T here = x[i + row], *const score = x;
-    T *const to_gradient = gradient, *const to_hessian = hessian;
-    const W weight_of = weights;
-    const int64_t items = n;
-    double own = 0, own_curve = 0;
-    for (int64_t begin = start; begin < items; begin += SUMMED) {
-      const int64_t end = std::min(begin + SUMMED, items);
-      Lanes<T> costs{}, slopes{}, curves{};
-      for (int64_t j = begin; j < end; j += WIDTH<T>) {
-        Step<T> step = rankbound::direct_step<T, VALUE && COST == LOGISTIC>(load(score + j) - here);
-        Lanes<T> slope, curve{};
-        finish<COST, HESSIAN, VALUE>(step, slope, curve);
-        const Lanes<T> w = weight_of.at(row, j);
-        slope = slope * w;
-        if (VALUE) costs += step.cost * w;
-        store<T>(to_gradient + j, load(to_gradient + j) + slope);
-        slopes += slope;
-        if (HESSIAN) {
-          curve = curve * w;
-          store<T>(to_hessian + j, load(to_hessian + j) + curve);
-          curves += curve;
-        }
-      }
-      if (VALUE) total += sum_lanes<double, T>(costs);
-      own += sum_lanes<double, T>(slopes);
-      if (HESSIAN) own_curve += sum_lanes<double, T>(curves);
-    }
-    lambdas += own;
-    sums[i + row] -= own;
-    if (HESSIAN) sums[n + i + row] += own_curve;
   }
 
   // ---- rows and columns by rank, for additive measures ----
@@ -437,97 +437,17 @@ class Query {
     }
     for (int64_t r = n; r < n + 2 * WIDTH<T>; r++) t[0][r] = t[1][r] = 0;
     a.measured[q] = measure;
-    const bool direct = by_distance || !is_factored;
+    if (by_distance) is_factored = false;
     int64_t visited = 0;
     for (int64_t r = 0; r < last;) {
-      const int count = !direct && r + 1 < last ? 2 : 1;
+      const int count = r + 1 < last ? 2 : 1;
       if (visited >= ROWS_AT_ONCE) {
         flush();
         visited = 0;
       }
-      if (a.hessian)
-        a.needs_values ? add_ranks<true, true>(r, count, direct) : add_ranks<true, false>(r, count, direct);
-      else
-        add_ranks<false, true>(r, count, direct);
+      add_rows<LOGISTIC>(r, r + 1, count, RankWeights<T>{additive_weights(r, count), by_distance, static_cast<T>(1 / a.alpha)});
       r += count;
       visited += count;
-    }
-  }
-
-  template <bool HESSIAN, bool VALUE>
-  void add_ranks(int64_t r, int count, bool direct) {
-    if (direct)
-      add_ranks_of<HESSIAN, VALUE, true, 1>(r);
-    else if (count == 2)
-      add_ranks_of<HESSIAN, VALUE, false, 2>(r);
-    else
-      add_ranks_of<HESSIAN, VALUE, false, 1>(r);
-  }
-
-  // The pairs of the ranks from r on and those below. The sign of a weight tells which item has the higher label. The
-  // second row is also compared with itself, which weighs nothing.
-  template <bool HESSIAN, bool VALUE, bool DIRECT, int ROWS>
-  void add_ranks_of(int64_t r) {
-    double own[ROWS] = {}, own_curve[ROWS] = {}, cost = 0, size = 0;
-    const T *const exponential = e, *const score = x, *const discounts = t[0], *const gains = t[1];
-    T *const to_gradient = gradient, *const to_hessian = hessian;
-    const int64_t items = n;
-    const bool divides = by_distance;
-    Lanes<T> own_e[ROWS], own_x[ROWS], own_discount[ROWS], own_gain[ROWS];
-    for (int row = 0; row < ROWS; row++) {
-      own_e[row] = splat(e[r + row]);
-      own_x[row] = splat(x[r + row]);
-      own_discount[row] = splat(t[0][r + row]);
-      own_gain[row] = splat(t[1][r + row]);
-    }
-    const T near = by_distance ? T(NEARNESS) : T(1), unit = by_distance ? static_cast<T>(1 / a.alpha) : T(0);
-    const Lanes<T> zero{};
-    for (int64_t begin = r + 1; begin < items; begin += SUMMED) {
-      const int64_t end = std::min(begin + SUMMED, items);
-      Lanes<T> costs{}, sizes{}, slopes[ROWS] = {}, curves[ROWS] = {};
-      for (int64_t j = begin; j < end; j += WIDTH<T>) {
-        const Lanes<T> discount = load(discounts + j), gain = load(gains + j), xj = load(score + j), ej = load(exponential + j);
-        Lanes<T> g = load(to_gradient + j), h{};
-        if (HESSIAN) h = load(to_hessian + j);
-        for (int row = 0; row < ROWS; row++) {
-          const Lanes<T> d = xj - own_x[row];
-          Lanes<T> w = (own_gain[row] - gain) * absolute(discount - own_discount[row]);
-          if (DIRECT && divides) w = w / (near + absolute(d) * unit);
-          const Lanes<T> wrong = if_less(w, zero, zero - d, d);  // of padding, where w is 0: -inf
-          Step<T> step;
-          if (DIRECT)
-            step = rankbound::direct_step<T, VALUE>(wrong);
-          else if (VALUE)
-            step = factored_step<T>(ej, own_e[row], wrong);
-          else
-            step = factored_step<T>(ej, own_e[row]);
-          const Lanes<T> slope = w * (DIRECT ? step.above : if_less(zero, w, step.above, step.below)), size_of = absolute(slope);
-          const Lanes<T> w_size = absolute(w);
-          if (VALUE) costs += step.cost * w_size;
-          g += slope;
-          slopes[row] += slope;
-          sizes += size_of;
-          if (HESSIAN) {
-            const Lanes<T> curve = step.above * step.below * w_size;
-            h += curve;
-            curves[row] += curve;
-          }
-        }
-        store(to_gradient + j, g);
-        if (HESSIAN) store(to_hessian + j, h);
-      }
-      if (VALUE) cost += sum_lanes<double, T>(costs);
-      size += sum_lanes<double, T>(sizes);
-      for (int row = 0; row < ROWS; row++) {
-        own[row] += sum_lanes<double, T>(slopes[row]);
-        if (HESSIAN) own_curve[row] += sum_lanes<double, T>(curves[row]);
-      }
-    }
-    total += cost;
-    lambdas += size;
-    for (int row = 0; row < ROWS; row++) {
-      sums[r + row] -= own[row];
-      if (HESSIAN) sums[n + r + row] += own_curve[row];
     }
   }
 

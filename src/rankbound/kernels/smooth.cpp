@@ -13,6 +13,7 @@ namespace {
 // in boosting, smaller ones overshoot. The factor 1 - step counts as at least 1/20: a Newton step is at most 60 / alpha.
 constexpr double CURVATURE = 1.0 / 3.0, LEAST_CURVATURE = 0.05;
 constexpr double FAR = 42.0;  // logistic(-42) is below the rounding error of 1
+constexpr double TIE = 0.5;    // the step of an item with itself
 constexpr double NEGLIGIBLE = 1e-38;  // a probability below the range of float
 
 // ---- steps: of K rows and the lanes of a column ---------------------------------------------------------------------
@@ -22,7 +23,6 @@ constexpr double NEGLIGIBLE = 1e-38;  // a probability below the range of float
 template <typename T, bool NARROW>
 struct Factored {
   using Number = T;
-  static constexpr T TIE = T(0.5);
   static T far() { return T(0); }  // what padding has in place of x
   static double slope_factor(T own) { return own; }  // of the slopes of a row, which are computed without it
 
@@ -54,69 +54,17 @@ struct Factored {
 };
 
 template <typename T>
-struct Direct {
+struct Logistic {
   using Number = T;
   static T far() { return T(-1e30); }
   static double slope_factor(T) { return 1.0; }
-};
 
-template <typename T>
-struct Logistic : Direct<T> {
-  static constexpr T TIE = T(0.5);
   template <int K>
   static void steps(Lanes<T> other, const T* own, Lanes<T>* step, Lanes<T>* slope) {
     for (int k = 0; k < K; k++) {
       step[k] = logistics<T>(other - own[k]);
       slope[k] = step[k] * (T(1) - step[k]);
     }
-  }
-};
-
-template <typename T, class Function>
-inline void each(Lanes<T> x, Lanes<T>& step, Lanes<T>& slope, Function function) {
-  T in[WIDTH<T>], out[WIDTH<T>], change[WIDTH<T>] = {};
-  store(in, x);
-  for (int k = 0; k < WIDTH<T>; k++) function(in[k], out[k], change[k]);
-  step = load(out);
-  slope = load(change);
-}
-
-template <typename T>
-struct Arctan : Direct<T> {
-  static constexpr T TIE = T(0.5);
-  template <int K>
-  static void steps(Lanes<T> other, const T* own, Lanes<T>* step, Lanes<T>* slope) {
-    for (int k = 0; k < K; k++)
-      each<T>(other - own[k], step[k], slope[k], [](T d, T& value, T& change) {
-        value = d < T(-1e29) ? T(0) : T(0.5) + std::atan(d) * T(0.3183098861837907);
-        change = T(0.3183098861837907) / (T(1) + d * d);
-      });
-  }
-};
-
-template <typename T>
-struct Erf : Direct<T> {
-  static constexpr T TIE = T(0.5);
-  template <int K>
-  static void steps(Lanes<T> other, const T* own, Lanes<T>* step, Lanes<T>* slope) {
-    for (int k = 0; k < K; k++) {
-      const Lanes<T> d = smaller(larger(other - own[k], splat(T(-9))), splat(T(9)));
-      each<T>(d, step[k], slope[k], [](T e, T& value, T&) { value = T(0.5) + T(0.5) * std::erf(e); });
-      slope[k] = exponentials<T>(-(d * d)) * T(0.5641895835477563);
-    }
-  }
-};
-
-template <typename T>
-struct Relu : Direct<T> {
-  static constexpr T TIE = T(0);
-  template <int K>
-  static void steps(Lanes<T> other, const T* own, Lanes<T>* step, Lanes<T>* slope) {
-    for (int k = 0; k < K; k++)
-      each<T>(other - own[k], step[k], slope[k], [](T d, T& value, T& change) {
-        value = d > T(0) ? d : T(0);
-        change = d > T(0) ? T(1) : T(0);
-      });
   }
 };
 
@@ -149,6 +97,41 @@ Terms terms_at(const List<T>& list, int64_t i, int64_t count, Four ranks, Four w
   if (a.discount != GIVEN) return additive_terms(a, ranks, weight, list.cutoff);
   const double* given = a.given + list.first + i;
   return {weight * lanes_of(given, count), weight * lanes_of(given + a.items, count), Four{}};
+}
+
+// Whether sums of a list are computed by series: float if that is cheaper, as its precision is that of the series or less;
+// double if the list is long. ITEM and COUPLING are the costs of an item and of a pair of boxes in pairs of items.
+template <typename T>
+bool is_by_series(const List<T>& list) {
+  constexpr double ITEM = 45.0, COUPLING = 150.0;
+  const Smooth& a = list.a;
+  if (!(list.largest < 1e12)) return false;
+  const double n = static_cast<double>(list.n), pairs = static_cast<double>(list.rows) * n;
+  double levels = 1.0;
+  if (a.structure == PAIRS) {
+    if (a.levels != nullptr) return false;
+    const int64_t* columns_from = a.columns_from + list.first;
+    for (int64_t i = columns_from[0]; i < list.rows; i = columns_from[i]) levels += 1.0;
+  }
+  if (sizeof(T) == 8) return pairs >= a.long_pairs;
+  const double boxes = list.largest + 1.0;
+  return pairs > ITEM * n + levels * COUPLING * boxes * std::min(boxes, 41.0);
+}
+
+template <typename T>
+double run_by_series(List<T>& list, double* ranks_alone = nullptr);
+
+// The terms of a sum over s.ranks, and their derivatives in s.weights; given discounts do not look at the ranks.
+template <typename T>
+double terms_of_sum(List<T>& list) {
+  Scratch<T>& s = list.s;
+  double result = 0.0;
+  for (int64_t i = 0; i < list.rows; i += WIDTH<double>) {
+    const int64_t count = std::min<int64_t>(WIDTH<double>, list.rows - i);
+    const Terms terms = terms_at(list, i, count, lanes_of(s.ranks.data() + i, count), lanes_of(list.weights + i, count));
+    for (int k = 0; k < count; k++) result += terms.value[k], s.weights[i + k] = terms.by_rank[k];
+  }
+  return result;
 }
 
 template <class S, bool HESSIAN>
@@ -220,37 +203,6 @@ struct Pass {
     }
   }
 
-  // The curvature of all pairs of rows with derivatives s.weights in their ranks, without the gradient.
-  static void curvature(List<T>& list) {
-    const T* x = list.s.x.data();
-    T* h = list.s.hessian.data();
-    const V least = splat(static_cast<T>(LEAST_CURVATURE));
-    in_fours(0, list.rows, [&](auto group, int64_t i, int count) {
-      constexpr int K = decltype(group)::value;
-      T own[K], c[K];
-      own_of<K>(list, i, count, own);
-      for (int k = 0; k < K; k++)
-        c[k] = k < count ? static_cast<T>(std::abs(list.s.weights[i + k] * S::slope_factor(own[k]))) : T(0);
-      V curved[K] = {};
-      for (int64_t j = 0; j < list.length; j += W) {
-        V steps[K], slopes[K], total = load(h + j);
-        S::template steps<K>(load(x + j), own, steps, slopes);
-        for (int k = 0; k < K; k++) {
-          const V curvature = c[k] * slopes[k] * larger(T(1) - steps[k], least);
-          curved[k] += curvature;
-          total += curvature;
-        }
-        store(h + j, total);
-      }
-      for (int k = 0; k < count; k++) {
-        V step, slope, here = splat(own[k]);
-        S::template steps<1>(here, own + k, &step, &slope);
-        const T of_itself = c[k] * slope[0] * std::max(T(1) - step[0], static_cast<T>(LEAST_CURVATURE));
-        h[i + k] += sum_lanes<T, T>(curved[k]) - 2 * of_itself;  // once among the columns, once in the sum of the row
-      }
-    });
-  }
-
   // The pair of an item with itself: its gradient cancels, its curvature and its factor of a product must not exist.
   template <int K>
   static void leave_out_own(List<T>& list, int64_t i, int count) {
@@ -279,8 +231,8 @@ struct Pass {
       double sums[K], factors[K];
       own_of<K>(list, i, count, own);
       fill<K, HESSIAN>(list, own, 0, list.length, sums);
-      const Four ranks = four_of(sums, count) + (1.0 - S::TIE);
-      const Terms terms = additive_terms(list.a, ranks, four_of(list.weights + i, count), list.cutoff);
+      const Four ranks = lanes_of(sums, count) + (1.0 - TIE);
+      const Terms terms = additive_terms(list.a, ranks, lanes_of(list.weights + i, count), list.cutoff);
       for (int k = 0; k < K; k++) {
         factors[k] = k < count ? terms.by_rank[k] * S::slope_factor(own[k]) : 0.0;
         if (k < count) result += terms.value[k];
@@ -300,8 +252,8 @@ struct Pass {
       own_of<K>(list, i, count, own);
       fill<K, HESSIAN>(list, own, 0, list.split, hits);
       fill<K, HESSIAN>(list, own, list.split, list.length, others);
-      const Four above = four_of(hits, count) - S::TIE, ranks = 1.0 + above + four_of(others, count);
-      const Terms terms = precision_terms(list.a, ranks, above, four_of(list.weights + i, count), list.cutoff);
+      const Four above = lanes_of(hits, count) - TIE, ranks = 1.0 + above + lanes_of(others, count);
+      const Terms terms = precision_terms(list.a, ranks, above, lanes_of(list.weights + i, count), list.cutoff);
       for (int k = 0; k < K; k++) {
         by_hits[k] = by_rank[k] = 0.0;
         if (k >= count) continue;
@@ -333,8 +285,8 @@ struct Pass {
       fill<K, true>(list, own, 0, list.split, hits);
       fill<K, HESSIAN>(list, own, list.split, list.length, others);
       leave_out_own<K>(list, i, count);
-      for (int k = 0; k < count; k++) hits[k] = ranks != nullptr ? ranks[i + k] : 1.0 - S::TIE + hits[k] + others[k];
-      const Terms terms = terms_at(list, i, count, four_of(hits, count), four_of(list.weights + i, count));
+      for (int k = 0; k < count; k++) hits[k] = ranks != nullptr ? ranks[i + k] : 1.0 - TIE + hits[k] + others[k];
+      const Terms terms = terms_at(list, i, count, lanes_of(hits, count), lanes_of(list.weights + i, count));
       for (int k = 0; k < K; k++) {
         by_rank[k] = ones[k] = 0.0;
         if (k >= count) continue;
@@ -370,49 +322,61 @@ struct Pass {
     return result;
   }
 
-  // The weighted sum of the steps of rows and columns [begin, list.length), and its gradient; the weights are known.
+  // The weighted sum of the steps of rows and columns [begin, list.length), its gradient unless that is known, and its
+  // hessian; the weights are known.
+  template <bool GRADIENT = true>
   static double weighted(List<T>& list, int64_t rows_from, int64_t rows_to, int64_t begin, const double* weights) {
     double result = 0.0;
     const T* x = list.s.x.data();
-    T* g = list.s.gradient.data();
+    T *g = list.s.gradient.data(), *h = list.s.hessian.data();
+    const V least = splat(static_cast<T>(LEAST_CURVATURE));
     const int64_t end = begin + in_lanes<T>(list.length - begin);
     in_fours(rows_from, rows_to, [&](auto group, int64_t i, int count) {
       constexpr int K = decltype(group)::value;
-      T own[K], c[K];
-      double sums[K], factors[K];
+      T own[K], c[K], size[K];
       own_of<K>(list, i, count, own);
       for (int k = 0; k < K; k++) {
-        factors[k] = k < count ? weights[i + k] * S::slope_factor(own[k]) : 0.0;
-        c[k] = static_cast<T>(factors[k]);
+        c[k] = k < count ? static_cast<T>(weights[i + k] * S::slope_factor(own[k])) : T(0);
+        size[k] = std::abs(c[k]);
       }
-      if constexpr (HESSIAN) {
-        fill<K, true>(list, own, begin, end, sums);
-        for (int k = 0; k < count; k++) result += weights[i + k] * (sums[k] - (begin <= i ? S::TIE : T(0)));
-        if (begin <= i) leave_out_own<K>(list, i, count);
-        add<K>(list, i, factors, begin, end);
-      } else {
-        for (int64_t block = begin; block < end; block += BLOCK) {
-          const int64_t stop = std::min(block + BLOCK, end);
-          V values[K] = {}, changes[K] = {};
-          for (int64_t j = block; j < stop; j += W) {
-            V steps[K], slopes[K];
-            S::template steps<K>(load(x + j), own, steps, slopes);
-            V total = load(g + j);
-            for (int k = 0; k < K; k++) {
-              const V change = c[k] * slopes[k];
-              values[k] += steps[k];
-              changes[k] += change;
-              total += change;
+      for (int64_t block = begin; block < end; block += BLOCK) {
+        const int64_t stop = std::min(block + BLOCK, end);
+        V values[K] = {}, changes[K] = {}, curved[K] = {};
+        for (int64_t j = block; j < stop; j += W) {
+          V steps[K], slopes[K];
+          S::template steps<K>(load(x + j), own, steps, slopes);
+          V total{}, total_curvature{};
+          if constexpr (GRADIENT) total = load(g + j);
+          if constexpr (HESSIAN) total_curvature = load(h + j);
+          for (int k = 0; k < K; k++) {
+            values[k] += steps[k];
+            if constexpr (GRADIENT) {
+              changes[k] += slopes[k];
+              total += c[k] * slopes[k];
             }
-            store(g + j, total);
+            if constexpr (HESSIAN) {
+              const V curvature = slopes[k] * larger(T(1) - steps[k], least);
+              curved[k] += curvature;
+              total_curvature += size[k] * curvature;
+            }
           }
-          for (int k = 0; k < count; k++) {
-            result += weights[i + k] * sum_lanes<double, T>(values[k]);
-            g[i + k] -= sum_lanes<T, T>(changes[k]);
-          }
+          if constexpr (GRADIENT) store(g + j, total);
+          if constexpr (HESSIAN) store(h + j, total_curvature);
         }
-        if (begin <= i)
-          for (int k = 0; k < count; k++) result -= weights[i + k] * S::TIE;
+        for (int k = 0; k < count; k++) {
+          result += weights[i + k] * sum_lanes<double, T>(values[k]);
+          if constexpr (GRADIENT) g[i + k] -= c[k] * sum_lanes<T, T>(changes[k]);
+          if constexpr (HESSIAN) h[i + k] += size[k] * sum_lanes<T, T>(curved[k]);
+        }
+      }
+      if (begin > i) return;
+      for (int k = 0; k < count; k++) {  // without the pair of an item with itself, whose gradient cancels
+        result -= weights[i + k] * TIE;
+        if constexpr (HESSIAN) {
+          V step, slope;
+          S::template steps<1>(splat(own[k]), own + k, &step, &slope);
+          h[i + k] -= size[k] * slope[0];  // half of it, once among the columns and once in the sum of the row
+        }
       }
     });
     return result;
@@ -458,23 +422,13 @@ struct Pass {
   // ---- structures of smooth ranks -----------------------------------------------------------------------------------
 
   static void compute_ranks(List<T>& list, double* ranks) {
-    const T* x = list.s.x.data();
     in_fours(0, list.rows, [&](auto group, int64_t i, int count) {
       constexpr int K = decltype(group)::value;
       T own[K];
-      double sums[K] = {};
+      double sums[K];
       own_of<K>(list, i, count, own);
-      for (int64_t block = 0; block < list.length; block += BLOCK) {
-        const int64_t stop = std::min(block + BLOCK, list.length);
-        V partial[K] = {};
-        for (int64_t j = block; j < stop; j += W) {
-          V steps[K], slopes[K];
-          S::template steps<K>(load(x + j), own, steps, slopes);
-          for (int k = 0; k < K; k++) partial[k] += steps[k];
-        }
-        for (int k = 0; k < K; k++) sums[k] += sum_lanes<double, T>(partial[k]);
-      }
-      for (int k = 0; k < count; k++) ranks[i + k] = 1.0 - S::TIE + sums[k];
+      fill<K, false>(list, own, 0, list.length, sums);
+      for (int k = 0; k < count; k++) ranks[i + k] = 1.0 - TIE + sums[k];
     });
   }
 
@@ -499,14 +453,26 @@ struct Pass {
     Scratch<T>& s = list.s;
     s.ranks.resize(list.rows);
     s.weights.resize(list.rows);
-    compute_ranks(list, s.ranks.data());
+    if (list.a.discount != GIVEN || list.a.structure != ADDITIVE) {
+      if (is_by_series(list)) run_by_series(list, s.ranks.data());
+      else compute_ranks(list, s.ranks.data());
+    }
     const double result = terms_of_ranks(list);
     weighted(list, 0, list.rows, 0, s.weights.data());
     return result;
   }
 
   // The value that belongs to s.ranks, and its derivatives in s.weights.
-  static double terms_of_ranks(List<T>& list) { return list.a.structure == COUPLED ? coupled(list) : first_hit(list); }
+  static double terms_of_ranks(List<T>& list) {
+    switch (list.a.structure) {
+      case ADDITIVE:
+        return terms_of_sum(list);
+      case COUPLED:
+        return coupled(list);
+      default:
+        return first_hit(list);
+    }
+  }
 
   // Rows come by rank here: a step between ranks is 0 or 1 to the last digit but for neighbors.
   static double coupled(List<T>& list) {
@@ -598,8 +564,7 @@ struct Pass {
   static double run(List<T>& list) {
     switch (list.a.structure) {
       case ADDITIVE:
-        if (list.a.discount != GIVEN) return additive(list);
-        return given_additive(list);
+        return list.a.discount == GIVEN ? of_ranks(list) : additive(list);
       case PRECISION_SUM:
         return precision_sum(list);
       case CASCADE:
@@ -609,20 +574,6 @@ struct Pass {
       default:
         return of_ranks(list);
     }
-  }
-
-  // The derivatives are known: a weighted sum of ranks has the same gradient.
-  static double given_additive(List<T>& list) {
-    const double* given = list.a.given + list.first;
-    const double* slopes = given + list.a.items;
-    list.s.weights.resize(list.rows);
-    double result = 0.0;
-    for (int64_t i = 0; i < list.rows; i++) {
-      result += list.weights[i] * given[i];
-      list.s.weights[i] = list.weights[i] * slopes[i];
-    }
-    weighted(list, 0, list.rows, 0, list.s.weights.data());
-    return result;
   }
 };
 
@@ -648,74 +599,31 @@ List<T> prepare(const Smooth& a, Scratch<T>& s, int64_t q) {
 
 template <typename T>
 bool can_be_factored(const List<T>& list) {
-  return list.a.sigmoid == LOGISTIC && list.largest <= (sizeof(T) == 4 ? 40.0 : 300.0);
+  return list.largest <= (sizeof(T) == 4 ? 40.0 : 300.0);
 }
 
 template <typename T>
-void set_padding(List<T>& list, bool factored) {
+void set_padding(List<T>& list, T value) {
   std::vector<T>& x = list.s.x;
-  if (factored)
-    for (int64_t j = 0; j < list.length; j += WIDTH<T>) store(x.data() + j, exponentials<T>(load(x.data() + j)));
-  const T far = factored ? T(0) : T(-1e30);
-  if (list.split > 0) {
-    std::fill(x.begin() + list.rows, x.begin() + list.split, far);
-    std::fill(x.begin() + list.split + list.n - list.rows, x.end(), far);
-  } else {
-    std::fill(x.begin() + list.n, x.end(), far);
-  }
-}
-
-template <typename T>
-void clear_padding(List<T>& list) {  // before exponentials: memory of an earlier query may hold anything
-  std::vector<T>& x = list.s.x;
-  if (list.split > 0) {
-    std::fill(x.begin() + list.rows, x.begin() + list.split, T(0));
-    std::fill(x.begin() + list.split + list.n - list.rows, x.end(), T(0));
-  } else {
-    std::fill(x.begin() + list.n, x.end(), T(0));
-  }
+  if (list.split > 0) std::fill(x.begin() + list.rows, x.begin() + list.split, value);
+  std::fill(x.begin() + list.position(list.n - 1) + 1, x.end(), value);
 }
 
 // Prepares x for the steps of the list and calls function(S{}) with their type.
 template <typename T, class Function>
 auto with_steps(List<T>& list, Function function) {
-  const bool factored = can_be_factored(list);
-  clear_padding(list);
-  set_padding(list, factored);
-  if (factored)
-    return list.largest <= (sizeof(T) == 4 ? 20.0 : 150.0) ? function(Factored<T, true>{}) : function(Factored<T, false>{});
-  switch (list.a.sigmoid) {
-    case LOGISTIC:
-      return function(Logistic<T>{});
-    case ARCTAN:
-      return function(Arctan<T>{});
-    case ERF:
-      return function(Erf<T>{});
-    default:
-      return function(Relu<T>{});
+  if (!can_be_factored(list)) {
+    set_padding(list, Logistic<T>::far());
+    return function(Logistic<T>{});
   }
+  std::vector<T>& x = list.s.x;
+  set_padding(list, T(0));  // memory of an earlier query may hold anything
+  for (int64_t j = 0; j < list.length; j += WIDTH<T>) store(x.data() + j, exponentials<T>(load(x.data() + j)));
+  set_padding(list, Factored<T, true>::far());
+  return list.largest <= (sizeof(T) == 4 ? 20.0 : 150.0) ? function(Factored<T, true>{}) : function(Factored<T, false>{});
 }
 
 // ---- by series ------------------------------------------------------------------------------------------------------
-
-// Whether sums of a list are computed by series: float if that is cheaper, as its precision is that of the series or less;
-// double if the list is long. ITEM and COUPLING are the costs of an item and of a pair of boxes in pairs of items.
-template <typename T>
-bool is_by_series(const List<T>& list) {
-  constexpr double ITEM = 45.0, COUPLING = 150.0;
-  const Smooth& a = list.a;
-  if (a.sigmoid != LOGISTIC || !(list.largest < 1e12)) return false;
-  const double n = static_cast<double>(list.n), pairs = static_cast<double>(list.rows) * n;
-  double levels = 1.0;
-  if (a.structure == PAIRS) {
-    if (a.levels != nullptr) return false;
-    const int64_t* columns_from = a.columns_from + list.first;
-    for (int64_t i = columns_from[0]; i < list.rows; i = columns_from[i]) levels += 1.0;
-  }
-  if (sizeof(T) == 8) return pairs >= a.long_pairs;
-  const double boxes = list.largest + 1.0;
-  return pairs > ITEM * n + levels * COUPLING * boxes * std::min(boxes, 41.0);
-}
 
 // x in double, in the order of the plan, for series.
 template <typename T>
@@ -773,7 +681,7 @@ double pairs_by_series(List<T>& list, const double* x) {
 
 // Value of a list and, in s.exact_gradient, its gradient; or only its smooth ranks.
 template <typename T>
-double run_by_series(List<T>& list, double* ranks_alone = nullptr) {
+double run_by_series(List<T>& list, double* ranks_alone) {
   const Smooth& a = list.a;
   Scratch<T>& s = list.s;
   const int64_t rows = list.rows, n = list.n;
@@ -811,12 +719,6 @@ double run_by_series(List<T>& list, double* ranks_alone = nullptr) {
     boxes.add_moments(in_rows, by_hits.data(), 0, hit_moments);
     boxes.evaluate(in_rows, boxes.couple(hit_moments, 1), [&](int64_t j, double value) { gradient[j] = value; });
     for (int64_t i = 0; i < rows; i++) gradient[i] -= by_hits[i] * hit_slopes[i];
-  } else if (a.structure == ADDITIVE) {
-    for (int64_t i = 0; i < rows; i += WIDTH<double>) {
-      const int64_t count = std::min<int64_t>(WIDTH<double>, rows - i);
-      const Terms terms = terms_at(list, i, count, lanes_of(ranks + i, count), lanes_of(weights + i, count));
-      for (int k = 0; k < count; k++) result += terms.value[k], s.weights[i + k] = terms.by_rank[k];
-    }
   } else {
     result = terms_by_pairs(list);
   }
@@ -839,7 +741,7 @@ double rows_of_cascade(List<typename S::Number>& list, S) {
   return result;
 }
 
-// CASCADE, COUPLED and FIRST_HIT at s.ranks: pairs of rows one by one. The derivatives in the ranks are left in s.weights,
+// All but PRECISION_SUM and PAIRS at s.ranks: pairs of rows one by one. The derivatives in the ranks are left in s.weights,
 // and those of the product of a cascade are added to the gradient.
 template <typename T>
 double terms_by_pairs(List<T>& list) {
@@ -855,6 +757,13 @@ void prepare_buffers(Scratch<T>& s, int64_t length, bool with_hessian) {
     if (s.slope[k].size() < s.gradient.size()) s.slope[k].resize(s.gradient.size());
     if (s.step[k].size() < s.gradient.size()) s.step[k].resize(s.gradient.size());
   }
+}
+
+template <typename T>
+void write_hessian(const List<T>& list, T* hessian, double scale) {
+  const T factor = static_cast<T>(CURVATURE * list.a.alpha * std::abs(scale));
+  const int64_t* order = list.a.order + list.first;
+  for (int64_t j = 0; j < list.n; j++) hessian[list.first + order[j]] = factor * list.s.hessian[list.position(j)];
 }
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
@@ -874,9 +783,10 @@ void smooth(const Smooth& a, int64_t from, int64_t to) {
       for (int64_t j = 0; j < list.n; j++) gradient[list.first + order[j]] = static_cast<T>(scale * s.exact_gradient[j]);
       if (hessian == nullptr) continue;
       s.hessian.assign(list.length + WIDTH<T>, T(0));
-      with_steps(list, [&](auto steps) { Pass<decltype(steps), true>::curvature(list); });
-      const T factor = static_cast<T>(CURVATURE * a.alpha * std::abs(scale));
-      for (int64_t j = 0; j < list.n; j++) hessian[list.first + order[j]] = factor * s.hessian[j];
+      with_steps(list, [&](auto steps) {
+        Pass<decltype(steps), true>::template weighted<false>(list, 0, list.rows, 0, s.weights.data());
+      });
+      write_hessian(list, hessian, scale);
       continue;
     }
     prepare_buffers(s, list.length, hessian != nullptr);
@@ -886,10 +796,7 @@ void smooth(const Smooth& a, int64_t from, int64_t to) {
     a.losses[q] = a.at_zero[q] + slope * value;
     const T factor = static_cast<T>(scale);
     for (int64_t j = 0; j < list.n; j++) gradient[list.first + order[j]] = factor * s.gradient[list.position(j)];
-    if (hessian != nullptr) {
-      const T curvature = static_cast<T>(CURVATURE * a.alpha * std::abs(scale));
-      for (int64_t j = 0; j < list.n; j++) hessian[list.first + order[j]] = curvature * s.hessian[list.position(j)];
-    }
+    if (hessian != nullptr) write_hessian(list, hessian, scale);
   }
 }
 
@@ -904,6 +811,7 @@ void smooth_ranks(const Smooth& a, int64_t from, int64_t to) {
       list.split = 0;
       list.length = in_lanes<T>(list.n);
     }
+    prepare_buffers(s, list.length, false);
     if (is_by_series(list)) run_by_series(list, a.ranks + list.first);
     else with_steps(list, [&](auto steps) { Pass<decltype(steps), false>::compute_ranks(list, a.ranks + list.first); });
   }

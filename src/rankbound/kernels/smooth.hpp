@@ -1,4 +1,4 @@
-// Smooth measures: what their kernels share. The formulas are those of rankbound/losses/formulas.py.
+// Smooth measures: what their kernels share. The formulas are those of rankbound/losses/formulas.py; step is the logistic.
 //
 // structure      term of a row i, with R its smooth rank, w its weight and d the discount
 // ADDITIVE       w d(R)
@@ -16,11 +16,10 @@
 namespace rankbound {
 
 enum Structure { ADDITIVE, PRECISION_SUM, COUPLED, CASCADE, PAIRS, FIRST_HIT };
-enum SigmoidKind { LOGISTIC, ARCTAN, ERF, RELU };
 enum DiscountKind { LOG2, GEOMETRIC, CONSTANT, RECIPROCAL, GIVEN = -1 };
 
 struct Smooth {
-  int64_t structure, sigmoid, discount;  // see the enums
+  int64_t structure, discount;  // see the enums
   double alpha, beta, parameter;  // parameter: of the discount
   const int64_t* queries;         // in the order in which they are computed
   const int64_t* offsets;
@@ -94,21 +93,10 @@ inline Terms precision_terms(const Smooth& a, Four rank, Four hits, Four weight,
   return {precision * inside.value, precision * (inside.by_rank - inside.value / rank), per_rank * inside.value};
 }
 
-// Up to four numbers; further lanes are 1.
-inline Four four_of(const double* from, int64_t count) {
-  double result[WIDTH<double>];
-  std::fill(result, result + WIDTH<double>, 1.0);
-  for (int k = 0; k < 4; k++)
-    if (k < count) result[k] = from[k];
-  return load(result);
-}
-
-// The same of as many numbers as there are lanes.
+// Up to as many numbers as there are lanes; further lanes are 1.
 inline Four lanes_of(const double* from, int64_t count) {
-  if (count >= WIDTH<double>) return load(from);
   double result[WIDTH<double>];
-  std::fill(result, result + WIDTH<double>, 1.0);
-  std::copy(from, from + count, result);
+  for (int k = 0; k < WIDTH<double>; k++) result[k] = k < count ? from[k] : 1.0;
   return load(result);
 }
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from rankbound.difficulty.distribution.smoothing import smooth_table
-from rankbound.losses.plans import Form, Sigmoid
+from rankbound.losses.plans import Form
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,11 +44,11 @@ Step = Callable[[Tensor], Tensor]  # a sigmoid
 #
 # A cutoff k multiplies the term of a row by logistic(beta (k + 1/2 - R_i)).
 
-_STEPS: dict[Sigmoid, Step] = {
-    Sigmoid.LOGISTIC: torch.sigmoid,
-    Sigmoid.ARCTAN: lambda d: 0.5 + torch.atan(d) / math.pi,
-    Sigmoid.ERF: lambda d: 0.5 + 0.5 * torch.erf(d),
-    Sigmoid.RELU: torch.relu,
+_STEPS: dict[str, Step] = {
+    "logistic": torch.sigmoid,
+    "arctan": lambda d: 0.5 + torch.atan(d) / math.pi,
+    "erf": lambda d: 0.5 + 0.5 * torch.erf(d),
+    "relu": torch.relu,
 }
 _DISCOUNTS: tuple[Callable[[Tensor, float], Tensor], ...] = (  # in the order of `rankbound.measures.discounts.BUILT_IN`
     lambda rank, _: 1 / torch.log2(1 + rank),
@@ -64,7 +64,7 @@ class SmoothOptions:
     """The options of a smooth loss; ``discount`` is the index of a built-in one, or a function of NumPy arrays."""
 
     form: Form
-    sigmoid: Sigmoid
+    sigmoid: str
     alpha: float
     beta: float
     discount: int | Callable[[NDArray[Any]], tuple[NDArray[Any], NDArray[Any]]] = 0
@@ -74,7 +74,7 @@ class SmoothOptions:
 def smooth_measure(bucket: Bucket, x: Tensor, options: SmoothOptions) -> Tensor:
     """The smooth measure of each list."""
     plan, exact = bucket.layout.plan, bucket.layout.exact
-    step, tie = _STEPS[options.sigmoid], 0.0 if options.sigmoid == Sigmoid.RELU else 0.5
+    step, tie = _STEPS[options.sigmoid], 0.0 if options.sigmoid == "relu" else 0.5
     weights = bucket.of_items("weights", plan.weights, exact=True)[:, : bucket.rows] * bucket.is_row
     curvature = smooth_curvature(step, options.alpha)
     pairs_of = partial(bucket.pairs, _center(bucket, x) * options.alpha, curvature=curvature)

@@ -17,8 +17,10 @@ from rankbound.kernels import ARRAY, FLOAT, Arguments, kernel, run
 from rankbound.losses.base import Evaluated, RankingLoss, positive
 from rankbound.losses.lazy_torch import torch
 from rankbound.losses.noise import check_seed, generator_for, noise_for
+from rankbound.losses.pairwise import SOFT, PairLoss, PairOptions
 from rankbound.losses.plans import Plan, differs, sort_by_level
 from rankbound.losses.stochastic import StochasticLoss
+from rankbound.losses.swaps import plan_all_pairs
 from rankbound.measures.gains import exponential_gain, linear_gain
 
 if TYPE_CHECKING:
@@ -43,21 +45,14 @@ class ListPlan(Plan):
 
 
 class _ListArguments(Arguments):
-    """The struct of the kernels softmax and soft_pairs."""
+    """The struct of the kernels of lists."""
 
     _fields_ = (
-        ("scores", ARRAY), ("queries", ARRAY), ("offsets", ARRAY), ("target", ARRAY), ("scale", FLOAT),
-        ("outer", FLOAT), ("values", ARRAY), ("gradient", ARRAY), ("hessian", ARRAY),
-    )  # fmt: skip
-
-
-class _OrderArguments(Arguments):
-    """The struct of the kernel of ListMLE."""
-
-    _fields_ = (
-        ("scores", ARRAY), ("queries", ARRAY), ("offsets", ARRAY), ("order", ARRAY), ("outer", FLOAT),
-        ("values", ARRAY), ("gradient", ARRAY), ("hessian", ARRAY),
-    )  # fmt: skip
+        *((name, ARRAY) for name in ("scores", "queries", "offsets", "order", "target")),
+        ("scale", FLOAT),
+        ("outer", FLOAT),
+        *((name, ARRAY) for name in ("values", "gradient", "hessian")),
+    )
 
 
 @dataclass(frozen=True)
@@ -67,32 +62,28 @@ class _ListLoss(RankingLoss):
     _by_pairs: ClassVar[bool] = False
     _tables: ClassVar[float] = 20.0
     _name: ClassVar[str] = "softmax"  # of the kernel
-    _arguments: ClassVar[type[Arguments]] = _ListArguments
 
     @property
     def _scale(self) -> float:
         """What the scores are multiplied by."""
         return 1.0
 
+    def _target(self, scores: NDArray[Any], plan: Any) -> NDArray[np.float64] | None:  # noqa: ARG002
+        """One number per item, which the kernel of the softmax needs."""
+        return plan.target  # type: ignore[no-any-return]
+
     def _run_bounded(self, scores: NDArray[Any], plan: Any, with_hessian: bool, factor: float) -> Evaluated:
-        function = kernel(f"{self._name}_f{8 * scores.itemsize}", self._arguments)
+        function = kernel(f"{self._name}_f{8 * scores.itemsize}", _ListArguments)
         if function is None:
             return self._run_formula(scores, plan, with_hessian, factor)
-        return self._run_list_kernel(function, scores, plan, with_hessian, factor, target=plan.target)
-
-    def _run_list_kernel(
-        self, function: Any, scores: NDArray[Any], plan: Plan, with_hessian: bool, factor: float, **values: Any
-    ) -> Evaluated:
         losses, gradient = np.zeros(len(plan.rows)), np.zeros_like(scores)
         hessian = np.zeros_like(scores) if with_hessian else None
-        if self._arguments is _ListArguments:
-            values["scale"] = self._scale
-        arguments = self._arguments(
-            scores=scores, queries=plan.by_cost, offsets=plan.offsets, outer=factor, values=losses, gradient=gradient,
-            hessian=hessian, **values,
+        arguments = _ListArguments(
+            scores=scores, queries=plan.by_cost, offsets=plan.offsets, order=plan.order,
+            target=self._target(scores, plan), scale=self._scale, outer=factor, values=losses, gradient=gradient,
+            hessian=hessian,
         )  # fmt: skip
-        work = plan.pairs if self._by_pairs else 5 * len(scores)  # an item takes about as long as five pairs
-        run(function, arguments, len(plan.by_cost), work)
+        run(function, arguments, len(plan.by_cost), 5 * len(scores))  # an item takes about as long as five pairs
         return Evaluated(losses, gradient, scores[:0] if hessian is None else hessian)
 
     def _formula(self, bucket: Bucket, x: Tensor) -> Tensor:
@@ -246,20 +237,13 @@ class XENDCGLoss(_ListLoss):
     def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> ListPlan:
         return _plan_lists(labels, offsets, differs(labels, offsets), _GAINS[self.gain](labels))
 
-    def _targets(self, scores: NDArray[Any], plan: ListPlan) -> NDArray[np.float64]:
+    def _target(self, scores: NDArray[Any], plan: Any) -> NDArray[np.float64]:
         """The target of every item, which belongs to these scores."""
         gamma: Any = 0.5
         if not self.deterministic:
             gamma = generator_for(self.seed, scores, plan.offsets).random(len(scores), dtype=np.float32)
         phi = plan.target + (1.0 - gamma)  # positive, because gamma is below 1
         return np.asarray(phi / plan.per_item(_reduce(np.add, phi, plan.offsets)))
-
-    def _run_bounded(self, scores: NDArray[Any], plan: Any, with_hessian: bool, factor: float) -> Evaluated:
-        function = kernel(f"{self._name}_f{8 * scores.itemsize}", self._arguments)
-        if function is None:
-            return self._run_formula(scores, plan, with_hessian, factor)
-        target = self._targets(scores, plan)
-        return self._run_list_kernel(function, scores, plan, with_hessian, factor, target=target)
 
     def _draw(self, scores: Tensor, layout: Layout) -> Tensor:
         """1 - gamma."""
@@ -289,17 +273,13 @@ class ListMLELoss(_ListLoss):
     """
 
     _name: ClassVar[str] = "likelihood"
-    _arguments: ClassVar[type[Arguments]] = _OrderArguments
 
     def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
         rows = np.where(differs(labels, offsets), np.diff(offsets), 0)
         return Plan(labels=labels, offsets=offsets, order=sort_by_level(labels, offsets), rows=rows)
 
-    def _run_bounded(self, scores: NDArray[Any], plan: Plan, with_hessian: bool, factor: float) -> Evaluated:
-        function = kernel(f"{self._name}_f{8 * scores.itemsize}", self._arguments)
-        if function is None:
-            return self._run_formula(scores, plan, with_hessian, factor)
-        return self._run_list_kernel(function, scores, plan, with_hessian, factor, order=plan.order)
+    def _target(self, scores: NDArray[Any], plan: Any) -> None:  # noqa: ARG002
+        """The order is all that counts."""
 
     def _formula(self, bucket: Bucket, x: Tensor) -> Tensor:
         from rankbound.losses.pair_formulas import likelihood_of_order  # needs torch
@@ -311,7 +291,7 @@ class ListMLELoss(_ListLoss):
 
 
 @dataclass(frozen=True)
-class DistillationLoss(_ListLoss):
+class DistillationLoss(_ListLoss, PairLoss):
     """Cross entropy between what a teacher's scores t, passed as ``labels``, and the student's scores f say of a list.
 
     Parameters
@@ -359,24 +339,24 @@ class DistillationLoss(_ListLoss):
     def _checked_labels(self, labels: NDArray[Any]) -> NDArray[Any]:
         return floats("labels", labels, most=_MOST_SCORE)
 
-    def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> ListPlan:
+    def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
         softening = self.temperature if self.teacher_temperature is None else self.teacher_temperature
         sizes = np.diff(offsets)
         if self.kind == "listwise":
             highest = np.repeat(_reduce(np.maximum, labels, offsets), sizes)
-            target = _softmax((labels - highest) / softening, offsets)
-        else:
-            lowest, highest = (_reduce(function, labels, offsets) for function in (np.minimum, np.maximum))
-            target = (labels - np.repeat((lowest + highest) / 2, sizes)) / softening
-        return _plan_lists(labels, offsets, sizes > 1, target)
+            return _plan_lists(labels, offsets, sizes > 1, _softmax((labels - highest) / softening, offsets))
+        lowest, highest = (_reduce(function, labels, offsets) for function in (np.minimum, np.maximum))
+        return plan_all_pairs(labels, offsets, (labels - np.repeat((lowest + highest) / 2, sizes)) / softening)
 
     @property
     def _scale(self) -> float:
         return 1 / self.temperature
 
     @property
-    def _name(self) -> str:  # type: ignore[override]
-        return "softmax" if self.kind == "listwise" else "soft_pairs"
+    def _options(self) -> PairOptions:
+        return PairOptions(SOFT, self._scale)
+
+    gradient_and_hessian = RankingLoss.gradient_and_hessian  # that of pairs knows no other kind
 
     @property
     def _by_pairs(self) -> bool:  # type: ignore[override]
@@ -386,12 +366,12 @@ class DistillationLoss(_ListLoss):
     def _tables(self) -> float:  # type: ignore[override]
         return 6.0 if self.kind == "pairwise" else 20.0
 
-    def _formula(self, bucket: Bucket, x: Tensor) -> Tensor:
-        if self.kind == "listwise":
-            return super()._formula(bucket, x)
-        from rankbound.losses.pair_formulas import soft_pairs  # needs torch
+    def _run_bounded(self, scores: NDArray[Any], plan: Any, with_hessian: bool, factor: float) -> Evaluated:
+        base = PairLoss if self.kind == "pairwise" else _ListLoss
+        return base._run_bounded(self, scores, plan, with_hessian, factor)
 
-        return soft_pairs(bucket, x, bucket.of_items("teacher", bucket.layout.plan.target), self._scale)
+    def _formula(self, bucket: Bucket, x: Tensor) -> Tensor:  # type: ignore[override]
+        return (PairLoss if self.kind == "pairwise" else _ListLoss)._formula(self, bucket, x)
 
 
 # ---- items -----------------------------------------------------------------------------------------------------------

@@ -53,8 +53,8 @@ def _tanh_curvature(z: Tensor) -> Tensor:
     return 4 * _logistic_curvature(torch.tanh(z / 2)) * _logistic_curvature(z) ** 2
 
 
-_COSTS = (_logistic_cost, _square_cost, _tanh_cost)  # by the cost of the options
-_CURVATURES = (_logistic_curvature, _square_curvature, _tanh_curvature)
+_COSTS = (_logistic_cost, _square_cost, _tanh_cost, _logistic_cost)  # by the cost of the options
+_CURVATURES = (_logistic_curvature, _square_curvature, _tanh_curvature, _logistic_curvature)
 
 
 def pair_loss(
@@ -67,11 +67,15 @@ def pair_loss(
     plan: Any = bucket.layout.plan
     weights, measured = _pair_weights(bucket, x.detach(), plan, options, ranked_by, needs_measure)
     alpha, cost = options.alpha, _COSTS[options.cost]
+    teacher = bucket.of_items("teacher", plan.weights) if options.is_soft else None
 
     def sums(d: Tensor, rows: slice) -> tuple[Tensor, ...]:
         z, w = d if alpha == 1 else alpha * d, weights(rows, d.detach())
         exact = bucket.layout.exact
-        total = (w * cost(z)).sum(2).to(exact)
+        costs = cost(z)
+        if teacher is not None:
+            costs = costs - torch.sigmoid(teacher[:, None, :] - teacher[:, rows, None]) * z
+        total = (w * costs).sum(2).to(exact)
         if options.normalization == Normalization.none:
             return (total,)
         return total, (w * torch.sigmoid(z)).sum(2).to(exact)
@@ -417,31 +421,6 @@ def classification(bucket: Bucket, x: Tensor, relevant: Tensor) -> Tensor:
     if bucket.hessian is not None:
         _add_hessian(bucket, _logistic_curvature(exact.detach()) / size)
     return (bucket.fill_padding(loss, 0.0) / size).sum(1)
-
-
-def soft_pairs(bucket: Bucket, x: Tensor, teacher: Tensor, scale: float) -> Tensor:
-    """Mean over all pairs of log(1 + exp d) - σ(t_j - t_i) d with d = scale (x_j - x_i).
-
-    Each pair is visited from both of its items, from which it costs the same.
-    """
-    columns = torch.arange(bucket.length, device=x.device)
-
-    def is_pair(rows: slice) -> Tensor:
-        result = bucket.is_row[:, rows, None] & (columns != columns[rows, None])
-        return result if bucket.is_item is None else result & bucket.is_item[:, None, :]
-
-    def sums(d: Tensor, rows: slice) -> tuple[Tensor]:
-        z = d if scale == 1 else scale * d
-        target = torch.sigmoid(teacher[:, None, :] - teacher[:, rows, None])
-        cost = torch.nn.functional.softplus(z, threshold=40.0) - target * z
-        return ((cost * is_pair(rows)).sum(2).to(bucket.layout.exact),)
-
-    def curvature(d: Tensor, _gradient: Tensor, rows: slice, upstream: tuple[Tensor, ...]) -> Tensor:
-        return scale**2 * _logistic_curvature(scale * d) * is_pair(rows) * upstream[0][:, :, None].to(d.dtype)
-
-    (costs,) = bucket.pairs(x, sums, padding=0.0, curvature=curvature)
-    size = bucket.of_queries("sizes", bucket.layout.plan.sizes)[:, 0]
-    return costs.sum(1) / (size * (size - 1))
 
 
 def _add_hessian(bucket: Bucket, table: Tensor) -> None:

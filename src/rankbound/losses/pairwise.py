@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from rankbound.losses.padded import Bucket, Layout
 
-_LOGISTIC, _SQUARE, _TANH = range(3)  # costs of the kernel, and of `pair_formulas`
+_LOGISTIC, _SQUARE, _TANH, SOFT = range(4)  # costs of the kernel, and of `pair_formulas`
 
 
 class _PairArguments(Arguments):
@@ -51,6 +51,11 @@ class PairOptions:
     truncation: int = 0
     normalization: int = Normalization.none
 
+    @property
+    def is_soft(self) -> bool:
+        """Whether a teacher's scores say which item of a pair is the better one, and how likely."""
+        return self.cost == SOFT
+
     def arguments(self, plan: PairPlan) -> _PairArguments:
         """What the kernel needs of a plan; ``factors`` are those of a bounding that does not depend on the scores."""
         slope = None if plan.bounding is None else plan.bounding.slope
@@ -65,7 +70,7 @@ class PairOptions:
 
 
 @dataclass(frozen=True)
-class _PairLoss(RankingLoss):
+class PairLoss(RankingLoss):
     """A loss of pairs: the kernel, or the formula where there is none."""
 
     @property
@@ -127,7 +132,7 @@ class _PairLoss(RankingLoss):
 
 
 @dataclass(frozen=True)
-class RankNetLoss(_PairLoss):
+class RankNetLoss(PairLoss):
     """Mean over the pairs l_i > l_j of a query of log(1 + exp(-alpha (f_i - f_j))).
 
     Source: Burges et al., Learning to rank using gradient descent.
@@ -177,7 +182,7 @@ class DirectRankerLoss(RankNetLoss):
 
 
 @dataclass(frozen=True)
-class _SwapLoss(_PairLoss, MeasureLoss):
+class _SwapLoss(PairLoss, MeasureLoss):
     """A loss of pairs l_i > l_j whose weights come from ranks: sum of weight_ij log(1 + exp(-alpha (f_i - f_j)))."""
 
     alpha: float = field(default=1.0, kw_only=True)

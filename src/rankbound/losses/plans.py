@@ -28,12 +28,6 @@ class Form(IntEnum):
     ADDITIVE, PRECISION_SUM, COUPLED, CASCADE, PAIRS, FIRST_HIT = range(6)
 
 
-class Sigmoid(IntEnum):
-    """The smooth forms of the step "j is ranked above i"; the kernel has the same numbers."""
-
-    LOGISTIC, ARCTAN, ERF, RELU = range(4)
-
-
 @dataclass(frozen=True, eq=False)
 class BoundedPlan:
     """What a bounding says of the queries: their difficulty and, for an affine bounding, the line of each query.

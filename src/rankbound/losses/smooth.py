@@ -16,7 +16,7 @@ from rankbound.arrays import is_between
 from rankbound.errors import ArgumentError
 from rankbound.kernels import ARRAY, FLOAT, INTEGER, Arguments, kernel, run
 from rankbound.losses.base import Evaluated, KernelResult, MeasureLoss, RankingLoss, positive
-from rankbound.losses.plans import Form, Sigmoid, SmoothPlan, sort_by_level
+from rankbound.losses.plans import Form, SmoothPlan, sort_by_level
 from rankbound.losses.stochastic import StochasticLoss
 from rankbound.losses.structures import GIVEN, structure_of
 from rankbound.measures.label_counts import LabelCounts
@@ -31,13 +31,14 @@ if TYPE_CHECKING:
 _DCG_OF_GAIN = {"exp": "exp-log2", "linear": "log2"}
 # name: the sigmoid, and the factor of its argument; tanh is (1 + tanh x) / 2 = logistic(2 x). Sources: logistic, Qin,
 # Liu & Li, ApproxNDCG, eq. 19, and Westerborg 2022, eq. 2.9; tanh, arctan and erf, ibid., footnote 3; relu, Liang et
-# al., Top-N-Rank, which is not bounded by 1, and 0 rather than 1/2 at ties.
+# al., Top-N-Rank, which is not bounded by 1, and 0 rather than 1/2 at ties. The logistic alone has a kernel: the torch
+# operations of the others are as fast as a compiled loop.
 SIGMOIDS = {
-    "logistic": (Sigmoid.LOGISTIC, 1.0),
-    "tanh": (Sigmoid.LOGISTIC, 2.0),
-    "arctan": (Sigmoid.ARCTAN, 1.0),
-    "erf": (Sigmoid.ERF, 1.0),
-    "relu": (Sigmoid.RELU, 1.0),
+    "logistic": ("logistic", 1.0),
+    "tanh": ("logistic", 2.0),
+    "arctan": ("arctan", 1.0),
+    "erf": ("erf", 1.0),
+    "relu": ("relu", 1.0),
 }
 LONG = 2_000_000  # rows x items of a query from which sums of logistics are computed by series
 _DISCOUNTED = (Form.ADDITIVE, Form.CASCADE, Form.FIRST_HIT)
@@ -47,7 +48,7 @@ class _SmoothArguments(Arguments):
     """The struct of the kernels of smooth measures, see ``smooth.hpp``."""
 
     _fields_ = (
-        *((name, INTEGER) for name in ("form", "sigmoid", "discount")),
+        ("form", INTEGER), ("discount", INTEGER),
         *((name, FLOAT) for name in ("alpha", "beta", "parameter")),
         *((name, ARRAY) for name in ("queries", "offsets", "order", "rows", "weights", "cuts", "columns_from")),
         ("levels", ARRAY), ("pair_weights", ARRAY), ("level_count", INTEGER),
@@ -118,7 +119,7 @@ class SmoothLoss(StochasticLoss, MeasureLoss):
         return 8.0 if self._form is Form.ADDITIVE else 12.0
 
     @property
-    def _step(self) -> tuple[Sigmoid, float]:
+    def _step(self) -> tuple[str, float]:
         """The sigmoid, and its slope with alpha in it."""
         sigmoid, factor = SIGMOIDS[self.sigmoid]
         return sigmoid, float(self.alpha * factor)
@@ -138,7 +139,7 @@ class SmoothLoss(StochasticLoss, MeasureLoss):
         if self.noise != 0:
             return super()._run_bounded(scores, plan, with_hessian, factor)
         name = "f32" if scores.dtype == np.float32 else "f64"
-        function = kernel(f"smooth_{name}", _SmoothArguments)
+        function = kernel(f"smooth_{name}", _SmoothArguments) if self._step[0] == "logistic" else None
         if function is None:
             return self._run_formula(scores, plan, with_hessian, factor)
         is_affine = plan.bounding is None or plan.bounding.slope is not None
@@ -161,7 +162,6 @@ class SmoothLoss(StochasticLoss, MeasureLoss):
     def _arguments(self, plan: SmoothPlan, is_affine: bool) -> _SmoothArguments:
         """What the kernel needs of the plan; its results are losses where the bounding is affine, else measures."""
         structure, queries = self._structure, len(plan.rows)
-        sigmoid, alpha = self._step
         at_zero, slope = np.zeros(queries), np.ones(queries)
         if plan.bounding is not None and plan.bounding.slope is not None and plan.bounding.at_zero is not None:
             at_zero, slope = plan.bounding.at_zero, plan.bounding.slope
@@ -169,7 +169,7 @@ class SmoothLoss(StochasticLoss, MeasureLoss):
             at_zero = at_zero + slope * plan.constants
         sign = self._sign if is_affine else 1.0
         return _SmoothArguments(
-            form=self._form, sigmoid=sigmoid, discount=structure.discount, alpha=alpha, beta=float(self.beta),
+            form=self._form, discount=structure.discount, alpha=self._step[1], beta=float(self.beta),
             parameter=structure.parameter, queries=plan.by_cost, offsets=plan.offsets, order=plan.order, rows=plan.rows,
             weights=plan.weights, cuts=plan.cuts, columns_from=plan.columns_from, levels=plan.levels,
             pair_weights=plan.pair_weights, level_count=0 if plan.pair_weights is None else len(plan.pair_weights),
@@ -490,7 +490,7 @@ NAMED_LOSSES: dict[str, type[_NamedLoss]] = {
 
 def has_positions(loss: RankingLoss) -> bool:
     """Whether `run_at_positions` computes this loss: nDCG, AP (form "scores") or nRBP of a built-in discount."""
-    if not isinstance(loss, (NDCGLoss, APLoss, NRBPLoss)) or loss.noise != 0 or loss._step[0] is not Sigmoid.LOGISTIC:
+    if not isinstance(loss, (NDCGLoss, APLoss, NRBPLoss)) or loss.noise != 0 or loss._step[0] != "logistic":
         return False
     form = loss._form
     return form in (Form.PRECISION_SUM, Form.PAIRS) or (form is Form.ADDITIVE and loss._structure.discount != GIVEN)

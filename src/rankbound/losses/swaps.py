@@ -100,8 +100,8 @@ class PairPlan(Plan):
     swap, discounts:
         What weights the pairs, and the discounts of the ranks 1, 2, ...
     weights:
-        For each entry of ``order``: its gain over the normalizer, its stop probability, or its relevance over the
-        divisor.
+        For each entry of ``order``: its gain over the normalizer, its stop probability, its relevance over the
+        divisor, or its score by a teacher.
     cuts:
         Cutoff of each query, 0 for none.
     is_monotone:
@@ -133,6 +133,16 @@ def plan_pairs(labels: NDArray[Any], offsets: NDArray[np.int64]) -> PairPlan:
     return PairPlan(
         labels=labels, offsets=offsets, order=order, rows=rows, ends=ends, scales=1 / np.maximum(pairs, 1),
         kept={"counts": counts},
+    )  # fmt: skip
+
+
+def plan_all_pairs(labels: NDArray[Any], offsets: NDArray[np.int64], teacher: NDArray[np.float64]) -> PairPlan:
+    """Make the plan of all pairs of items, whatever their labels; a teacher's scores say which item is the better one."""
+    sizes = np.diff(offsets)
+    order = np.arange(len(labels)) - np.repeat(offsets[:-1], sizes)
+    return PairPlan(
+        labels=labels, offsets=offsets, order=order, rows=np.maximum(sizes - 1, 0), ends=order + 1, weights=teacher,
+        scales=2 / np.maximum(sizes * (sizes - 1), 1), cuts=np.zeros(len(sizes)),
     )  # fmt: skip
 
 
