@@ -234,8 +234,8 @@ def test_thesis_example() -> None:
     assert distribution("AP", n=3, relevant=2).mean == pytest.approx(29 / 36)
 
 
-def test_graded_fallback_says_sampled() -> None:
-    null = distribution("ERR", labels=list(range(5)) * 30, samples=200, cache=False)
+def test_fallback_of_many_levels_says_sampled() -> None:
+    null = distribution("ERR(max_rel=20)", labels=list(range(15)) * 10, samples=200, cache=False)
     assert null.method == "sampled"
 
 

@@ -28,9 +28,9 @@ _MOST_PAIRS = 400  # pairs of a relevant and any item, per item, from which on s
 
 class _RankSums(Arguments):
     _fields_ = (
-        ("form", INTEGER), ("k", INTEGER), ("longest", INTEGER), ("offsets", ARRAY), ("cut", ARRAY), ("gains", ARRAY),
-        ("table", ARRAY), ("scores", ARRAY), ("sums", ARRAY),
-    )  # fmt: skip
+        *((name, INTEGER) for name in ("form", "k", "longest")),
+        *((name, ARRAY) for name in ("offsets", "cut", "gains", "table", "scores", "sums")),
+    )
 
 
 class RankSums:
@@ -53,9 +53,14 @@ class RankSums:
         if form == _ADDITIVE:
             self._divisor = definition.normalizer(measure, counts)
         self._fields: dict[str, Any] = {  # of the struct, which cannot be pickled
-            "form": form, "k": self._k, "longest": longest, "offsets": self._offsets, "gains": self._gains,
-            "cut": np.minimum(cut, lists.sizes).astype(np.int64), "table": np.ascontiguousarray(table, np.float64),
-        }  # fmt: skip
+            "form": form,
+            "k": self._k,
+            "longest": longest,
+            "offsets": self._offsets,
+            "gains": self._gains,
+            "cut": np.minimum(cut, lists.sizes).astype(np.int64),
+            "table": np.ascontiguousarray(table, np.float64),
+        }
 
     @classmethod
     def of(cls, measure: Measure, lists: Lists, counts: LabelCounts) -> RankSums | None:

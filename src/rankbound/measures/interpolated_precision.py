@@ -21,8 +21,8 @@ class InterpolatedPrecision(Definition):
     The recall level counts whole documents: floor(x P + 0.9) in floating-point numbers, as in version 9 of trec_eval,
     which pytrec_eval and ir_measures use. For the levels 0, 0.1, ..., 1 this is x P rounded upwards, except where the
     sum falls just below a whole number, as 0.7 * 3 + 0.9 does. Version 10 of trec_eval rounds x P to the nearest whole
-    number instead. The best value is 1 and the worst P/N. The expected value has no closed form and comes, like the
-    distribution, from enumerated or sampled orders.
+    number instead. The best value is 1 and the worst P/N. The expected value has no closed form and comes from
+    enumerated or sampled orders; the distribution is exact on lists of up to some thousand documents.
     """
 
     name = "IPrec"

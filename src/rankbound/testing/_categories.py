@@ -103,17 +103,34 @@ class Category:
     """One kind of input: how to draw an example, and where it applies.
 
     ``needs`` names the arguments of which a function must take one for the category to apply ("scores" stands for
-    everything that scores can be read from); ``cutoff`` is the smallest that the measure must have. ``hint`` is what
-    probably goes wrong where nothing more specific is known.
+    everything that scores can be read from); ``cutoff`` is the smallest that the measure must have.
     """
 
     name: str
     draw: Callable[[Drawing], Example]
-    hint: str
     needs: frozenset[str] = frozenset()
     cutoff: int = 0
     graded: bool = False
     few: bool = False
+
+    @property
+    def hint(self) -> str:
+        """What probably goes wrong where nothing more specific is known."""
+        return " ".join((self.draw.__doc__ or "").split())
+
+
+_SCORES = frozenset({"scores"})
+CATEGORIES: list[Category] = []
+
+
+def _category(name: str, **options: Any) -> Callable[[Callable[[Drawing], Example]], Callable[[Drawing], Example]]:
+    """Add a category whose examples the function draws, and whose hint is its docstring."""
+
+    def add(draw: Callable[[Drawing], Example]) -> Callable[[Drawing], Example]:
+        CATEGORIES.append(Category(name, draw, **options))
+        return draw
+
+    return add
 
 
 def _plain(labels: Iterable[Any]) -> Query:
@@ -122,11 +139,16 @@ def _plain(labels: Iterable[Any]) -> Query:
     return Query(items, tuple(float(len(items) - i) for i in range(len(items))))
 
 
+@_category("binary labels")
 def _draw_binary(draw: Drawing) -> Example:
+    """The value is wrong for a plain ranking with labels 0 and 1; check the formula, the ranks, which start at 1, and
+    the cutoff."""
     return draw.example(_plain(draw.binary()))
 
 
+@_category("graded labels", graded=True)
 def _draw_graded(draw: Drawing) -> Example:
+    """Labels above 1 do not count as they should; check the gain of a label."""
     labels = draw.integers(0, draw.top, 2, draw.most)
     if max(labels) < 2:
         labels[-1] = min(2, draw.top)
@@ -135,13 +157,35 @@ def _draw_graded(draw: Drawing) -> Example:
     return draw.example(_plain(labels))
 
 
+@_category("unsorted input", needs=_SCORES)
 def _draw_unsorted(draw: Drawing) -> Example:
+    """The documents are probably not sorted by descending score."""
     query = _plain(draw.binary())
     order = draw.order(len(query))
     return draw.example(query.take(order[::-1] if order == sorted(order) else order))
 
 
+@_category("fewer documents than k", cutoff=3)
+def _draw_fewer(draw: Drawing) -> Example:
+    """The list has fewer than k documents; check loops and slices up to k, and divisors that should be k."""
+    k = draw.integer(3, _MOST) if draw.takes_k and draw.integer(0, 1) else max(draw.cutoff or 0, 3)
+    return Example((_plain(draw.binary(2, min(k - 1, _MOST), mixed=False)),), k)
+
+
+@_category("more documents than k", cutoff=1)
+def _draw_more(draw: Drawing) -> Example:
+    """There are documents below rank k; check that the sum stops at rank k and that all documents count where the ideal
+    ranking or the number of relevant documents is computed."""
+    if not draw.takes_k:
+        k = draw.cutoff or 0
+        return Example((_plain(draw.binary(k + 1, k + 5, mixed=False)),), k)
+    k, labels = draw.integer(1, 5), draw.binary(2, _MOST, mixed=False)
+    return Example((_plain(labels),), min(k, len(labels) - 1))
+
+
+@_category("ties", needs=_SCORES)
 def _draw_ties(draw: Drawing) -> Example:
+    """Documents with equal scores are ranked by another rule."""
     if draw.cutoff is not None and draw.integer(0, 1):
         return _draw_ties_across(draw)
     labels = draw.binary(2, min(draw.most, 6))  # so few that all orders of ties can be enumerated
@@ -163,56 +207,61 @@ def _draw_ties_across(draw: Drawing) -> Example:
     return Example((Query(tuple(labels), tuple(scores)),), k)
 
 
+@_category("no relevant documents")
 def _draw_no_relevant(draw: Drawing) -> Example:
+    """The query has no relevant document, so that the measure is not defined."""
     return draw.example(_plain([0] * (2 + len(draw.flags(0, draw.most - 2)))))
 
 
+@_category("all documents relevant")
 def _draw_all_relevant(draw: Drawing) -> Example:
+    """All documents have the same positive label; check for a division by the number of other documents, and for a
+    special case of such queries."""
     return draw.example(_plain([draw.integer(draw.relevant, draw.top)] * (2 + len(draw.flags(0, draw.most - 2)))))
 
 
+@_category("single document")
 def _draw_single(draw: Drawing) -> Example:
+    """The query has one document; check for a special case of short lists, and for arrays that lose a dimension."""
     return draw.example(_plain([draw.integer(draw.relevant, draw.top)]))
 
 
+@_category("no documents", few=True)
 def _draw_no_documents(draw: Drawing) -> Example:
+    """The list is empty, so that the measure is not defined; check for a division by its length, and for its largest
+    label."""
     return Example((Query((), ()),), draw.cutoff)
 
 
-def _draw_fewer(draw: Drawing) -> Example:
-    k = draw.integer(3, _MOST) if draw.takes_k and draw.integer(0, 1) else max(draw.cutoff or 0, 3)
-    return Example((_plain(draw.binary(2, min(k - 1, _MOST), mixed=False)),), k)
-
-
-def _draw_more(draw: Drawing) -> Example:
-    if not draw.takes_k:
-        k = draw.cutoff or 0
-        return Example((_plain(draw.binary(k + 1, k + 5, mixed=False)),), k)
-    k, labels = draw.integer(1, 5), draw.binary(2, _MOST, mixed=False)
-    return Example((_plain(labels),), min(k, len(labels) - 1))
-
-
+@_category("negative labels", graded=True)
 def _draw_negative_labels(draw: Drawing) -> Example:
+    """Labels below 0 should count as 0; the function probably uses them as they are, for example as negative gains."""
     labels = [-label for label in draw.integers(0, 2, 2, draw.most)]
     first = draw.integer(0, len(labels) - 1)
     labels[first], labels[first - draw.integer(1, len(labels) - 1)] = draw.relevant, -1
     return draw.example(_plain(labels))
 
 
+@_category("negative scores", needs=_SCORES)
 def _draw_negative_scores(draw: Drawing) -> Example:
+    """Scores below 0 are valid; the function probably takes such documents as not retrieved or as padding."""
     query = _plain(draw.binary())
     shift = draw.integer(2, len(query) + 1)
     return draw.example(replace(query, scores=tuple(score - shift for score in query.scores)))
 
 
+@_category("fractional scores", needs=_SCORES)
 def _draw_fractional_scores(draw: Drawing) -> Example:
+    """Scores are probably rounded or converted to integers."""
     labels = draw.binary()
     hundredths = [draw.integer(1, 9) for _ in labels]  # differences of scores, so that all are different
     scores = [sum(hundredths[i:]) / 100 for i in range(len(labels))]
     return draw.example(Query(tuple(labels), tuple(scores)))
 
 
+@_category("large list", few=True)
 def _draw_large(draw: Drawing) -> Example:
+    """Only long lists give a wrong value; check for limits of length and for sums of low precision."""
     n = draw.integer(_MOST + 1, _LARGE)
     random = np.random.default_rng(draw.integer(0, 999))  # hundreds of choices, too many for Hypothesis
     labels = random.integers(0, draw.top + 1, n) * (random.random(n) < 0.2)
@@ -220,144 +269,39 @@ def _draw_large(draw: Drawing) -> Example:
     return Example((_plain(labels).take(random.permutation(n).tolist()),), draw.cutoff)
 
 
+@_category("relevant documents not retrieved", needs=frozenset({"run", "ranked_ids"}))
 def _draw_not_retrieved(draw: Drawing) -> Example:
+    """Relevant documents that the run lacks should count in the ideal ranking and in the number of relevant
+    documents."""
     query = _plain(draw.binary())
     return draw.example(replace(query, not_retrieved=(draw.relevant,) * draw.integer(1, 3)))
 
 
+@_category("unjudged documents", needs=frozenset({"run"}))
 def _draw_unjudged(draw: Drawing) -> Example:
+    """Documents without a judgment should count as not relevant and keep their rank."""
     query = _plain(draw.binary())
     judged = [label > 0 or draw.integer(0, 1) == 1 for label in query.labels]
     judged[query.labels.index(0)] = False
     return draw.example(replace(query, judged=tuple(judged)))
 
 
+@_category("repeated documents", needs=frozenset({"ranked_ids"}))
 def _draw_repeated(draw: Drawing) -> Example:
+    """A document that occurs more than once is probably counted each time; only its first rank should count."""
     labels = [draw.relevant, *(draw.relevant * flag for flag in draw.flags(0, draw.most // 2 - 1))]
     ids = [*range(len(labels)), 0, *draw.integers(0, len(labels) - 1, 0, len(labels) - 1)]
     ids = [ids[i] for i in draw.order(len(ids))]
     return draw.example(replace(_plain(labels[i] for i in ids), ids=tuple(ids)))
 
 
+@_category("several queries", needs=frozenset({"run", "y_score", "rows"}))
 def _draw_several(draw: Drawing) -> Example:
+    """The values of several queries are not averaged as they should be."""
     first = draw.binary()
     n = len(first)  # one length, because the rows of 2-D arrays have one
     queries = tuple(_plain(labels) for labels in (first, *(draw.binary(n, n) for _ in range(draw.integer(1, 2)))))
     return Example(queries, n if draw.is_free else draw.cutoff)
-
-
-_SCORES = frozenset({"scores"})
-CATEGORIES: tuple[Category, ...] = (
-    Category(
-        "binary labels",
-        _draw_binary,
-        "The value is wrong for a plain ranking with labels 0 and 1; check the formula, the ranks, which start at 1, "
-        "and the cutoff.",
-    ),
-    Category(
-        "graded labels",
-        _draw_graded,
-        "Labels above 1 do not count as they should; check the gain of a label.",
-        graded=True,
-    ),
-    Category(
-        "unsorted input",
-        _draw_unsorted,
-        "The documents are probably not sorted by descending score.",
-        needs=_SCORES,
-    ),
-    Category(
-        "fewer documents than k",
-        _draw_fewer,
-        "The list has fewer than k documents; check loops and slices up to k, and divisors that should be k.",
-        cutoff=3,
-    ),
-    Category(
-        "more documents than k",
-        _draw_more,
-        "There are documents below rank k; check that the sum stops at rank k and that all documents count where the "
-        "ideal ranking or the number of relevant documents is computed.",
-        cutoff=1,
-    ),
-    Category(
-        "ties",
-        _draw_ties,
-        "Documents with equal scores are ranked by another rule.",
-        needs=_SCORES,
-    ),
-    Category(
-        "no relevant documents",
-        _draw_no_relevant,
-        "The query has no relevant document, so that the measure is not defined.",
-    ),
-    Category(
-        "all documents relevant",
-        _draw_all_relevant,
-        "All documents have the same positive label; check for a division by the number of other documents, and for a "
-        "special case of such queries.",
-    ),
-    Category(
-        "single document",
-        _draw_single,
-        "The query has one document; check for a special case of short lists, and for arrays that lose a dimension.",
-    ),
-    Category(
-        "no documents",
-        _draw_no_documents,
-        "The list is empty, so that the measure is not defined; check for a division by its length, and for its "
-        "largest label.",
-        few=True,
-    ),
-    Category(
-        "negative labels",
-        _draw_negative_labels,
-        "Labels below 0 should count as 0; the function probably uses them as they are, for example as negative gains.",
-        graded=True,
-    ),
-    Category(
-        "negative scores",
-        _draw_negative_scores,
-        "Scores below 0 are valid; the function probably takes such documents as not retrieved or as padding.",
-        needs=_SCORES,
-    ),
-    Category(
-        "fractional scores",
-        _draw_fractional_scores,
-        "Scores are probably rounded or converted to integers.",
-        needs=_SCORES,
-    ),
-    Category(
-        "large list",
-        _draw_large,
-        "Only long lists give a wrong value; check for limits of length and for sums of low precision.",
-        few=True,
-    ),
-    Category(
-        "relevant documents not retrieved",
-        _draw_not_retrieved,
-        "Relevant documents that the run lacks should count in the ideal ranking and in the number of relevant "
-        "documents.",
-        needs=frozenset({"run", "ranked_ids"}),
-    ),
-    Category(
-        "unjudged documents",
-        _draw_unjudged,
-        "Documents without a judgment should count as not relevant and keep their rank.",
-        needs=frozenset({"run"}),
-    ),
-    Category(
-        "repeated documents",
-        _draw_repeated,
-        "A document that occurs more than once is probably counted each time; only its first rank should count.",
-        needs=frozenset({"ranked_ids"}),
-    ),
-    Category(
-        "several queries",
-        _draw_several,
-        "The values of several queries are not averaged as they should be.",
-        needs=frozenset({"run", "y_score", "rows"}),
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True)

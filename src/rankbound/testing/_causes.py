@@ -13,6 +13,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -212,95 +213,104 @@ def _factor_sentence(factor: float, measure: Measure) -> str:
     return f"{text}: {reasons[0]}." if reasons else f"{text}; check for a missing or additional factor."
 
 
-# ---- variations ------------------------------------------------------------------------------------------------------
+# ---- the table of known variations -----------------------------------------------------------------------------------
+
+QueryChange = Callable[[Query, Measure], Query]
+MeasureChange = Callable[[Measure, Query], Measure]
 
 
 def _variations(measure: Measure, ties: str, policies: Sequence[str]) -> Iterator[_Variation]:
-    yield from _orders(ties, policies)
-    yield from _settings(measure)
-    yield from _documents(measure)
-    yield from _discounts(measure)
-    yield from _normalizers(measure)
-    yield from _stops(measure)
-    yield from _others(measure)
-
-
-def _each_query(change: Callable[[Query, Measure], Query]) -> Callable[[_State], _State]:
-    def apply(state: _State) -> _State:
-        return replace(state, queries=tuple(map(change, state.queries, state.measures)))
-
-    return apply
-
-
-def _each_measure(change: Callable[[Measure, Query], Measure]) -> Callable[[_State], _State]:
-    def apply(state: _State) -> _State:
-        return replace(state, measures=tuple(map(change, state.measures, state.queries)))
-
-    return apply
-
-
-def _in_order(key: Callable[[Query, int], Any]) -> Callable[[_State], _State]:
-    """Rank the documents by a key, without ties."""
-
-    def change(query: Query, measure: Measure) -> Query:
-        ordered = query.take(sorted(range(len(query)), key=lambda i: key(query, i)))
-        return replace(ordered, scores=tuple(float(len(query) - i) for i in range(len(query))))
-
-    return _each_query(change)
-
-
-def _orders(ties: str, policies: Sequence[str]) -> Iterator[_Variation]:
-    sentences = {
-        "average": "Ties are averaged over all orders of the tied documents.",
-        "input": "Ties are broken by input order.",
-        "docid": "Ties are broken by descending document id.",
-    }
     for policy in policies:
         if policy != ties:
-            cause = Cause(sentences[policy], f"That is ties={policy!r} (--ties {policy}).", is_convention=True)
-            yield _Variation("order", cause, lambda state, policy=policy: replace(state, ties=policy))  # type: ignore[misc]
-    rules: tuple[tuple[str, Callable[[Query, int], Any]], ...] = (
-        ("Ties are broken by reverse input order, as in argsort(scores)[::-1].", lambda q, i: (-q.scores[i], -i)),
-        (
-            "Tied documents are ranked by descending label, which favors the system; a sort of (score, label) pairs "
-            "does that.",
-            lambda q, i: (-q.scores[i], -q.labels[i]),
-        ),
-        (
-            "Tied documents are ranked by ascending label, which is the worst case for the system.",
-            lambda q, i: (-q.scores[i], q.labels[i]),
-        ),
-        ("The documents are taken in input order; they must be sorted by descending score.", lambda _, i: i),
-        ("The documents are sorted by ascending score; the highest score must come first.", lambda q, i: q.scores[i]),
-        ("The documents are ranked by label, not by score.", lambda q, i: -q.labels[i]),
-        ("Scores are rounded down or converted to integers.", lambda q, i: -math.floor(q.scores[i])),
+            cause = Cause(_TIES[policy], f"That is ties={policy!r} (--ties {policy}).", is_convention=True)
+            yield _Variation("order", cause, partial(replace, ties=policy))
+    yield from (_of_queries("order", sentence, partial(_ranked_by, key=key)) for sentence, key in _ORDERS)
+    yield from _settings(measure)
+    yield from _cutoffs(measure)
+    yield from (_of_queries(*row) for row in _DOCUMENTS)
+    yield from _formulas(measure)
+    yield from _other_measures(measure)
+
+
+def _of_queries(group: str, sentence: str, change: QueryChange, is_convention: bool = False) -> _Variation:
+    return _Variation(
+        group,
+        Cause(sentence, is_convention=is_convention),
+        lambda state: replace(state, queries=tuple(map(change, state.queries, state.measures))),
     )
-    for sentence, key in rules:
-        yield _Variation("order", Cause(sentence), _in_order(key))
+
+
+def _of_measures(group: str, cause: Cause, change: MeasureChange, complete: bool = False) -> _Variation:
+    return _Variation(
+        group,
+        cause,
+        lambda state: replace(state, measures=tuple(map(change, state.measures, state.queries))),
+        complete,
+    )
+
+
+def _ranked_by(query: Query, _: Measure, key: Callable[[Query, int], Any]) -> Query:
+    """The documents in the order of a key, without ties."""
+    ordered = query.take(sorted(range(len(query)), key=lambda i: key(query, i)))
+    return replace(ordered, scores=tuple(float(len(query) - i) for i in range(len(query))))
+
+
+_TIES = {
+    "average": "Ties are averaged over all orders of the tied documents.",
+    "input": "Ties are broken by input order.",
+    "docid": "Ties are broken by descending document id.",
+}
+_ORDERS: tuple[tuple[str, Callable[[Query, int], Any]], ...] = (
+    ("Ties are broken by reverse input order, as in argsort(scores)[::-1].", lambda q, i: (-q.scores[i], -i)),
+    (
+        "Tied documents are ranked by descending label, which favors the system; a sort of (score, label) pairs does "
+        "that.",
+        lambda q, i: (-q.scores[i], -q.labels[i]),
+    ),
+    (
+        "Tied documents are ranked by ascending label, which is the worst case for the system.",
+        lambda q, i: (-q.scores[i], q.labels[i]),
+    ),
+    ("The documents are taken in input order; they must be sorted by descending score.", lambda _, i: i),
+    ("The documents are sorted by ascending score; the highest score must come first.", lambda q, i: q.scores[i]),
+    ("The documents are ranked by label, not by score.", lambda q, i: -q.labels[i]),
+    ("Scores are rounded down or converted to integers.", lambda q, i: -math.floor(q.scores[i])),
+)
+
+
+# ---- settings and cutoffs --------------------------------------------------------------------------------------------
 
 
 def _settings(measure: Measure) -> Iterator[_Variation]:
     definition = measure.definition
     for name, parameter in definition.parameters.items():
-        choices: Sequence[Any] = parameter.choices or _NUMBERS
-        for choice in choices:
-            try:
-                value = parameter.check(definition.name, name, choice)
-                changed = {**dict(measure.settings), name: value}
-                if value == parameter.default:
-                    del changed[name]
-                definition.check_settings(measure.cutoff, changed, str(measure))
-            except MeasureError:
-                continue
-            settings = tuple(sorted(changed.items()))
-            if settings == measure.settings:
-                continue
-            other = replace(measure, settings=settings)
-            cause = Cause(f"The function computes {other}: {_meaning(other, name)}.", f"Compare it with {other}.", True)
-            yield _Variation("settings", cause, _with_settings(settings))
+        for choice in parameter.choices or _NUMBERS:
+            with contextlib.suppress(MeasureError):
+                other = _with_setting(measure, name, parameter.check(definition.name, name, choice))
+                definition.check_settings(other.cutoff, dict(other.settings), str(measure))
+                if other.settings == measure.settings:
+                    continue
+                sentence = f"The function computes {other}: {_meaning(other, name)}."
+                change = partial(_take_settings, settings=other.settings)
+                yield _of_measures("settings", Cause(sentence, f"Compare it with {other}.", True), change)
         if not parameter.choices and isinstance(parameter.default, int):
             sentence = f"The largest label of each query is used as {name}, which must be {measure[name]!r} everywhere."
-            yield _Variation("settings", Cause(sentence), _each_measure(_from_largest_label(name)))
+            yield _of_measures("settings", Cause(sentence), partial(_take_largest_label, name=name))
+
+
+def _with_setting(measure: Measure, name: str, value: Any) -> Measure:
+    settings = {**dict(measure.settings), name: value}
+    if value == measure.definition.parameters[name].default:
+        del settings[name]
+    return replace(measure, settings=tuple(sorted(settings.items())))
+
+
+def _take_settings(measure: Measure, _: Query, settings: tuple[tuple[str, Any], ...]) -> Measure:
+    return replace(measure, settings=settings)
+
+
+def _take_largest_label(measure: Measure, query: Query, name: str) -> Measure:
+    return _with_setting(measure, name, max((*query.labels, *query.not_retrieved, 1)))
 
 
 def _meaning(measure: Measure, name: str) -> str:
@@ -312,165 +322,173 @@ def _meaning(measure: Measure, name: str) -> str:
     return f"{name} is {value} ({measure.definition.summary})"
 
 
-def _with_settings(settings: tuple[tuple[str, Any], ...]) -> Callable[[_State], _State]:
-    return _each_measure(lambda measure, _: replace(measure, settings=settings))
+def _take_cutoff(measure: Measure, query: Query, change: Callable[[int, int], int | None]) -> Measure:
+    return replace(measure, cutoff=change(measure.cutoff or 1, len(query)))
 
 
-def _from_largest_label(name: str) -> Callable[[Measure, Query], Measure]:
-    def change(measure: Measure, query: Query) -> Measure:
-        largest = max((*query.labels, *query.not_retrieved, 1))
-        return replace(measure, settings=tuple(sorted({**dict(measure.settings), name: largest}.items())))
-
-    return change
+def _always(k: int) -> Callable[[int, int], int]:
+    return lambda _k, _n: k
 
 
-def _documents(measure: Measure) -> Iterator[_Variation]:
-    def top(query: Query, measure: Measure) -> Query:
-        return replace(query.ranked().take(range(min(len(query), measure.cutoff or len(query)))), not_retrieved=())
-
-    def shifted(query: Query, _: Measure) -> Query:
-        ranked = query.ranked()
-        first = max(query.scores, default=0.0) + 1
-        return replace(
-            ranked,
-            labels=(0, *ranked.labels),
-            scores=(first, *ranked.scores),
-            judged=(True, *ranked.judged) if ranked.judged else (),
-            ids=(max(ranked.ids) + 1, *ranked.ids) if ranked.ids else (),
-        )
-
-    def unique(query: Query, _: Measure) -> Query:
-        return query.take([i for i in range(len(query)) if query.ids[i] not in query.ids[:i]]) if query.ids else query
-
-    def cutoff(change: Callable[[int], int | None]) -> Callable[[_State], _State]:
-        return _each_measure(lambda each, _: replace(each, cutoff=change(each.cutoff or 1)))
-
-    def at_most_documents(each: Measure, query: Query) -> Measure:
-        return replace(each, cutoff=max(min(each.cutoff or 1, len(query)), 1))
-
-    if measure.definition.cutoff != "none":
-        for k in _CUTOFFS:
-            other = replace(measure, cutoff=k)
-            cause = Cause(f"Only the first {k} ranks count, at any k.", f"Compare it with {other}.", True)
-            if other != measure:
-                yield _Variation("cutoff", cause, _each_measure(lambda each, _, k=k: replace(each, cutoff=k)))  # type: ignore[misc]
-    if measure.cutoff is not None:
-        sentence = (
-            "Only the first k documents of the ranking count where the ideal ranking or the number of relevant "
-            "documents is computed; all documents must count there."
-        )
-        yield _Variation("documents", Cause(sentence), _each_query(top))
-        sentence = "The divisor or cutoff is min(k, number of documents) in place of k."
-        yield _Variation("cutoff", Cause(sentence), _each_measure(at_most_documents))
-        if measure.definition.cutoff == "optional":
-            yield _Variation("cutoff", Cause("The cutoff k is ignored."), cutoff(lambda _: None))
-        yield _Variation("cutoff", Cause("The cutoff is k + 1 in place of k."), cutoff(lambda k: k + 1))
-        yield _Variation("cutoff", Cause("The cutoff is k - 1 in place of k."), cutoff(lambda k: max(k - 1, 1)))
-    sentence = "Relevant documents that were not retrieved do not count; they belong to the ideal ranking and to the "
-    cause = Cause(f"{sentence}number of relevant documents.")
-    yield _Variation("documents", cause, _each_query(lambda query, _: replace(query, not_retrieved=())))
-    sentence = "Documents without a judgment are removed; they must keep their rank and count as not relevant."
-    judged = _each_query(lambda query, _: query.take([i for i, known in enumerate(query.known()) if known]))
-    yield _Variation("judged", Cause(sentence), judged)
-    sentence = "Ranks are too large by 1: the first document counts as if it stood at rank 2."
-    yield _Variation("rank", Cause(sentence), _each_query(shifted))
-    sentence = "Ranks are too small by 1: the first document is ignored, or ranks start at 0."
-    yield _Variation("rank", Cause(sentence), _each_query(lambda query, _: query.ranked().take(range(1, len(query)))))
-    sentence = "Repeated documents are removed before ranks are counted; here they keep their rank and count as not "
-    yield _Variation("repeats", Cause(f"{sentence}relevant.", is_convention=True), _each_query(unique))
-    sentence = "Graded labels are treated as binary: every positive label counts as 1."
-    binary = _each_query(_with_labels(lambda label: min(label, 1)))
-    yield _Variation("labels", Cause(sentence), binary)
-    sentence = "The gain is 2^label, without - 1, so that documents with label 0 have a gain as well."
-    yield _Variation("labels", Cause(sentence), _each_query(_with_labels(lambda label: int(2 ** max(label, 0)))))
-    sentence = "The absolute value of negative labels counts; they must count as 0."
-    yield _Variation("labels", Cause(sentence), _each_query(_with_labels(abs)))
-
-
-def _with_labels(change: Callable[[int], int]) -> Callable[[Query, Measure], Query]:
-    def apply(query: Query, _: Measure) -> Query:
-        return replace(
-            query, labels=tuple(map(change, query.labels)), not_retrieved=tuple(map(change, query.not_retrieved))
-        )
-
-    return apply
-
-
-def _discounts(measure: Measure) -> Iterator[_Variation]:
-    """Other discounts, for measures that have one."""
-    definition = measure.definition
-    if not isinstance(definition, Discounted) or definition.discount is CONSTANT:
+def _cutoffs(measure: Measure) -> Iterator[_Variation]:
+    if measure.definition.cutoff == "none":
         return
-    known = definition.discount
+    for k in _CUTOFFS:
+        if k != measure.cutoff:
+            advice = f"Compare it with {replace(measure, cutoff=k)}."
+            cause = Cause(f"Only the first {k} ranks count, at any k.", advice, is_convention=True)
+            yield _of_measures("cutoff", cause, partial(_take_cutoff, change=_always(k)))
+    if measure.cutoff is None:
+        return
+    sentence = (
+        "Only the first k documents of the ranking count where the ideal ranking or the number of relevant documents "
+        "is computed; all documents must count there."
+    )
+    yield _of_queries("documents", sentence, _first_documents)
+    for sentence, change in _CHANGED_CUTOFFS.items():
+        if sentence != _IGNORED or measure.definition.cutoff == "optional":
+            yield _of_measures("cutoff", Cause(sentence), partial(_take_cutoff, change=change))
+
+
+_IGNORED = "The cutoff k is ignored."
+_CHANGED_CUTOFFS: dict[str, Callable[[int, int], int | None]] = {
+    "The divisor or cutoff is min(k, number of documents) in place of k.": lambda k, n: max(min(k, n), 1),
+    _IGNORED: lambda _k, _n: None,
+    "The cutoff is k + 1 in place of k.": lambda k, _n: k + 1,
+    "The cutoff is k - 1 in place of k.": lambda k, _n: max(k - 1, 1),
+}
+
+
+# ---- documents and labels --------------------------------------------------------------------------------------------
+
+
+def _first_documents(query: Query, measure: Measure) -> Query:
+    first = query.ranked().take(range(min(len(query), measure.cutoff or len(query))))
+    return replace(first, not_retrieved=())
+
+
+def _one_rank_lower(query: Query, _: Measure) -> Query:
+    ranked = query.ranked()
+    return replace(
+        ranked,
+        labels=(0, *ranked.labels),
+        scores=(max(query.scores, default=0.0) + 1, *ranked.scores),
+        judged=(True, *ranked.judged) if ranked.judged else (),
+        ids=(max(ranked.ids) + 1, *ranked.ids) if ranked.ids else (),
+    )
+
+
+def _relabeled(query: Query, _: Measure, change: Callable[[int], int]) -> Query:
+    labels, not_retrieved = (tuple(map(change, part)) for part in (query.labels, query.not_retrieved))
+    return replace(query, labels=labels, not_retrieved=not_retrieved)
+
+
+_DOCUMENTS: tuple[tuple[str, str, QueryChange] | tuple[str, str, QueryChange, bool], ...] = (
+    (
+        "documents",
+        "Relevant documents that were not retrieved do not count; they belong to the ideal ranking and to the number "
+        "of relevant documents.",
+        lambda query, _: replace(query, not_retrieved=()),
+    ),
+    (
+        "judged",
+        "Documents without a judgment are removed; they must keep their rank and count as not relevant.",
+        lambda query, _: query.take([i for i, known in enumerate(query.known()) if known]),
+    ),
+    ("rank", "Ranks are too large by 1: the first document counts as if it stood at rank 2.", _one_rank_lower),
+    (
+        "rank",
+        "Ranks are too small by 1: the first document is ignored, or ranks start at 0.",
+        lambda query, _: query.ranked().take(range(1, len(query))),
+    ),
+    (
+        "repeats",
+        "Repeated documents are removed before ranks are counted; here they keep their rank and count as not relevant.",
+        lambda query, _: (
+            query.take([i for i, name in enumerate(query.ids) if name not in query.ids[:i]]) if query.ids else query
+        ),
+        True,
+    ),
+    (
+        "labels",
+        "Graded labels are treated as binary: every positive label counts as 1.",
+        partial(_relabeled, change=lambda label: min(label, 1)),
+    ),
+    (
+        "labels",
+        "The gain is 2^label, without - 1, so that documents with label 0 have a gain as well.",
+        partial(_relabeled, change=lambda label: 2 ** max(label, 0)),
+    ),
+    ("labels", "The absolute value of negative labels counts; they must count as 0.", partial(_relabeled, change=abs)),
+)
+
+
+# ---- discount, normalizer, stop probability --------------------------------------------------------------------------
+
+
+def _formulas(measure: Measure) -> Iterator[_Variation]:
+    """Other discounts, normalizers and stop probabilities, for measures that have them."""
+    definition = measure.definition
+    if isinstance(definition, Discounted) and definition.discount is not CONSTANT:
+        for sentence, shape in _discounts(definition.discount).items():
+            yield _redefined("discount", sentence, definition, discount=Discount("changed", shape))
+    if isinstance(definition, Additive) and definition.is_normalized(measure) and measure.cutoff is not None:
+        ideal = definition.ideal
+
+        def without_cutoff(measure: Measure, counts: Any, gains: Any = None) -> Any:
+            return ideal(replace(measure, cutoff=None), counts, gains)
+
+        sentence = "The ideal ranking is not cut off at rank k, but the ranking is."
+        yield _redefined("normalizer", sentence, definition, normalizer=without_cutoff)
+    if isinstance(definition, Cascade) and not definition.is_binary(measure):
+        stops, discounts = definition.stops, definition.discounts
+
+        def without_earlier(measure: Measure, ranked: Ranked) -> Any:
+            query, rank, stop = ranked.weights(lambda labels: stops(measure, labels), measure.cutoff)
+            return ranked.sum(query, stop * discounts(measure, rank))
+
+        def certain(measure: Measure, labels: Any) -> Any:
+            return np.minimum(stops(measure, labels) / stops(measure, np.array([1])), 1.0)
+
+        sentence = (
+            "The documents above a rank make no difference: the probability that the user comes so far is missing."
+        )
+        yield _redefined("stops", sentence, definition, values=without_earlier)
+        sentence = "The probability to stop at a document of label 1 is 1: its divisor is missing."
+        yield _redefined("stops", sentence, definition, stops=certain)
+
+
+def _discounts(known: Discount) -> dict[str, Callable[[Any, float], Any]]:
     shapes: dict[str, Callable[[Any, float], Any]] = {
-        "The discount is off by one: rank r has that of rank r + 1, as log2(r + 2) in place of log2(r + 1)": (
+        "The discount is off by one: rank r has that of rank r + 1, as log2(r + 2) in place of log2(r + 1).": (
             lambda rank, parameter: known.value(rank + 1, parameter)
         ),
-        "The discount is off by one: rank r has that of rank r - 1, as log2(r) in place of log2(r + 1)": (
+        "The discount is off by one: rank r has that of rank r - 1, as log2(r) in place of log2(r + 1).": (
             lambda rank, parameter: known.value(np.maximum(rank - 1, 1), parameter)
         ),
-        "There is no discount: all ranks count the same": CONSTANT.value,
+        "There is no discount: all ranks count the same.": CONSTANT.value,
+        "The discount is 1 / rank.": RECIPROCAL.value,
+        "The discount is 1 / log2(rank + 1).": LOG2.value,
     }
-    if known is not RECIPROCAL:
-        shapes["The discount is 1 / rank"] = RECIPROCAL.value
-    if known is not LOG2:
-        shapes["The discount is 1 / log2(rank + 1)"] = LOG2.value
-    for sentence, shape in shapes.items():
-        yield _Variation("discount", Cause(f"{sentence}."), _redefined(definition, discount=Discount("changed", shape)))
+    return {sentence: shape for sentence, shape in shapes.items() if shape != known.value}
 
 
-def _redefined(definition: Definition, **attributes: Any) -> Callable[[_State], _State]:
-    """Use the definition with other attributes or methods."""
+def _redefined(group: str, sentence: str, definition: Definition, **attributes: Any) -> _Variation:
+    """The definition with other attributes or methods."""
     changed = object.__new__(type(definition))  # copy.copy would return the registered definition itself
     vars(changed).update(vars(definition), **attributes)
-    return _each_measure(lambda each, _: replace(each, definition=changed))
+    return _of_measures(group, Cause(sentence), lambda each, _: replace(each, definition=changed))
 
 
-def _normalizers(measure: Measure) -> Iterator[_Variation]:
-    """Other normalizers, for measures that divide by the value of the ideal ranking."""
-    definition = measure.definition
-    if not isinstance(definition, Additive) or not definition.is_normalized(measure) or measure.cutoff is None:
-        return
-    ideal = definition.ideal
-
-    def without_cutoff(measure: Measure, counts: Any, gains: Any = None) -> Any:
-        return ideal(replace(measure, cutoff=None), counts, gains)
-
-    sentence = "The ideal ranking is not cut off at rank k, but the ranking is."
-    yield _Variation("normalizer", Cause(sentence), _redefined(definition, normalizer=without_cutoff))
-
-
-def _stops(measure: Measure) -> Iterator[_Variation]:
-    """Other stop probabilities, for cascades."""
-    definition = measure.definition
-    if not isinstance(definition, Cascade) or definition.is_binary(measure):
-        return
-    stops, discounts = definition.stops, definition.discounts
-
-    def without_earlier(measure: Measure, ranked: Ranked) -> Any:
-        query, rank, stop = ranked.weights(lambda labels: stops(measure, labels), measure.cutoff)
-        return ranked.sum(query, stop * discounts(measure, rank))
-
-    def certain(measure: Measure, labels: Any) -> Any:
-        return np.minimum(stops(measure, labels) / stops(measure, np.array([1])), 1.0)
-
-    sentence = "The documents above a rank make no difference: the probability that the user comes so far is missing."
-    yield _Variation("stops", Cause(sentence), _redefined(definition, values=without_earlier))
-    sentence = "The probability to stop at a document of label 1 is 1: its divisor is missing."
-    yield _Variation("stops", Cause(sentence), _redefined(definition, stops=certain))
-
-
-def _others(measure: Measure) -> Iterator[_Variation]:
+def _other_measures(measure: Measure) -> Iterator[_Variation]:
     """Other measures of the catalog; they must explain most categories, because some agree on many rankings."""
     for definition in definitions():
         if definition is measure.definition or (definition.cutoff == "required" and measure.cutoff is None):
             continue
-        takes_k = definition.cutoff != "none"
-        name = Measure(definition, measure.cutoff if takes_k else None)
+        name = _as_other(measure, None, definition)
         cause = Cause(f"The values are those of {name}: {definition.summary}.", f"Compare it with {name}.")
-        change = _each_measure(
-            lambda each, _, definition=definition, takes_k=takes_k: Measure(  # type: ignore[misc]
-                definition, each.cutoff if takes_k else None
-            )
-        )
-        yield _Variation("settings", cause, change, complete=True)
+        yield _of_measures("settings", cause, partial(_as_other, definition=definition), complete=True)
+
+
+def _as_other(measure: Measure, _: Query | None, definition: Definition) -> Measure:
+    return Measure(definition, measure.cutoff if definition.cutoff != "none" else None)

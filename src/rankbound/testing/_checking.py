@@ -62,9 +62,7 @@ class Check:
             category: [entry for entry in group if not entry.agrees(self.policy.tolerance)]
             for category, group in done.items()
         }
-        smallest = {
-            category: self._smallest(category, group) for category, group in failures.items() if group
-        }  # fmt: skip
+        smallest = {category: self._smallest(category, group) for category, group in failures.items() if group}
         causes = self._causes(done, smallest)
         disagreements = {
             category.name: self._disagreement(

@@ -170,12 +170,12 @@ def _choose(case: Case, method: str, grid: int | None, samples: int, seed: int) 
             return *distribution, "dynamic"
         if method == "dynamic":
             raise ArgumentError("the dynamic program has too many states for these labels; choose method='sampled'")
+        if precise and has_weighted_samples(case):
+            return *of_weighted_samples(case, seed), "approximate"
         if mixture_key(case) is not None:
             distribution = mixtures([case], precise=False)[0]
             if distribution is not None:
                 return *distribution, "approximate"
-    if method == "auto" and precise and has_weighted_samples(case):
-        return *of_weighted_samples(case, seed), "approximate"
     _check_sampling(case, samples, _SAMPLING_WORK if method == "auto" else _LONGEST_SAMPLING)
     return *sampled(case, samples, seed), "sampled"
 

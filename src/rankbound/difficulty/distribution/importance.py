@@ -27,7 +27,8 @@ _CHUNK = 10_000  # orders drawn together
 _TILTS = 0.8 * 1.3 ** np.arange(18)  # that are considered, in standard deviations of the value
 _STEP, _RAREST = 4.0, 1e-7  # ratio of the tails of neighboring tilts, and the tail at which they end
 _SINGLE_RANKS, _GROUPS = 12, 20  # ranks with a c_r of their own, and groups of the others
-_MOST_WORK = 4e9  # orders times ranks times levels
+_USUAL_TILTS, _MOST_LEVELS = 12, 12
+_MOST_WORK = 1.6e10  # orders times ranks times levels
 
 
 class _Orders(NamedTuple):
@@ -39,8 +40,9 @@ class _Orders(NamedTuple):
 
 def has_weighted_samples(case: Case) -> bool:
     """Whether orders can be drawn rank by rank, and fast enough."""
-    orders = _ORDERS_OF_MIDDLE + 12 * _ORDERS
-    return case.random and case.measure.definition.has_walk and orders * sampling_work(case) / 4 <= _MOST_WORK
+    if not case.random or not case.measure.definition.has_walk or len(case.labels) > _MOST_LEVELS:
+        return False
+    return (_ORDERS_OF_MIDDLE + _USUAL_TILTS * _ORDERS) * sampling_work(case) <= _MOST_WORK
 
 
 def of_weighted_samples(case: Case, seed: int = 0) -> Points:

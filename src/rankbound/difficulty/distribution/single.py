@@ -184,6 +184,9 @@ def distribution(
     variance are exact, its distribution function is within 3e-3 of the exact one, and probabilities of 1e-4 in the
     upper tail are right within a third. Where no fast method exists, ArgumentError names the largest feasible size.
 
+    Where no program resolves the tails, as of ERR of graded labels, orders are drawn with a preference for high or for
+    low values and weighted, also ``approximate``; this takes seconds, and keeps the mean within its error.
+
     Closed distributions and enumeration are exact. Other methods, but for samples, keep the mean and, where they can be
     counted, the probabilities of the worst and the best value. Other P(score >= x) and P(score <= x) of 1e-6 and more
     have a relative error of at most 2 % at the values x that rankings have, in tests against enumeration, brackets, and
@@ -191,9 +194,8 @@ def distribution(
 
     - the limit distribution above;
     - measures of graded labels with a cutoff beyond about 16 on lists for which a dynamic program would take more than
-      a second, and full rankings whose tails neither tilting nor a dynamic program resolves. They have an approximation
-      whose distribution function is within 2e-3 of the exact one, and whose tail probabilities below 1e-3 may be wrong
-      by a factor;
+      a second. They have an approximation whose distribution function is within 2e-3 of the exact one, and whose tail
+      probabilities below 1e-3 may be wrong by a factor;
     - dynamic programs on few points (`grid`), which many levels make necessary: with five levels and 2,048 points the
       error reaches 10 % in tails. Values of infAP that differ by its 1e-5 fall together: ``method="dynamic"`` is off by
       up to 12 % for nine documents, which ``auto`` enumerates;
