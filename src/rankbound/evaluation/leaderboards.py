@@ -269,7 +269,7 @@ def _read_cells(scores: ScoreMatrix, measure: str, over: str) -> _Cells:
     means = []
     for index, name in enumerate(scores.data_sets):
         values = scores.values[measure][:, scores.in_data_set(index)]
-        present = np.isfinite(values).any(axis=1)
+        present = np.asarray(np.isfinite(values).any(axis=1))
         if not present.any():
             cells.without_values.append(name)
             continue

@@ -22,7 +22,7 @@ from rankbound.difficulty.p_values import PValues
 from rankbound.errors import ArgumentError, CoverageWarning, MeasureError
 from rankbound.evaluation import Evaluation, evaluate_lists
 from rankbound.evaluation.combined_p_values import fisher
-from rankbound.evaluation.coverage import warn_of_coverage
+from rankbound.evaluation.lists import warn_of_coverage
 from rankbound.measures.measure import BOUNDINGS, Measure, parse_measure
 from rankbound.packages import import_package
 from rankbound.protocol import CANDIDATES, EMPTY, TIES, Protocol, as_protocol

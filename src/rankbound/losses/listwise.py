@@ -278,7 +278,7 @@ class ListMLELoss(_ListLoss):
         rows = np.where(differs(labels, offsets), np.diff(offsets), 0)
         return Plan(labels=labels, offsets=offsets, order=sort_by_level(labels, offsets), rows=rows)
 
-    def _target(self, scores: NDArray[Any], plan: Any) -> None:  # noqa: ARG002
+    def _target(self, scores: NDArray[Any], plan: Any) -> None:
         """The order is all that counts."""
 
     def _formula(self, bucket: Bucket, x: Tensor) -> Tensor:

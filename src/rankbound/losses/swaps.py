@@ -137,7 +137,7 @@ def plan_pairs(labels: NDArray[Any], offsets: NDArray[np.int64]) -> PairPlan:
 
 
 def plan_all_pairs(labels: NDArray[Any], offsets: NDArray[np.int64], teacher: NDArray[np.float64]) -> PairPlan:
-    """Make the plan of all pairs of items, whatever their labels; a teacher's scores say which item is the better one."""
+    """Make the plan of all pairs of items, whatever their labels; a teacher's scores say which is the better one."""
     sizes = np.diff(offsets)
     order = np.arange(len(labels)) - np.repeat(offsets[:-1], sizes)
     return PairPlan(
