@@ -6,7 +6,8 @@ All labels are hidden at first. A document without an official judgment is known
 that every pair of runs can be decided in the end. Documents are judged in batches by `rankbound judge` (its importance,
 computed anew for each batch), by depth (all first ranks of all topics, then all second ranks, ...), and by an oracle
 that knows the labels and takes the documents that push the pairs towards their outcome most: no order does much better.
-A pair is decided when the order of the two means is the same whatever the hidden labels are.
+A pair is decided when the order of the two means is the same whatever the hidden labels are. Runs are drawn from all
+runs, or pairs from those whose names begin with the same five characters: variants of one system by one group.
 """
 
 from __future__ import annotations
@@ -22,24 +23,29 @@ import numpy as np
 from rankbound.data.judged import from_frames
 from rankbound.data.sources import to_frame
 from rankbound.difficulty.unknown.ranking import UnknownRanking
-from rankbound.evaluation.judge import importance_of_documents
+from rankbound.evaluation.judge import importance_of_documents, relevance_probabilities
 from rankbound.measures import parse_measure
 
 TARGET = Path("docs/results/judging.csv")
 LEVELS = (0.5, 0.8, 0.9, 1.0)
-CASES = (("P@10", 2), ("P@10", 10), ("P@10", 40), ("DCG@10", 10), ("DCG@10", 40), ("RBP", 10), ("RBP", 40))
-SAMPLES = 5
+VARIANTS, PREFIX = "two of a group", 5
+CASES = (
+    *((name, VARIANTS, 40) for name in ("P@10", "DCG@10", "RBP")),
+    *((name, number, samples) for number, samples in ((2, 20), (10, 5)) for name in ("P@10", "DCG@10", "RBP")),
+    ("P@10", 40, 2),
+)  # measure, runs, samples
 
 
 class Contest:
     """Pairs of runs with the ranges of their differences, which judgments narrow."""
 
-    def __init__(self, weights: np.ndarray, gains: np.ndarray, largest: float) -> None:
-        self.weights, self.gains, self.largest = weights, gains, largest
+    def __init__(self, weights: np.ndarray, gains: np.ndarray, queries: np.ndarray) -> None:
+        self.weights, self.gains, self.queries, self.largest = weights, gains, queries, float(gains.max())
         self.pairs = np.array(list(combinations(range(weights.shape[1]), 2)))
+        self.labels = np.full(len(weights), np.nan)
         delta = self._deltas(np.arange(len(weights)))
-        self.low = largest * np.minimum(delta, 0).sum(axis=0)
-        self.high = largest * np.maximum(delta, 0).sum(axis=0)
+        self.low = self.largest * np.minimum(delta, 0).sum(axis=0)
+        self.high = self.largest * np.maximum(delta, 0).sum(axis=0)
 
     def _deltas(self, documents: np.ndarray) -> np.ndarray:
         return self.weights[documents][:, self.pairs[:, 1]] - self.weights[documents][:, self.pairs[:, 0]]
@@ -50,6 +56,7 @@ class Contest:
         part = (self.gains[documents][:, None] * delta).sum(axis=0)
         self.low += part - self.largest * np.minimum(delta, 0).sum(axis=0)
         self.high += part - self.largest * np.maximum(delta, 0).sum(axis=0)
+        self.labels[documents] = self.gains[documents] > 0
 
     @property
     def is_open(self) -> np.ndarray:
@@ -60,7 +67,9 @@ class Contest:
         """That of `rankbound judge`."""
         chosen = self.is_open
         effects = self.weights[documents] * self.largest
-        return importance_of_documents(effects, self.pairs[chosen], self.low[chosen], self.high[chosen])[0]
+        probability = relevance_probabilities((self.weights > 0).mean(axis=1), self.queries, self.labels)[documents]
+        ends = self.low[chosen], self.high[chosen]
+        return importance_of_documents(effects, probability, self.pairs[chosen], *ends)[0]
 
     def importance_to_oracle(self, documents: np.ndarray) -> np.ndarray:
         """How far the labels push the open pairs towards their outcome."""
@@ -96,20 +105,29 @@ def simulate() -> list[dict[str, float | str]]:
     qrels = to_frame(folder / "qrels.covid-round1.txt.gz", "label")
     files = sorted((folder / "runs").glob("*.gz"))
     rows = []
-    for name, number in CASES:
-        counts = []
-        for seed in range(SAMPLES):
-            chosen = np.random.default_rng(seed).choice(len(files), number, replace=False)
-            arrays = _documents(qrels, [files[i] for i in chosen], name)
-            counts.append(_count_by_all_orders(*arrays))
+    for name, number, samples in CASES:
+        rng = np.random.default_rng(0)
+        counts: list[list[list[int]]] = []
+        while len(counts) < samples:
+            arrays = _documents(qrels, _draw_runs(rng, files, number), name)
+            if np.abs(arrays[0] - arrays[0][:, :1]).max() > 0:  # two files can hold the same run
+                counts.append(_count_by_all_orders(*arrays))
         means = np.mean(counts, axis=0)
         for level, (judge, depth, oracle) in zip(LEVELS, means.T, strict=True):
-            rows.append({
-                "measure": name, "runs": number, "decided": level, "samples": SAMPLES, "judge": round(float(judge)),
-                "by depth": round(float(depth)), "oracle": round(float(oracle)),
-                "saved": round(1 - float(judge / depth), 3), "saved by the oracle": round(1 - float(oracle / depth), 3),
-            })  # fmt: skip
+            row = {"measure": name, "runs": number, "decided": level, "samples": samples}
+            row |= {"judge": round(judge), "by depth": round(depth), "oracle": round(oracle)}
+            rows.append(
+                row | {"saved": round(1 - judge / depth, 3), "saved by the oracle": round(1 - oracle / depth, 3)}
+            )
+        print(*rows[-len(LEVELS) :], sep="\n", flush=True)
     return rows
+
+
+def _draw_runs(rng: np.random.Generator, files: list[Path], number: int | str) -> list[Path]:
+    if number != VARIANTS:
+        return [files[i] for i in rng.choice(len(files), number, replace=False)]
+    pairs = [pair for pair in combinations(files, 2) if len({path.name[:PREFIX].lower() for path in pair}) == 1]
+    return list(pairs[rng.integers(len(pairs))])
 
 
 def _documents(qrels: object, files: list[Path], name: str) -> tuple[np.ndarray, ...]:
@@ -137,7 +155,7 @@ def _documents(qrels: object, files: list[Path], name: str) -> tuple[np.ndarray,
 def _count_by_all_orders(
     weights: np.ndarray, gains: np.ndarray, ranks: np.ndarray, queries: np.ndarray
 ) -> list[list[int]]:
-    batch = max(1, len(weights) // 100)
+    batch = max(1, len(weights) // 60)
     depth_first = np.lexsort((queries, ranks))
     place = np.argsort(depth_first)
     orders: list[Callable[[Contest, np.ndarray], np.ndarray]] = [
@@ -145,7 +163,7 @@ def _count_by_all_orders(
         lambda _, left: np.argsort(place[left], kind="stable"),
         lambda contest, left: np.argsort(-contest.importance_to_oracle(left), kind="stable"),
     ]
-    return [count_judgments(Contest(weights, gains, gains.max()), choose, batch) for choose in orders]
+    return [count_judgments(Contest(weights, gains, queries), choose, batch) for choose in orders]
 
 
 if __name__ == "__main__":

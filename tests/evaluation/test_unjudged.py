@@ -9,14 +9,21 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 from rankbound import Lists, Protocol, compare, evaluate, parse_measure
 from rankbound.cli.main import run
 from rankbound.difficulty.unknown.differences import RunsWithUnknown
 from rankbound.errors import ArgumentError, DataError, FileFormatError, InferenceWarning, MeasureError
 from rankbound.evaluation.alignment import lists_on_shared_queries
-from rankbound.evaluation.judge import next_judgments, read_filled, with_judgments
+from rankbound.evaluation.judge import (
+    _probabilities,
+    importance_of_documents,
+    next_judgments,
+    read_filled,
+    relevance_probabilities,
+    with_judgments,
+)
 from rankbound.evaluation.predicted import evaluate_predicted, predicted_mean
 from rankbound.evaluation.unjudged import decide
 from rankbound.report.figures.drawing import Tables, draw_figures
@@ -133,6 +140,58 @@ def test_expected_reduction_is_that_of_the_width():
         both = RunsWithUnknown(lists_on_shared_queries(filled, list(runs.values())))
         found = both.differences(parse_measure("P@3"), [(0, 1), (0, 2), (1, 2)])
         assert (found.high - found.low).mean(axis=1).sum() == pytest.approx(plan.width - document.reduction)
+
+
+def test_importance_is_the_expected_progress_of_the_ends():
+    rng = np.random.default_rng(4)
+    effects, p = rng.random((6, 3)) * (rng.random((6, 3)) > 0.3), rng.random(6)
+    pairs = np.array([(0, 1), (0, 2), (1, 2)])
+    delta = effects[:, pairs[:, 1]] - effects[:, pairs[:, 0]]
+    low, high = np.minimum(delta, 0).sum(axis=0) + 0.1, np.maximum(delta, 0).sum(axis=0) + 0.1  # 0.1 is known
+    importance, reduction, number = importance_of_documents(effects, p, pairs, low, high)
+    for document in range(6):
+        expected = 0.0
+        for pair in range(3):
+            d = delta[document, pair]
+            mean, variance = 0.1 + p @ delta[:, pair], (p * (1 - p)) @ delta[:, pair] ** 2
+            wins = stats.norm.cdf(mean / variance**0.5)
+            for label, probability in ((1, p[document]), (0, 1 - p[document])):
+                of_low, of_high = label * d - min(d, 0), max(d, 0) - label * d
+                expected += probability * (wins * of_low / -low[pair] + (1 - wins) * of_high / high[pair])
+        assert importance[document] == pytest.approx(expected)
+    assert reduction == pytest.approx(np.abs(delta).sum(axis=1))
+    assert number.tolist() == (delta != 0).sum(axis=1).tolist()
+
+
+def test_probabilities_of_relevance_are_the_most_likely_ones():
+    rng = np.random.default_rng(6)
+    pooled, query = rng.integers(1, 6, 80) / 5, rng.integers(0, 4, 80)
+    label = np.where(rng.random(80) < 0.6, rng.random(80) < pooled * (query + 1) / 5, np.nan)
+    found = relevance_probabilities(pooled, query, label)
+    known = ~np.isnan(label)
+
+    def loss(w):
+        logits = w[0] + w[1] * np.log(pooled) + w[2:][query]
+        likelihood = label[known] * logits[known] - np.logaddexp(0, logits[known])
+        return (w[0] ** 2 + (w[1] - 1) ** 2 + (w[2:] ** 2).sum()) / 2 - likelihood.sum()
+
+    best = optimize.minimize(loss, np.zeros(6), method="BFGS").x
+    expected = 1 / (1 + np.exp(-(best[0] + best[1] * np.log(pooled) + best[2:][query])))
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_documents_like_the_relevant_ones_are_likely_relevant():
+    qrels = {"good": {f"r{i}": 1 for i in range(6)}, "bad": {f"n{i}": 0 for i in range(6)} | {"z": 1}}
+    ranks = {"good": [f"r{i}" for i in range(6)], "bad": [f"n{i}" for i in range(6)]}
+    runs = {
+        name: {q: {d: 9.0 - i for i, d in enumerate([f"{name}-{q}", *documents])} for q, documents in ranks.items()}
+        for name in ("one", "two")
+    }
+    both = RunsWithUnknown(lists_on_shared_queries(qrels, list(runs.values())))
+    measure = parse_measure("P@5")
+    codes, _ = both.effects(measure)
+    found = dict(zip([both.name_of(int(code))[0] for code in codes], _probabilities(both, measure, codes), strict=True))
+    assert found["good"] > 0.5 > 0.2 > found["bad"]  # 1/3 before any judgment
 
 
 def test_files_are_filled_in_and_read_again(tmp_path):

@@ -2,8 +2,11 @@
 
 A comparison of two runs is undecided while the range of its mean difference over the labels of unjudged documents
 (`rankbound.difficulty.unknown.differences`) contains 0. A judgment of a document takes its part out of the width of
-that range, gain * |w_A - w_B| over the normalizer of its query. Documents are ranked by the sum of these parts over the
-undecided comparisons, each part in relation to what is missing until the comparison is decided on either side.
+that range, gain * |w_A - w_B| over the normalizer of its query: out of the lower end if its label speaks for B, out of
+the upper end if it speaks for A. Documents are ranked by the expected part over the undecided comparisons, in relation
+to what is missing until the comparison is decided. How likely a document is relevant follows from the judged ones and
+from how many runs return it. This is the greedy idea of minimal test collections (Carterette, Allan & Sitaraman, SIGIR
+2006), with ranges that hold for all labels.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import special
 
 from rankbound.data.frames import id_text
 from rankbound.data.sources import to_frame
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = "?"
 _BLOCK = 4_000_000
+_NEWTON_STEPS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +119,8 @@ def next_judgments(
     open_pairs = np.array(pairs)[is_open]
     codes, effects = both.effects(chosen)
     effects = effects / both.queries
-    importance, reduction, number = importance_of_documents(effects, open_pairs, *ends[is_open].T)
+    probability = _probabilities(both, chosen, codes)
+    importance, reduction, number = importance_of_documents(effects, probability, open_pairs, *ends[is_open].T)
     order = np.lexsort((codes, -importance))[: int(budget)]
     order = order[importance[order] > 0]
     return JudgmentPlan(
@@ -130,25 +136,93 @@ def next_judgments(
 
 
 def importance_of_documents(
-    effects: NDArray[np.float64], pairs: NDArray[np.int64], low: NDArray[np.float64], high: NDArray[np.float64]
+    effects: NDArray[np.float64],
+    probability: NDArray[np.float64],
+    pairs: NDArray[np.int64],
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
     """For each document: its importance, its part of the width of all ranges, and how many of them depend on it.
 
-    ``effects`` has a row per document and a column per run; ``low`` and ``high`` are the ranges of the undecided
-    ``pairs``. The importance weighs each part by 1 / min(high, -low), what is missing until the pair is decided.
+    ``effects`` has a row per document and a column per run, ``probability`` is that of relevance; ``low`` and ``high``
+    are the ranges of the undecided ``pairs``. A pair is decided when ``low`` rises above 0 or ``high`` falls below it.
+    A relevant document that helps the second run raises ``low``, one that is not relevant lowers ``high``, and so on:
+    the importance is the sum over pairs of the expected progress of either end, in relation to what is missing at this
+    end and weighted by the probability that the pair is decided there.
     """
     first, second = pairs.reshape(-1, 2).T
     smallest = effects[effects > 0].min(initial=np.inf)
-    weight = 1 / np.maximum(np.minimum(high, -low), smallest)
+    step = max(1, _BLOCK // max(1, len(first)))
+    blocks = [slice(start, start + step) for start in range(0, len(effects), step)]
+    mean, variance = low.astype(np.float64), np.full(len(low), np.finfo(float).tiny)
+    for rows in blocks:
+        delta, p = effects[rows][:, second] - effects[rows][:, first], probability[rows]
+        mean += p @ delta - np.minimum(delta, 0).sum(axis=0)
+        variance += (p * (1 - p)) @ delta**2
+    wins = special.ndtr(mean / np.sqrt(variance))
+    to_low, to_high = wins / np.maximum(-low, smallest), (1 - wins) / np.maximum(high, smallest)
     importance, reduction = np.zeros(len(effects)), np.zeros(len(effects))
     number = np.zeros(len(effects), dtype=np.int64)
-    step = max(1, _BLOCK // max(1, len(pairs)))
-    for start in range(0, len(effects), step):
-        rows = slice(start, start + step)
-        parts = np.abs(effects[rows][:, second] - effects[rows][:, first])
-        importance[rows], reduction[rows] = parts @ weight, parts.sum(axis=1)
-        number[rows] = (parts > 0).sum(axis=1)
+    for rows in blocks:
+        delta, p = effects[rows][:, second] - effects[rows][:, first], probability[rows]
+        helps, hurts = np.maximum(delta, 0), np.maximum(-delta, 0)
+        importance[rows] = p * (helps @ to_low + hurts @ to_high) + (1 - p) * (hurts @ to_low + helps @ to_high)
+        reduction[rows] = (helps + hurts).sum(axis=1)
+        number[rows] = (delta != 0).sum(axis=1)
     return importance, reduction, number
+
+
+def relevance_probabilities(
+    pooled: NDArray[np.float64], query: NDArray[np.int64], label: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The probability of each document that it is relevant, from the documents that are judged.
+
+    ``pooled`` is the fraction of runs that return it, ``query`` the number of its query, and ``label`` 1 or 0, or NaN
+    where it is not judged. A logistic regression on the logarithm of ``pooled`` with an effect of each query, drawn to
+    0 like a normal prior with variance 1; before any judgment the odds of relevance are ``pooled``.
+
+    >>> relevance_probabilities(np.array([1.0, 0.5]), np.array([0, 0]), np.array([np.nan, np.nan])).round(4).tolist()
+    [0.5, 0.3333]
+    """
+    features = np.column_stack((np.ones(len(pooled)), np.log(pooled)))
+    prior = np.array([0.0, 1.0])
+    common, of_query = prior.copy(), np.zeros(int(query.max(initial=-1)) + 1)
+    known = ~np.isnan(label)
+    x, y, group = features[known], label[known], query[known]
+    for _ in range(_NEWTON_STEPS if known.any() else 0):
+        p = special.expit(x @ common + of_query[group])
+        spread = p * (1 - p)
+        gradient = x.T @ (p - y) + common - prior
+        gradient_of_query = np.bincount(group, p - y, minlength=len(of_query)) + of_query
+        diagonal = np.bincount(group, spread, minlength=len(of_query)) + 1
+        crossed = np.stack([np.bincount(group, spread * column, minlength=len(of_query)) for column in x.T])
+        scaled = crossed / diagonal
+        left = (x.T * spread) @ x + np.eye(2) - scaled @ crossed.T
+        step = np.linalg.solve(left, gradient - scaled @ gradient_of_query)
+        common -= step
+        of_query -= gradient_of_query / diagonal - step @ scaled
+    return np.asarray(special.expit(features @ common + of_query[query]))
+
+
+def _probabilities(both: RunsWithUnknown, measure: Measure, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The probability of relevance of each unknown document, by the judged documents that the runs return."""
+    import polars as pl
+
+    known, unknown = [], []
+    for lists, ranking, code in zip(both.lists, both.rankings, both.codes, strict=True):
+        cut = ranking.depths if measure.cutoff is None else np.minimum(ranking.depths, measure.cutoff)
+        is_seen = ranking.above < cut[ranking.query]
+        unknown.append(code[is_seen[ranking.unknown]])
+        at = np.flatnonzero(is_seen & ~ranking.is_unknown)
+        ids, query = pl.Series(np.asarray(lists.ids[ranking.position[at]])), ranking.query[at]
+        known.append(pl.DataFrame({"query": query, "id": id_text(ids), "label": ranking.labels[at] >= measure.rel}))
+    judged = pl.concat(known).group_by("query", "id", maintain_order=True).agg(pl.len(), pl.col("label").first())
+    seen = np.concatenate(unknown)
+    returned = np.bincount(np.searchsorted(codes, seen[np.isin(seen, codes)]), minlength=len(codes))
+    number = np.concatenate((np.maximum(returned, 1), judged["len"].to_numpy()))
+    query = np.concatenate((codes // both.span, judged["query"].to_numpy()))
+    label = np.concatenate((np.full(len(codes), np.nan), judged["label"].to_numpy().astype(np.float64)))
+    return relevance_probabilities(number / len(both.lists), query, label)[: len(codes)]
 
 
 # ---- files to fill in ------------------------------------------------------------------------------------------------
