@@ -94,9 +94,10 @@ def read_probabilities(source: object) -> ProbabilityTable:
         if not frame[column].dtype.is_numeric():
             raise DataError(f"{where}: column {column!r} must hold probabilities, got {frame[column].dtype}")
     table = frame.select(
-        id_text(frame[ids["qid"]]).alias("qid"), id_text(frame[ids["docid"]]).alias("docid"),
+        id_text(frame[ids["qid"]]).alias("qid"),
+        id_text(frame[ids["docid"]]).alias("docid"),
         *(pl.col(column).cast(pl.Float64).fill_null(float("nan")) for column in columns),
-    )  # fmt: skip
+    )
     _check_probabilities(table, columns, where)
     kept = columns if grades is None else [column for column, grade in zip(columns, grades, strict=True) if grade > 0]
     above = None if grades is None else tuple(grade for grade in grades if grade > 0)

@@ -80,9 +80,14 @@ def predicted_mean(
     (0.6, 0.75)
     """
     check_confidence(confidence)
-    x, y, rest = (floats(name, values) for name, values in (
-        ("human", human), ("predicted", predicted), ("predicted_rest", predicted_rest),
-    ))  # fmt: skip
+    x, y, rest = (
+        floats(name, values)
+        for name, values in (
+            ("human", human),
+            ("predicted", predicted),
+            ("predicted_rest", predicted_rest),
+        )
+    )
     if len(x) != len(y):
         raise ArgumentError(f"human and predicted must have a value for each query, got {len(x)} and {len(y)}")
     if len(x) < FEWEST:
@@ -107,9 +112,17 @@ def predicted_mean(
     alone = float(special.stdtrit(n - 1, (1 + confidence) / 2)) * float(np.std(x, ddof=1)) / n**0.5
     human_mean = float(x.mean())
     return PredictedMean(
-        mean, mean - half, mean + half, weight, human_mean, human_mean - alone, human_mean + alone,
-        float(np.concatenate((y, rest)).mean()), n, n + others,
-    )  # fmt: skip
+        mean,
+        mean - half,
+        mean + half,
+        weight,
+        human_mean,
+        human_mean - alone,
+        human_mean + alone,
+        float(np.concatenate((y, rest)).mean()),
+        n,
+        n + others,
+    )
 
 
 def _variance_of_mean(residual: NDArray[np.float64], predicted: NDArray[np.float64]) -> float:

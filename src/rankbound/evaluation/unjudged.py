@@ -108,8 +108,10 @@ def _decisions_by(
     for row, (first, second) in enumerate(pairs):
         ends = LabelRange(found.low[row], found.high[row], found.may_be_empty[row])
         if empty != "skip":  # the difference of two stand-ins is 0
-            low, high = (np.where(ends.may_be_empty, reduce(end, 0.0), end) for reduce, end in
-                         ((np.fmin, ends.low), (np.fmax, ends.high)))  # fmt: skip
+            low, high = (
+                np.where(ends.may_be_empty, reduce(end, 0.0), end)
+                for reduce, end in ((np.fmin, ends.low), (np.fmax, ends.high))
+            )
             ends = LabelRange(low, high, np.zeros_like(ends.may_be_empty))
         low_mean, high_mean = range_of_mean(ends)
         counted = ~np.isnan(ends.low)
