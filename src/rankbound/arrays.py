@@ -116,7 +116,8 @@ def offsets_of(values: Any) -> NDArray[np.int64]:
 
 def labels_of(values: Any, name: str = "labels") -> NDArray[Any]:
     """Return validated labels: int32 if all are integers, else float64; smaller than 2^31 in magnitude."""
-    labels = numbers(name, values)
+    is_plain = type(values) is np.ndarray and values.ndim == 1 and values.dtype in (np.float64, np.int32)
+    labels = values if is_plain else numbers(name, values)
     if labels.dtype == np.int32:
         return labels
     if labels.dtype.itemsize >= 4 and len(labels):

@@ -64,7 +64,7 @@ def evaluate_lists(
     if lists.candidates is not None and isinstance(protocol.candidates, str):
         protocol = replace(protocol, candidates=EXPLICIT)
     return Evaluation(
-        lists.query_ids,
+        lists.query_ids if lists.qids is None else lists.qids,
         result,
         is_empty,
         bounds_by_name,

@@ -57,7 +57,7 @@ class Additive(Discounted):
 
     def cut(self, measure: Measure, counts: LabelCounts, gains: NDArray[np.float64] | None = None) -> NDArray[np.int64]:
         """Ranks of each query that count."""
-        return counts.cut(measure.cutoff)
+        return counts.depths if measure.cutoff is None else np.minimum(counts.depths, measure.cutoff)
 
     def ideal(
         self, measure: Measure, counts: LabelCounts, gains: NDArray[np.float64] | None = None

@@ -19,7 +19,7 @@ from rankbound.arrays import labels_of
 from rankbound.errors import DataError
 from rankbound.lists import sort_within_queries
 from rankbound.measures.combinatorics import arrangements, random_orders
-from rankbound.measures.label_counts import LabelCounts, ratio
+from rankbound.measures.label_counts import LabelCounts
 from rankbound.protocol import TIES
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ class Ranked:
         if self.judgments is None:
             return (cut > 0).astype(np.float64)
         query, _, judged = self.judgments.weights(partial(np.asarray, dtype=np.float64), cutoff)
-        return ratio(self.sum(query, judged), cut)
+        return self.sum(query, judged) / np.maximum(cut, 1)
 
     @cached_property
     def judged(self) -> NDArray[np.bool_]:
@@ -397,7 +397,7 @@ class Ranked:
         positions = np.flatnonzero(self.labels > 0)
         query, rank = self.locate(positions)
         if cut is not self.sizes:
-            seen = rank <= self.spread(cut, query)
+            seen = rank <= cut[query]
             positions, query, rank = positions[seen], query[seen], rank[seen]
         return query, rank, weigh(self.labels[positions])
 
