@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from rankbound.data.candidates import CandidateSource
 
 CHUNK = 200_000  # documents of dicts that are evaluated at once: enough for speed, few enough for the cache
+# glibc gives arrays that are larger than any freed before back to the system, and the next ones cost fresh pages
+np.empty(31 << 20, np.uint8)
 
 
 class DuplicateError(DataError):
@@ -82,7 +84,7 @@ def dict_chunks(
     one_sided, names = (len(qrels) - len(names), len(run) - len(names)), names if missing == "ignore" else [*qrels]
     judged, ranked = [*map(qrels.__getitem__, names)], [*map(run.get, names, repeat({}))]
     documents = np.cumsum([*map(len, judged)]) + np.cumsum([*map(len, ranked)])
-    chunk = documents // (2 * (CHUNK if most is None else most))
+    chunk = (documents - 1) // (2 * (CHUNK if most is None else most))
     for start, end in pairwise([0, *(np.flatnonzero(np.diff(chunk)) + 1).tolist(), len(names)]):
         coverage = Coverage(*one_sided, sum(map(run.__contains__, names[start:end])))
         part = slice(start, end)
@@ -139,8 +141,9 @@ def _lists_of_dicts(
     is_judged = None
     if (judged_depths < depths).any():
         is_judged = labels != scores
-        unjudged = sizes - np.diff(np.concatenate(([0], np.cumsum(is_judged)))[offsets])
-        for query in np.flatnonzero(unjudged != depths - judged_depths).tolist():  # where a label equals the score
+        found, some = np.zeros(len(names), np.int64), sizes > 0
+        found[some] = np.add.reduceat(is_judged, offsets[:-1][some], dtype=np.int64)
+        for query in np.flatnonzero(found != known).tolist():  # where a label equals the score
             every = ranked[query] | judged[query]
             is_judged[offsets[query] : offsets[query + 1]] = [*map(judged[query].__contains__, every)]
         if not judged_depths.any():
@@ -150,7 +153,7 @@ def _lists_of_dicts(
             labels, scores, ids = labels[is_judged], scores[is_judged], None if ids is None else ids[is_judged]
             offsets, depths, is_judged = np.concatenate(([0], np.cumsum(known))), judged_depths, None
         else:
-            labels[~is_judged] = 0
+            labels = np.where(is_judged, labels, 0)
     are_all_returned = len(labels) == depths.sum()
     return Lists.of_read_arrays(
         labels=labels,

@@ -103,7 +103,7 @@ class Cascade(Discounted):
     ) -> NDArray[np.float64]:
         """sum of d(i) stop_i prod_{j<i} (1 - passing_j) per query; ``passing`` is ``stop`` by default."""
         reading = _Reading(stop if passing is None else passing)
-        positions = np.flatnonzero(stop)
+        positions = np.flatnonzero(stop != 0)
         query = np.searchsorted(offsets, positions, side="right") - 1
         rank = positions - offsets[query] + 1
         seen = rank <= cut[query]

@@ -55,7 +55,7 @@ class LabelCounts:
         below_zero = np.bincount(query[given < 0], minlength=queries) if given.min(initial=0) < 0 else None
         if clipped.dtype.kind == "i" and (len(clipped) == 0 or clipped.max() < _DENSE_LEVELS):
             levels = int(clipped.max(initial=0)) + 1
-            positive = np.flatnonzero(clipped)
+            positive = np.flatnonzero(clipped > 0)
             code = query[positive] * levels + (levels - 1)
             code -= clipped[positive]
             table = np.bincount(code, minlength=queries * levels)
