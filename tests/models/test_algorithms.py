@@ -23,9 +23,9 @@ from rankbound.models import (
     LogisticRanker,
     RandomForestRanker,
     RankBoost,
-    export_xgboost_json,
     load_ranker,
 )
+from rankbound.models.export import export_xgboost_json
 from rankbound.models.measuring import mean_measure, measure_candidates
 from rankbound.models.rankers import trees
 from rankbound.models.rankers.svmmap import _Dual, find_most_violated

@@ -37,11 +37,9 @@ from rankbound.models import (
     RegressionRanker,
     SVMmap,
     export_formats,
-    export_lightgbm,
     export_ranker,
-    export_ranklib,
-    export_xgboost_json,
 )
+from rankbound.models.export import export_lightgbm, export_ranklib, export_xgboost_json
 from rankbound.packages import find_missing
 
 DATA = synthetic_letor(queries=25, features=6, seed=3, documents=(4, 15))

@@ -36,9 +36,9 @@ from rankbound.models import (
     RankNet,
     RegressionRanker,
     export_onnx,
-    export_ranklib,
     load_ranker,
 )
+from rankbound.models.export import export_ranklib
 from rankbound.models.measuring import mean_measure
 from rankbound.models.rankers.networks import make_objective
 from rankbound.packages import MissingPackageError

@@ -6,6 +6,7 @@ trees                                  LambdaMART RandomForestRanker BoostingRan
 pointwise                              LogisticRanker RegressionRanker
 users and items                        MatrixFactorization ImplicitALS EASE ItemKNN Popularity Blend
 direct optimization of a measure       AdaRank RankBoost CoordinateAscent SVMmap
+options of rankers                     Network ImageNetwork NetworkOptimizer Comparisons TreeOptions Monitoring
 options of MatrixFactorization         Optimizer Negatives VectorModel Monitoring
 base classes, folds, files             Ranker NeuralRanker Recommender QueryKFold load_ranker backbone_features
 files for other programs               export_ranker export_formats export_onnx
