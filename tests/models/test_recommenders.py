@@ -30,10 +30,10 @@ from rankbound.data import (
     as_interactions,
     keep_users,
     load_set,
-    monte_carlo,
     relevant_only,
     synthetic_interactions,
 )
+from rankbound.data.splits import monte_carlo
 from rankbound.errors import ArgumentError, DataError, UnknownUserWarning
 from rankbound.models import EASE, RECOMMENDERS, Blend, ImplicitALS, ItemKNN, Popularity, Recommender, load_ranker
 from rankbound.models.recommenders import base
