@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from rankbound.errors import ArgumentError, DataError
 from rankbound.studies.sources import Source, fold_count, fold_numbers, source_of, split_of
-from rankbound.studies.spec import Bounded, LossChoice, ModelChoice, Quick, Study, Table
+from rankbound.studies.spec import Bounded, LossChoice, ModelChoice, Quick, Study, Table, Values
 from rankbound.studies.trial_spec import FORMAT, ImageOptions, SelectionRule, Trial, TrialSlot, TrialSpec, UserOptions
 
 
@@ -27,7 +27,7 @@ def expand(
     *,
     fetch: bool = True,
     modules: Mapping[str, str] | None = None,
-    notify: Callable[[str], Any] = lambda _: None,
+    notify: Callable[[str], object] = lambda _: None,
 ) -> list[TrialSlot]:
     """All trials of a study, in the order of its file.
 
@@ -47,7 +47,7 @@ def expand(
 
 
 def expand_tables(
-    study: Study, fetch: bool, modules: Mapping[str, str], notify: Callable[[str], Any] = lambda _: None
+    study: Study, fetch: bool, modules: Mapping[str, str], notify: Callable[[str], object] = lambda _: None
 ) -> Expansion:
     """The trials of a study, see `expand`; ``planned`` has those of optional tables whose data are absent, too."""
     expansion = Expansion([], [])
@@ -80,12 +80,12 @@ def make_quick(study: Study) -> Study:
 
 
 def _quick_table(table: Table, quick: Quick) -> Table:
-    def known(model: str) -> dict[str, Any]:
+    def known(model: str) -> Values:
         from rankbound.models.by_name import parameters_of
 
         return {name: value for name, value in quick.params.items() if name in parameters_of(model)}
 
-    changes: dict[str, Any] = {}
+    changes: Values = {}
     choices = [
         choice.model_copy(
             update={
@@ -103,7 +103,7 @@ def _quick_table(table: Table, quick: Quick) -> Table:
     return table.model_copy(update=changes)
 
 
-def select(slots: list[TrialSlot], only: Mapping[str, Any]) -> list[TrialSlot]:
+def select(slots: list[TrialSlot], only: Mapping[str, object]) -> list[TrialSlot]:
     """The slots whose metadata have the values in ``only``; a list stands for any of its values."""
     selected = slots
     for key, wanted in only.items():
@@ -149,7 +149,7 @@ class _Setting:
     nsr: float | None
     test_nsr: float | None
     test: Literal["sampled", "full"]
-    varied: Mapping[str, Any]
+    varied: Values
 
     @property
     def select_by(self) -> str:
@@ -199,7 +199,7 @@ class _Setting:
             report = (self.select_by,) if table.report == "selected" else tuple(table.report)
         return SelectionRule(table.selection, self.select_by, table.choose, report, tuple(sorted(table.versus.items())))
 
-    def spec(self, point: Mapping[str, Any], fold: int, seed: int, modules: Mapping[str, str]) -> TrialSpec:
+    def spec(self, point: Values, fold: int, seed: int, modules: Mapping[str, str]) -> TrialSpec:
         """The spec of the trial at a grid point."""
         table = self.table
         params = {**self.choice.params, **self.varied, **point}
@@ -267,11 +267,12 @@ def _settings(table: Table) -> Iterator[_Setting]:
             ratios: list[float | None] = [*(table.nsr or [])] or [None]
             for nsr, varied in itertools.product(ratios, grid_points(table.vary)):
                 for test in dict.fromkeys(table.test):
-                    for test_nsr in (table.test_nsr if test == "sampled" else None) or [nsr]:
+                    tested: list[float | None] = [*(table.test_nsr or [])] if test == "sampled" else []
+                    for test_nsr in tested or [nsr]:
                         yield _Setting(table, choice, loss, bounding, nsr, test_nsr, test, varied)
 
 
-def grid_points(grid: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
+def grid_points(grid: Mapping[str, list[Any]]) -> list[Values]:
     """Every combination of the values of a grid.
 
     >>> grid_points({"a": [1, 2], "b": [3]})
@@ -280,7 +281,7 @@ def grid_points(grid: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
 
 
-def loss_options(loss: LossChoice | None, bounding: Bounded, params: Mapping[str, Any]) -> dict[str, Any]:
+def loss_options(loss: LossChoice | None, bounding: Bounded, params: Values) -> Values:
     """Options of a loss: its own, the parameters ``loss.X``, and those of the bounding."""
     options = {} if loss is None else dict(loss.options)
     options |= {name.removeprefix("loss."): value for name, value in params.items() if name.startswith("loss.")}
@@ -289,7 +290,7 @@ def loss_options(loss: LossChoice | None, bounding: Bounded, params: Mapping[str
     return options
 
 
-def format_value(value: Any) -> str:
+def format_value(value: object) -> str:
     """A value as tables and ``only`` write it.
 
     >>> format_value(2.0), format_value(0.5), format_value([8, 4]), format_value("nDCG")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 TESTS: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = MappingProxyType(
     {"t": significance.paired_t_columns, "bootstrap": significance.studentized_bootstrap_columns}
 )
+
+Row: TypeAlias = dict[str, str | float | None]
 
 
 # ---- on the systems' means -------------------------------------------------------------------------------------------
@@ -192,7 +194,7 @@ def meta_evaluation(
         raise ArgumentError(f"base must be one of {', '.join(families)}, got {base!r}")
     check_scores(table, [name for members in families.values() for name in members])
     names = list(table["data"].unique(maintain_order=True))
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     means: dict[tuple[str, str, str], NDArray[np.float64]] = {}
     every = list(dict.fromkeys(name for members in families.values() for name in members))
     for data in names:
@@ -214,7 +216,7 @@ def meta_evaluation(
 
 def _one_set(
     scores: Mapping[str, Sequence[ScoreMatrix]], base: str, data: str, kind: str, level: float, test: str
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     rows = []
     outcomes = {name: [_outcomes(each, level, test) for each in of] for name, of in scores.items()}
     means = {name: _family_means(of) for name, of in scores.items()}
@@ -242,7 +244,7 @@ def _one_set(
 
 def _swaps(
     means: Mapping[tuple[str, str, str], NDArray[np.float64]], names: Sequence[str], families: Sequence[str]
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     rows = []
     for family in families:
         for first, second in combinations(names, 2):
@@ -257,7 +259,7 @@ def _swaps(
     return rows
 
 
-def _row(quantity: str, measure: str, versus: str | None, data: str, kind: str, value: float) -> dict[str, Any]:
+def _row(quantity: str, measure: str, versus: str | None, data: str, kind: str, value: float) -> Row:
     return {"quantity": quantity, "measure": measure, "versus": versus, "data": data, "set": kind, "value": value}
 
 

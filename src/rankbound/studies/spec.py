@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -28,6 +28,7 @@ PAIRWISE_ACCURACY = "pairwise accuracy"  # of images: the fraction of pairs in t
 Kind = Literal["letor", "ratings", "faces"]
 _KINDS: tuple[Kind, ...] = ("letor", "ratings", "faces")
 Value = TypeVar("Value")
+Values: TypeAlias = dict[str, Any]  # by key, as TOML and JSON have them
 
 
 def _as_list(value: Any) -> Any:

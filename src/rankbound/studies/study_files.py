@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ValidationError
 
@@ -33,8 +33,12 @@ from rankbound.studies.spec import (
     Quick,
     Study,
     Table,
+    Values,
 )
 from rankbound.studies.trial import RECORDERS
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 _TYPE_ERRORS = ("string_type", "int_type", "float_type", "literal_error", "list_type", "model_type", "dict_type")
 _PAPERS = Path(__file__).with_name("papers")
@@ -112,7 +116,7 @@ def _read_study(study: str) -> Study:
     return loaded
 
 
-def _read_sharing_study(path: Path, fields: dict[str, Any]) -> Study:
+def _read_sharing_study(path: Path, fields: Values) -> Study:
     """A study with the trials of another one."""
     if fields["tables"]:
         raise ArgumentError(f"{path}: tables: a study with trials_of has no tables of its own")
@@ -132,7 +136,7 @@ def _read_sharing_study(path: Path, fields: dict[str, Any]) -> Study:
     return study.model_copy(update={"tables": tables, "quick": quick})
 
 
-def _toml(path: Path) -> dict[str, Any]:
+def _toml(path: Path) -> Values:
     content = read_bytes(path)
     try:
         return tomllib.loads(content.decode())
@@ -140,7 +144,7 @@ def _toml(path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: is not valid TOML: {error}") from error
 
 
-def _check_values(path: Path, value: Any, *location: int | str) -> None:
+def _check_values(path: Path, value: object, *location: int | str) -> None:
     """Raise ArgumentError for numbers and texts that no key of a study can have, wherever they are."""
     problem = ""
     if isinstance(value, dict):
@@ -159,7 +163,7 @@ def _check_values(path: Path, value: Any, *location: int | str) -> None:
         raise ArgumentError(f"{path}: {_key(location)}: {problem}")
 
 
-def _validate(path: Path, fields: dict[str, Any]) -> Study:
+def _validate(path: Path, fields: Values) -> Study:
     try:
         return Study.model_validate(fields)
     except ValidationError as error:
@@ -179,7 +183,7 @@ def _key(location: tuple[int | str, ...]) -> str:
     return re.sub(r"\.?\[", "[", ".".join(f"[{part}]" if isinstance(part, int) else part for part in parts))
 
 
-def _message(problem: Any) -> str:
+def _message(problem: ErrorDetails) -> str:
     if problem["type"] == "extra_forbidden":
         models: dict[str | int, type[BaseModel]] = {
             "tables": Table,
@@ -222,7 +226,7 @@ def _check_names(path: Path, study: Study) -> None:
         parse_measure(name)
 
 
-def _checks_of_table(table: Table) -> Iterator[tuple[str, Callable[[], Any]]]:
+def _checks_of_table(table: Table) -> Iterator[tuple[str, Callable[[], object]]]:
     """Each key of a table with a function that checks it: names that only parsers and models know."""
     yield "data", partial(getattr, table, "kind")
     for at, measure in enumerate(table.measures):
@@ -302,12 +306,12 @@ def _check_size(table: Table) -> None:
             raise ArgumentError(f"a table must have at most {_MOST_TRIALS:,} trials, got more with {choice.label}")
 
 
-def _check_for_images(table: Table, value: Any) -> None:
+def _check_for_images(table: Table, value: object) -> None:
     if value and table.kind != "faces":
         raise ArgumentError(f"applies to images only, not to {table.kind} data")
 
 
-def _check_for_queries(table: Table, value: Any) -> None:
+def _check_for_queries(table: Table, value: object) -> None:
     if value and table.kind != "letor":
         raise ArgumentError(f"applies to queries only, not to {table.kind} data")
 
