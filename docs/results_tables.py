@@ -13,7 +13,7 @@ from rankbound.report.figures.drawing import Tables, draw_figures
 from rankbound.report.figures.systems import cutoff_curves
 from rankbound.report.numbers import show_number
 from rankbound.studies.figures.catalog import FIGURES
-from rankbound.studies.figures.training import approximation_error
+from rankbound.studies.figures.papers import approximation_error
 from rankbound.studies.spec import Study
 from rankbound.studies.study_files import known_studies, load_study
 

@@ -26,7 +26,7 @@ from rankbound.report.figures.selection import (
 )
 from rankbound.report.figures.theme import LIMIT
 from rankbound.studies import curves, image_pairs, learning, marginal_means, meta_evaluation
-from rankbound.studies.figures import measures, theory, training
+from rankbound.studies.figures import measures, papers
 
 MODELS = 4  # models whose coefficients and pairs of images are shown
 BOOTSTRAPPED = 2000  # up to this many queries, significance levels are bootstrapped
@@ -176,7 +176,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             "figure 1.1).",
             (),
             _compute_once(curves.lower_bounds),
-            theory.lower_bounds,
+            papers.lower_bounds,
         ),
         "expected-losses": Figure(
             "Expected loss of a random ranking",
@@ -184,7 +184,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             "3.2).",
             (),
             _compute_once(curves.expectation_curves),
-            theory.expected_losses,
+            papers.expected_losses,
         ),
         "bounded-losses": Figure(
             "Effect of bounding on a loss",
@@ -192,7 +192,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             "3.1, 3.3, 3.4, 3.7).",
             (),
             lambda _: _bounded_losses(),
-            theory.bounded_losses,
+            papers.bounded_losses,
         ),
         "smooth-distributions": Figure(
             "The null distribution, exact and smooth",
@@ -200,7 +200,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             "them (Westerborg, figure 3.5).",
             (),
             _compute_once(curves.smooth_distributions),
-            theory.smooth_distributions,
+            papers.smooth_distributions,
         ),
         "distributions": Figure(
             "Null distributions of six queries",
@@ -208,7 +208,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             "(Westerborg, figure 3.6).",
             (),
             _compute_once(curves.distribution_curves),
-            theory.distributions,
+            papers.distributions,
         ),
         **SCORE_FIGURES,
         "best-counts": Figure(
@@ -280,7 +280,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             "figures 1, 4, 5).",
             ("history",),
             _training_paths,
-            training.training_paths,
+            papers.training_paths,
             f"Beyond {LIMIT:,} points, epochs are evenly thinned out.",
         ),
         "approximation-error": Figure(
@@ -289,7 +289,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             "1 to 3).",
             ("history",),
             _approximation_error,
-            training.approximation_error,
+            papers.approximation_error,
         ),
         "learned-coefficients": Figure(
             "Learned coefficients",
@@ -297,7 +297,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             "model (Li and Wu, figure 3).",
             ("history",),
             _learned_coefficients,
-            training.learned_coefficients,
+            papers.learned_coefficients,
             f"Images are reduced to {LIMIT:,} pixels in total; at most {MODELS} models.",
         ),
         "example-pairs": Figure(
@@ -307,7 +307,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             "hardly distinguish (Li and Wu, figures 2, 6, 7). Test images of the first fold.",
             ("examples",),
             _example_pairs,
-            training.example_pairs,
+            papers.example_pairs,
             f"At most {MODELS} models.",
         ),
     }
