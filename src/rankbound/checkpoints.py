@@ -14,7 +14,7 @@ import re
 import shutil
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
+
+    Step: TypeAlias = tuple[dict[str, NDArray[Any]], dict[str, Any]]
 
 _STEP = re.compile(r"epoch-(\d{6})$")
 _ARRAYS, _METADATA = "state.safetensors", "state.json"
@@ -48,7 +50,7 @@ class Checkpoints:
         if self.folder.exists() and not self.folder.is_dir():
             raise DataError(f"{self.folder}: is a file, expected a folder for checkpoints")
 
-    def load(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
+    def load(self) -> Step | None:
         """Arrays and metadata of the newest complete step, or None if there is no step.
 
         Raises DataError if the step is damaged or belongs to another training run, and if processes that train together
@@ -64,7 +66,7 @@ class Checkpoints:
                 )
         return step
 
-    def _load(self) -> tuple[int, tuple[dict[str, NDArray[Any]], dict[str, Any]] | None]:
+    def _load(self) -> tuple[int, Step | None]:
         """The number of the newest step, 0 if there is none, and the step."""
         from safetensors import SafetensorError
         from safetensors.numpy import load
@@ -97,7 +99,7 @@ class Checkpoints:
             )
         return int(newest.name.removeprefix("epoch-")), (arrays, metadata)
 
-    def save(self, epoch: int, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> None:
+    def save(self, epoch: int, arrays: Mapping[str, NDArray[np.generic]], metadata: Mapping[str, object]) -> None:
         """Write a step and remove the previous one."""
         together = current_workers()
         if together is None or together.is_first:
@@ -105,7 +107,7 @@ class Checkpoints:
         if together is not None:
             together.sum(np.zeros(1))  # the others wait until it is written
 
-    def _save(self, epoch: int, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> None:
+    def _save(self, epoch: int, arrays: Mapping[str, NDArray[np.generic]], metadata: Mapping[str, object]) -> None:
         from safetensors.numpy import save
 
         content = save(dict(arrays))
@@ -142,7 +144,7 @@ class Checkpoints:
         return [path for path in self.folder.iterdir() if _STEP.match(path.name) and (path / _METADATA).is_file()]
 
 
-def _digest(record: Mapping[str, Any], content: bytes) -> str:
+def _digest(record: Mapping[str, object], content: bytes) -> str:
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode() + content).hexdigest()
 
 

@@ -9,7 +9,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO
 
 from rankbound.errors import DataError
 
@@ -63,16 +63,17 @@ class _Meter:
     def __init__(self, archive: Path) -> None:
         self._name = archive.name
         self._remaining = max(_FREE_BYTES, _RATIO * archive.stat().st_size)
-        self._stream: Any = None
+        self._stream: IO[bytes] | bz2.BZ2File | None = None
 
-    def watched(self, stream: Any) -> _Meter:
+    def watched(self, stream: IO[bytes] | bz2.BZ2File) -> _Meter:
         """Return this meter as the stream of a member."""
         self._stream = stream
         return self
 
     def read(self, size: int = -1, /) -> bytes:
         """Read the next bytes of the member."""
-        block: bytes = self._stream.read(size)
+        assert self._stream is not None
+        block = self._stream.read(size)
         self._remaining -= len(block)
         if self._remaining < 0:
             raise DataError(f"{self._name}: must not unpack to more than {_RATIO} times its size, as no data set does")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 _LETOR_LINE = re.compile(r"\S+\s+(qid:\S+|\d+:\S+)(\s+\d+:\S*)*\s*(#.*)?$")
+Summary: TypeAlias = dict[str, Any]
+
 _INTEGER = re.compile(r"[+-]?[0-9]+$")
 _LARGEST_LABEL = 1000  # a larger number in the last of four fields is the time of a rating
 _LOOKED_AT = 1 << 16  # bytes of the beginning of a file
@@ -129,7 +131,7 @@ def _notes_on_reading(kind: str, rows: list[str]) -> tuple[str, ...]:
     return (f"read as {name} ({_FIELDS[kind]}); lines of a user and items can look the same",)
 
 
-def describe(data: Any) -> dict[str, Any]:
+def describe(data: object) -> Summary:
     """Return counts, labels and list sizes as plain Python values.
 
     >>> from rankbound.data.synthetic import synthetic_letor
@@ -198,7 +200,7 @@ def size_histogram(sizes: ArrayLike) -> list[dict[str, int]]:
     return [{"from": 0, "to": 0, "count": empty}, *filled] if empty else filled
 
 
-def _describe_trec(data: TrecFile) -> dict[str, Any]:
+def _describe_trec(data: TrecFile) -> Summary:
     sizes = data.table["qid"].value_counts()["count"].to_numpy().astype(np.int64)
     return {
         "kind": data.kind,
@@ -211,7 +213,7 @@ def _describe_trec(data: TrecFile) -> dict[str, Any]:
     }
 
 
-def _of_lists(kind: str, lists: Lists) -> dict[str, Any]:
+def _of_lists(kind: str, lists: Lists) -> Summary:
     return {
         "kind": kind,
         "rows": len(lists.labels),
@@ -227,7 +229,7 @@ def _count_labels(labels: ArrayLike) -> dict[str, int]:
     return {f"{value:g}": int(count) for value, count in zip(values.tolist(), counts.tolist(), strict=True)}
 
 
-def _describe_sizes(sizes: NDArray[np.int64]) -> dict[str, Any]:
+def _describe_sizes(sizes: NDArray[np.int64]) -> Summary:
     if len(sizes) == 0:
         return {"min": 0, "median": 0.0, "max": 0, "histogram": []}
     return {

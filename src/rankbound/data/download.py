@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from rankbound.errors import ArgumentError, DataError
 
@@ -85,13 +85,15 @@ def _transfer(url: str, part: Path, mark: Path, progress: Progress | None) -> No
         raise ConnectionError(f"the connection broke after {part.stat().st_size} of {total} bytes")
 
 
-def _first_byte(response: Any) -> int:
+def _first_byte(response: http.client.HTTPResponse) -> int:
     """The position of the first byte of a part of a file, as the server says; -1 if it does not."""
     found = _RANGE.match(response.headers.get("Content-Range") or "")
     return -1 if found is None else int(found[1])
 
 
-def _copy(response: Any, out: IO[bytes], have: int, total: int | None, progress: Progress | None) -> None:
+def _copy(
+    response: http.client.HTTPResponse, out: IO[bytes], have: int, total: int | None, progress: Progress | None
+) -> None:
     while block := response.read(_BLOCK):
         out.write(block)
         have += len(block)

@@ -8,11 +8,11 @@ import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rankbound.data.interactions import Names
 from rankbound.data.text_chunks import StrPath
 from rankbound.errors import ArgumentError, DataError, FileFormatError
 from rankbound.io import read_arrays, read_bytes
@@ -35,7 +35,7 @@ class Faces:
 
     images: NDArray[np.uint8]
     ages: NDArray[np.int16]
-    ids: NDArray[Any]
+    ids: Names
     train: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:

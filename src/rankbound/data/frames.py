@@ -77,7 +77,7 @@ def as_polars(frame: Any) -> pl.DataFrame:
     raise DataError(f"expected a polars or pandas frame, an Arrow table or a path, got {type(frame).__name__}")
 
 
-def is_table(source: Any) -> bool:
+def is_table(source: object) -> bool:
     """Whether the source is a table in memory: a polars or pandas frame, an Arrow table, a Hugging Face data set.
 
     They are recognized by their methods, so that none of the packages is imported.
@@ -89,7 +89,7 @@ def is_table(source: Any) -> bool:
     return hasattr(kind, "columns") or hasattr(kind, "__arrow_c_stream__") or _is_hugging_face(source)
 
 
-def _is_hugging_face(source: Any) -> bool:
+def _is_hugging_face(source: object) -> bool:
     return all(hasattr(type(source), name) for name in ("column_names", "with_format", "__getitem__"))
 
 
@@ -119,7 +119,7 @@ def read_frame(path: str | PathLike[str], names: Collection[str] = ()) -> pl.Dat
 
 
 def rename_columns(
-    frame: pl.DataFrame, names: dict[str, str | None], required: tuple[str, ...], source: Any = None
+    frame: pl.DataFrame, names: dict[str, str | None], required: tuple[str, ...], source: object = None
 ) -> pl.DataFrame:
     """Return the known columns under rankbound's names; ``names`` maps them where the usual names do not apply.
 
@@ -134,22 +134,23 @@ def rename_columns(
     )
 
 
-def _check_numbers(column: pl.Series, name: str, source: Any) -> None:
+def _check_numbers(column: pl.Series, name: str, source: object) -> None:
     """Raise DataError unless a column holds finite numbers; empty entries are left to others."""
     kind = column.dtype
     is_word = kind.base_type().__name__ == "String"
     if not is_word and (not kind.is_float() or column.is_finite().all()):
         return
-    where = f"{source}: " if isinstance(source, (str, PathLike)) else ""
-    if where and is_csv(source):
-        refuse_entry(source, [column.name], is_no_number, "must be a finite number")
+    path = source if isinstance(source, (str, PathLike)) else None
+    where = "" if path is None else f"{path}: "
+    if path is not None and is_csv(path):
+        refuse_entry(path, [column.name], is_no_number, "must be a finite number")
     if is_word:
         raise DataError(f"{where}column {name!r} must hold numbers, got {kind}")
     row = int((~column.is_finite()).arg_true()[0])
     raise DataError(f"{where}column {name!r} must hold finite numbers, got {column[row]} in row {row + 1}")
 
 
-def check_mark(column: str, schema: Mapping[str, Any]) -> None:
+def check_mark(column: str, schema: Mapping[str, pl.DataType]) -> None:
     """Raise DataError unless the schema has this column and it holds true and false."""
     import polars as pl
 

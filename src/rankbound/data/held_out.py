@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _LABELS = {name for name in frames.COLUMN_NAMES["label"] if name != "rating"}
 
 
-def is_held_out(source: Any) -> bool:
+def is_held_out(source: object) -> bool:
     """Whether a source of judgments is a table of interactions: a path, a table in memory, or `Interactions`.
 
     >>> import polars as pl
@@ -55,7 +55,7 @@ def held_out_judgments(source: Any, min_rating: float | None = None) -> pl.DataF
     return table.to_frame().select(qid="user", docid="item", label=label)
 
 
-def columns_of(source: Any) -> list[str]:
+def columns_of(source: object) -> list[str]:
     """The names of the columns of a table; none for anything else."""
     import polars as pl
 

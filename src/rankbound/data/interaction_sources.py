@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rankbound.arrays import weights_of
 from rankbound.data.frames import as_polars, id_text, is_table
-from rankbound.data.interactions import Interactions, kept_rows, name_codes
+from rankbound.data.interactions import Interactions, Names, kept_rows, name_codes
 from rankbound.data.ratings import ROLES, role_indices
 from rankbound.errors import ArgumentError, DataError
 
@@ -89,7 +89,7 @@ def weighted_interactions(
     return table, weights[rows].astype(np.float32)
 
 
-def recode_interactions(table: Interactions, user_names: NDArray[Any], item_names: NDArray[Any]) -> Interactions:
+def recode_interactions(table: Interactions, user_names: Names, item_names: Names) -> Interactions:
     """Return the interactions whose users and items are among the names, with the codes of these names.
 
     Ids of different types are compared as text, by the rule of `rankbound.data.frames`. A note says how many
@@ -106,7 +106,7 @@ def recode_interactions(table: Interactions, user_names: NDArray[Any], item_name
     return renamed.rows(rows)
 
 
-def find_codes(names: NDArray[Any], ids: pl.Series) -> NDArray[np.int32]:
+def find_codes(names: Names, ids: pl.Series) -> NDArray[np.int32]:
     """Return the index of each id among distinct names, -1 where it is not among them.
 
     >>> find_codes(np.array([7, 10]), pl.Series(["10", "007", "7"])).tolist()
@@ -137,7 +137,7 @@ def series_of(values: Any) -> pl.Series:
     return pl.Series(array)
 
 
-def _is_missing(value: Any) -> bool:
+def _is_missing(value: object) -> bool:
     """Whether a value is what pandas has for a missing text: NaN, or its NA."""
     return type(value).__name__ == "NAType" or (isinstance(value, float) and value != value)
 

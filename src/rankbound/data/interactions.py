@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from rankbound.data.growing_table import GrowingTable
 from rankbound.errors import DataError
+
+Names: TypeAlias = NDArray[Any]  # text or integers
 
 LONGEST_NAME = 255  # bytes: every entry of a NumPy text array is as wide as the longest
 _STEP = 1 << 20
@@ -40,8 +42,8 @@ class Interactions:
 
     users: NDArray[np.int32]
     items: NDArray[np.int32]
-    user_names: NDArray[Any]
-    item_names: NDArray[Any]
+    user_names: Names
+    item_names: Names
     ratings: NDArray[np.float32] | None = None
     timestamps: NDArray[np.int64] | None = None
     notes: tuple[str, ...] = ()
@@ -66,8 +68,8 @@ class Interactions:
         cls,
         users: NDArray[np.int32],
         items: NDArray[np.int32],
-        user_names: NDArray[Any],
-        item_names: NDArray[Any],
+        user_names: Names,
+        item_names: Names,
         ratings: NDArray[np.float32] | None = None,
         timestamps: NDArray[np.int64] | None = None,
     ) -> Interactions:
@@ -104,7 +106,7 @@ class Interactions:
         numbers = {"rating": self.ratings, "timestamp": self.timestamps}
         return pl.DataFrame(columns | {name: column for name, column in numbers.items() if column is not None})
 
-    def rows(self, chosen: NDArray[Any]) -> Interactions:
+    def rows(self, chosen: NDArray[np.bool_] | NDArray[np.int64]) -> Interactions:
         """Return the rows that a mask selects; users and items keep their codes, even those without any row."""
         columns = {name: getattr(self, name) for name in ("users", "items", "ratings", "timestamps")}
         return replace(self, **{name: column[chosen] for name, column in columns.items() if column is not None})
@@ -140,7 +142,7 @@ def notes_of(repeated: int) -> tuple[str, ...]:
     return (f"{repeated} repeated pairs of user and item were dropped",) if repeated else ()
 
 
-def comparable_names(names: NDArray[Any], others: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+def comparable_names(names: Names, others: Names) -> tuple[Names, Names]:
     """Return names of one kind: as text if some are numbers and others are not, so that 7 is the same as "7"."""
     integers = [array.dtype.kind in "iu" for array in (names, others)]
     if all(integers) or names.dtype.kind == others.dtype.kind == "U":
@@ -148,7 +150,7 @@ def comparable_names(names: NDArray[Any], others: NDArray[Any]) -> tuple[NDArray
     return names.astype(np.str_), others.astype(np.str_)
 
 
-def name_codes(names: NDArray[Any], known: NDArray[Any]) -> NDArray[np.int32]:
+def name_codes(names: Names, known: Names) -> NDArray[np.int32]:
     """Return the index of each name among known names, which are distinct; -1 where it is not known.
 
     >>> name_codes(np.array(["7", "x", "5"]), np.array([5, 7])).tolist()
@@ -163,7 +165,7 @@ def name_codes(names: NDArray[Any], known: NDArray[Any]) -> NDArray[np.int32]:
     return np.where(ordered[index] == names, order[index], -1).astype(np.int32)
 
 
-def _check_filled(role: str, column: pl.Series) -> NDArray[Any]:
+def _check_filled(role: str, column: pl.Series) -> NDArray[np.number]:
     """Return numbers, none of them missing."""
     if column.null_count() or not column.is_finite().all():
         raise DataError(f"every {role} must be a finite number, got null, NaN or infinity")
@@ -197,7 +199,7 @@ class NameCoder:
         self._known = pl.concat([self._known, chunk.unique()]).unique()
         self._codes.append(chunk.to_physical().to_numpy())
 
-    def names(self) -> NDArray[Any]:
+    def names(self) -> Names:
         """Return all names, sorted."""
         names = self._spelled().sort()
         return names.to_numpy() if names.dtype.is_integer() else np.array(names.to_list(), dtype=np.str_)
@@ -250,7 +252,7 @@ def _code_columns(user: Any, item: Any, rating: Any, timestamp: Any) -> tuple[An
     return users, items, user_names, item_names, ratings, timestamps
 
 
-def _code_names(role: str, values: Any) -> tuple[NDArray[Any], NDArray[np.int32]]:
+def _code_names(role: str, values: Any) -> tuple[Names, NDArray[np.int32]]:
     """Return the sorted distinct names, and the index of each value among them."""
     column = values if isinstance(values, pl.Series) else pl.Series(values)
     if column.dtype.is_float():  # pandas turns integers into floats where one is missing

@@ -106,7 +106,7 @@ class IrDataset:
             raise DataError(f"{self.name}: {part} cannot be read: {reason:.300}") from error
 
 
-def is_ir_dataset(source: Any) -> bool:
+def is_ir_dataset(source: object) -> bool:
     """Whether the source is an id of ir_datasets: text that begins with "irds:".
 
     >>> is_ir_dataset("irds:beir/scifact/test"), is_ir_dataset("qrels.txt")

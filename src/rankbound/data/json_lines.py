@@ -16,12 +16,13 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from rankbound.data.csv_text import base_name
 from rankbound.data.text_chunks import CONTROL, StrPath, line_chunks
 from rankbound.errors import DataError, FileFormatError
 
+Entry: TypeAlias = dict[str, object]
 Table: TypeAlias = dict[str, dict[str, float]]
 
 _NAMES = ("qid", "query_id", "_id", "id", "query")
@@ -90,7 +91,7 @@ def _has_judgments(path: StrPath) -> bool:
     return any("expected_ids" in entry or "relevance" in entry for _, entry in _entries(path))
 
 
-def _entries(path: StrPath) -> Iterator[tuple[int, dict[str, Any]]]:
+def _entries(path: StrPath) -> Iterator[tuple[int, Entry]]:
     """Yield the objects of a file with the numbers of their lines; empty lines are skipped."""
     for first, text in line_chunks(path):
         for line, row in enumerate(text.split(b"\n"), first):
@@ -109,7 +110,7 @@ def _entries(path: StrPath) -> Iterator[tuple[int, dict[str, Any]]]:
             yield line, entry
 
 
-def object_of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def object_of_pairs(pairs: list[tuple[str, object]]) -> Entry:
     """Return a JSON object as a dict; RuleError if a key occurs twice, of which json would keep the last."""
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -118,7 +119,7 @@ def object_of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _labels(entry: dict[str, Any]) -> dict[str, float]:
+def _labels(entry: Entry) -> dict[str, float]:
     """The label of each judged document of a line."""
     relevance = entry.get("relevance")
     if isinstance(relevance, dict):
@@ -134,7 +135,7 @@ def _labels(entry: dict[str, Any]) -> dict[str, float]:
     return dict(zip(names, _numbers_for(relevance, "relevance", names, judged), strict=True))
 
 
-def _scores(entry: dict[str, Any]) -> dict[str, float]:
+def _scores(entry: Entry) -> dict[str, float]:
     """The score of each retrieved document of a line, from its rank if the line has no scores."""
     if "retrieved_ids" not in entry:
         raise RuleError(f"a line must have {_NEEDS['score']}", list(entry))
@@ -144,7 +145,7 @@ def _scores(entry: dict[str, Any]) -> dict[str, float]:
     return dict(zip(names, _numbers_for(entry["scores"], "scores", names, "retrieved_ids"), strict=True))
 
 
-def _ids(entry: dict[str, Any], key: str) -> list[str]:
+def _ids(entry: Entry, key: str) -> list[str]:
     values = entry[key]
     if not isinstance(values, list):
         raise RuleError(f"{key} must be a list", values)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -236,7 +235,9 @@ def _have_digits_only(
     return bool((digits < 10).all())
 
 
-def _rows(numbers: NDArray[np.float64], kinds: NDArray[np.uint8], ends: NDArray[np.int64], head: int) -> Any:
+def _rows(
+    numbers: NDArray[np.float64], kinds: NDArray[np.uint8], ends: NDArray[np.int64], head: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64] | None, NDArray[np.float32]] | None:
     """Return labels, qids (None when ``head`` is 1) and features; None if the numbers do not have this structure.
 
     ``kinds`` is the separator after each number, ``ends`` the index of the last number of each line, ``head`` the count

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rankbound.data.interactions import Interactions
+from rankbound.data.interactions import Interactions, Names
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Lists
 
@@ -181,7 +180,7 @@ def _count_possible(
 
 
 def _refuse_too_few(
-    names: NDArray[Any], wanted: NDArray[np.int64], possible: NDArray[np.int64], ratio: float, limit: int
+    names: Names, wanted: NDArray[np.int64], possible: NDArray[np.int64], ratio: float, limit: int
 ) -> None:
     short = np.flatnonzero(possible < wanted)
     if len(short):
@@ -193,7 +192,7 @@ def _refuse_too_few(
 
 
 def _cap_negatives(
-    names: NDArray[Any], wanted: NDArray[np.int64], possible: NDArray[np.int64], ratio: float, limit: int
+    names: Names, wanted: NDArray[np.int64], possible: NDArray[np.int64], ratio: float, limit: int
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Return how many negatives users get, and notes on those who get fewer than they should."""
     notes = []

@@ -11,10 +11,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from rankbound.data.interactions import Interactions
 from rankbound.errors import ArgumentError, DataError
@@ -209,7 +209,7 @@ def _latest(table: Interactions, test: float, validation: float) -> tuple[NDArra
     return times >= starts[0], (times >= starts[1]) & (times < starts[0])
 
 
-def random_parts(names: Any, parts: int | Sequence[float], seed: int = 0) -> NDArray[np.int64]:
+def random_parts(names: ArrayLike, parts: int | Sequence[float], seed: int = 0) -> NDArray[np.int64]:
     """Assign distinct names (of queries, of persons) to random parts and return the part of each name.
 
     ``parts`` is a number of equal parts or the fraction of each part. The assignment does not depend on the order of
