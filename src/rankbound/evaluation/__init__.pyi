@@ -9,7 +9,6 @@ from rankbound.evaluation.judge import next_judgments as next_judgments
 from rankbound.evaluation.leaderboards import Leaderboard as Leaderboard
 from rankbound.evaluation.leaderboards import rank_systems as rank_systems
 from rankbound.evaluation.lists import evaluate_lists as evaluate_lists
-from rankbound.evaluation.lists import warn_of_coverage as warn_of_coverage
 from rankbound.evaluation.power import minimum_detectable_difference as minimum_detectable_difference
 from rankbound.evaluation.predicted import evaluate_predicted as evaluate_predicted
 from rankbound.evaluation.recommendations import activity_groups as activity_groups
