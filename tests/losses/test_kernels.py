@@ -121,7 +121,7 @@ def test_logistics_stay_within_their_error(dtype, error, distance):
         result = loss.value_and_gradient(scores.ravel(), plan)
         exact = expit(d.astype(float)) * (size - 1)
         slope = expit(d.astype(float)) * expit(-d.astype(float)) * (size - 1)
-        np.testing.assert_allclose(result.losses, exact, rtol=8 * error, atol=error * size)
+        np.testing.assert_allclose(result.values, exact, rtol=8 * error, atol=error * size)
         np.testing.assert_allclose(-result.gradient[::size], slope, rtol=8 * error, atol=error * size)
 
 
@@ -147,7 +147,7 @@ def test_memory_layout_changes_no_bit(name, dtype):
         memory = np.zeros(1020, dtype)
         memory[shift : shift + 1000] = scores
         found = loss.value_and_gradient(memory[shift : shift + 1000], plan)
-        np.testing.assert_array_equal(found.losses, expected.losses)
+        np.testing.assert_array_equal(found.values, expected.values)
         np.testing.assert_array_equal(found.gradient, expected.gradient)
 
 

@@ -70,7 +70,7 @@ def assert_kernel_equals_formula(loss, scores, labels, offsets):
             continue  # noise belongs to scores of a type
         expected = by_formula(loss, rounded, labels, offsets)
         for with_hessian in (False, True):
-            result = loss.evaluate(rounded, loss.plan(labels, offsets), with_hessian)
+            result = loss.value_and_gradient(rounded, loss.plan(labels, offsets), with_hessian)
             for mine, other in zip(result, expected[: 3 if with_hessian else 2], strict=False):
                 np.testing.assert_allclose(mine, other, atol=error * max(1, np.abs(other).max()))
         gradient, hessian = loss.gradient_and_hessian(rounded, loss.plan(labels, offsets))
@@ -107,7 +107,7 @@ def test_pairs_by_rank_equal_pairs_by_label(options, spread):
     by_label = replace(plan, is_monotone=False, kept={})
     for dtype, error in ((np.float64, 1e-12), (np.float32, 2e-6)):
         for mine, other in zip(
-            loss.evaluate(scores.astype(dtype), plan, True), loss.evaluate(scores.astype(dtype), by_label, True),
+            loss.value_and_gradient(scores.astype(dtype), plan, True), loss.value_and_gradient(scores.astype(dtype), by_label, True),
             strict=True,
         ):  # fmt: skip
             np.testing.assert_allclose(mine, other, atol=error * max(1, np.abs(other).max()))
@@ -185,9 +185,11 @@ def test_distribution_boundings_take_the_measure_of_the_true_ranking():
         slopes = []
         for options in ({}, {"noise": 5.0}):
             bounded, plain = (LambdaRankLoss(measure, bounding=name, **options) for name in ("distribution", "none"))
-            by_bounding, unbounded = (loss.evaluate(scores, loss.plan(labels, OFFSETS)) for loss in (bounded, plain))
-            counts = bounded.plan(labels, OFFSETS).active & (unbounded.losses > 0)
-            slopes.append(by_bounding.losses[counts] / unbounded.losses[counts])
+            by_bounding, unbounded = (
+                loss.value_and_gradient(scores, loss.plan(labels, OFFSETS)) for loss in (bounded, plain)
+            )
+            counts = bounded.plan(labels, OFFSETS).active & (unbounded.values > 0)
+            slopes.append(by_bounding.values[counts] / unbounded.values[counts])
         np.testing.assert_allclose(*slopes, rtol=1e-9)
         assert slopes[0].max() > 0
 

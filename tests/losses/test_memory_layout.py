@@ -22,7 +22,7 @@ def test_every_alignment_of_scores_gives_the_same_bits(name, dtype):
     for first in range(0, 80, 3):
         placed = memory[first : first + 10]
         placed[:] = scores
-        result = loss.evaluate(placed, loss.plan(labels, OFFSETS), with_hessian=True)
+        result = loss.value_and_gradient(placed, loss.plan(labels, OFFSETS), with_hessian=True)
         results.add(b"".join(array.tobytes() for array in result))
     assert len(results) == 1
 
@@ -36,7 +36,7 @@ def test_every_number_of_threads_gives_the_same_bits(name, monkeypatch):
     loss, results = get_loss(name), set()
     for threads in (1, 2, 5):
         monkeypatch.setattr(kernels, "threads", lambda threads=threads: threads)
-        result = loss.evaluate(scores, loss.plan(labels, offsets), with_hessian=True)
+        result = loss.value_and_gradient(scores, loss.plan(labels, offsets), with_hessian=True)
         results.add(b"".join(array.tobytes() for array in result))
     assert len(results) == 1
 

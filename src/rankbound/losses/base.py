@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -38,27 +39,12 @@ _REDUCTIONS = ("mean", "sum", "none")
 _LARGEST_FLOAT32, _LARGEST_FLOAT64 = 1e38, 1e300  # a sum of larger losses would overflow the type of the scores
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KernelResult:
-    """Result of a kernel: a value per query, its gradient per item and, if requested, a positive hessian per item."""
+class Evaluated(NamedTuple):
+    """Values per query, their gradient per item and, if requested, a positive hessian per item; else it is empty."""
 
     values: NDArray[np.float64]
     gradient: NDArray[Any]
     hessian: NDArray[Any]
-    measured: NDArray[np.float64] | None = None  # lambda losses: the measure of the present ranking, per query
-
-
-class Evaluated(NamedTuple):
-    """Bounded losses per query, their gradient per item and, if requested, a positive hessian per item."""
-
-    losses: NDArray[np.float64]
-    gradient: NDArray[Any]
-    hessian: NDArray[Any]
-
-    @property
-    def values(self) -> NDArray[np.float64]:
-        """The losses."""
-        return self.losses
 
 
 @dataclass(slots=True, eq=False)
@@ -87,7 +73,7 @@ class RankingLoss(ABC):
     A query is informative if its gradient can differ from zero. Queries whose items are all alike to the loss (no or
     only relevant items, equal labels, a single item) are not: their loss and gradient are 0, and the mean does not
     count them. On the CPU a compiled kernel computes value and gradient in one pass; on other devices torch operations
-    do, see `rankbound.losses.vector_path`. Second derivatives raise RuntimeError.
+    do, see `rankbound.losses.padded`. Second derivatives raise RuntimeError.
     """
 
     reduction: str = "mean"
@@ -104,9 +90,7 @@ class RankingLoss(ABC):
         options = {option.name: getattr(self, option.name) for option in fields(self) if option.name != "_cache"}
         return options | {"_cache": PlanCache()}
 
-    def __call__(
-        self, scores: Any, labels: Any, offsets: Any = None, weights: Any = None, *, mask: Any = None
-    ) -> Any:  # fmt: skip
+    def __call__(self, scores: Any, labels: Any, offsets: Any = None, weights: Any = None, *, mask: Any = None) -> Any:
         """Compute the loss of a tensor of scores.
 
         Flat scores need ``offsets``. Scores of shape (queries, items) are padded: only entries in the ``mask`` count,
@@ -171,33 +155,28 @@ class RankingLoss(ABC):
             raise DataError(f"scores must be 1-D with one entry per label, {plan.labels.shape}, got {shape}")
         return plan
 
-    def evaluate(self, scores: NDArray[Any], plan: Plan, with_hessian: bool = False, factor: float = 1.0) -> Evaluated:
+    def value_and_gradient(
+        self, scores: NDArray[Any], plan: Plan, with_hessian: bool = False, factor: float = 1.0
+    ) -> Evaluated:
         """Compute the bounded losses of queries on the CPU; their gradient and hessian per item are times a factor."""
-        check_finite("scores", scores)
+        if not isfinite(np.dot(scores, scores)):  # in small batches a look at every number takes long
+            check_finite("scores", scores)
         result = self._run_bounded(for_kernel(scores), plan, with_hessian, factor)
         most = _LARGEST_FLOAT32 if scores.dtype.itemsize == 4 else _LARGEST_FLOAT64
-        if not np.abs(result.losses).max(initial=0) < most:  # or NaN
+        if (
+            not np.dot(result.values, result.values) < most and not np.abs(result.values).max(initial=0) < most
+        ):  # or NaN
             raise DataError(f"scores must not be so large that their loss overflows, got {np.abs(scores).max()}")
         return result
 
-    def value_and_gradient(self, scores: NDArray[Any], plan: Plan, with_hessian: bool = False) -> Evaluated:
-        """The same, unscaled."""
-        return self.evaluate(scores, plan, with_hessian)
-
     def gradient_and_hessian(self, scores: NDArray[Any], plan: Plan) -> tuple[NDArray[Any], NDArray[Any]]:
         """Compute gradient and hessian per item, bounded but not reduced, for boosting."""
-        result = self.evaluate(scores, plan, with_hessian=True)
+        result = self.value_and_gradient(scores, plan, with_hessian=True)
         return result.gradient, result.hessian
 
     def _run_bounded(self, scores: NDArray[Any], plan: Plan, with_hessian: bool, factor: float) -> Evaluated:
-        """Run the kernel, or the formula where there are no kernels."""
-        result = self._run_kernel(scores, plan, with_hessian)
-        if result is None:
-            return self._run_formula(scores, plan, with_hessian, factor)
-        losses, slopes = self._apply_bounding(result.values, result.measured, plan)
-        slopes = (slopes * factor).astype(scores.dtype)
-        hessian = result.hessian * plan.per_item(np.abs(slopes)) if with_hessian else result.hessian
-        return Evaluated(losses, result.gradient * plan.per_item(slopes), hessian)
+        """Run the kernel; the formula is for losses without kernel, and where none was built."""
+        return self._run_formula(scores, plan, with_hessian, factor)
 
     def _run_formula(self, scores: NDArray[Any], plan: Plan, with_hessian: bool, factor: float) -> Evaluated:
         with needed_by("a loss without compiled kernels"):
@@ -232,20 +211,9 @@ class RankingLoss(ABC):
     def _plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> Plan:
         """Make the plan for labels as `_checked_labels` returns them."""
 
-    def _run_kernel(self, scores: NDArray[Any], plan: Plan, with_hessian: bool) -> KernelResult | None:  # noqa: ARG002
-        """Run the kernel: value per query, gradient and, if requested, hessian per item; None without kernels."""
-        return None
-
     @abstractmethod
     def _formula(self, bucket: Bucket, x: Tensor) -> Tensor:
         """The bounded loss of each list of a bucket, see `rankbound.losses.padded`."""
-
-    def _apply_bounding(
-        self, values: NDArray[np.float64], measured: NDArray[np.float64] | None, plan: Plan  # noqa: ARG002
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
-        """Turn the kernel's values into losses; returns the losses and their derivatives in these values."""
-        active = plan.active
-        return np.where(active, values, 0.0), active.astype(np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -305,14 +273,15 @@ class MeasureLoss(RankingLoss):
         """-1 where the loss is minus the bounded measure: unless lower values are better already."""
         return 1.0 if self._lower_is_better and self.bounding in ("none", "expectation") else -1.0
 
-    def _apply_bounding(
-        self, values: NDArray[np.float64], measured: NDArray[np.float64] | None, plan: Plan  # noqa: ARG002
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
-        active, sign = plan.active, self._sign
-        if plan.bounding is None:
-            return np.where(active, sign * values, 0.0), np.where(active, sign, 0.0)
-        bounded, slope = get_bounding(self.bounding).apply(values, plan.bounding.difficulty, smooth=True)
-        return np.where(active, sign * bounded, 0.0), np.where(active, sign * slope, 0.0)
+    def _bound_measured(self, measured: Evaluated, plan: Plan, factor: float = 1.0) -> Evaluated:
+        """Turn the measures of queries, and their derivatives, into losses."""
+        sign, values, slopes = self._sign, measured.values, np.ones(len(plan.rows))
+        if plan.bounding is not None:
+            values, slopes = get_bounding(self.bounding).apply(values, plan.bounding.difficulty, smooth=True)
+        slopes = np.where(plan.active, sign * slopes, 0.0)
+        per_item = plan.per_item((slopes * factor).astype(measured.gradient.dtype))
+        hessian = measured.hessian * np.abs(per_item) if len(measured.hessian) else measured.hessian
+        return Evaluated(np.where(plan.active, sign * values, 0.0), measured.gradient * per_item, hessian)
 
     def _bound_formula(self, values: Tensor, bucket: Bucket) -> Tensor:
         """The losses that belong to the measures of the lists of a bucket."""

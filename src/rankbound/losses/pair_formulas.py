@@ -269,21 +269,6 @@ def _precision_sum(t: _Table) -> _Form:
     return _Form(weights, lambda: (gain * at_rank * count).sum(1))
 
 
-def _first_hit(t: _Table) -> _Form:
-    at_rank, is_hit = t.by_rank(t.discount), t.by_rank(t.gain) > 0
-    count = _running(torch.add, is_hit.to(at_rank.dtype))
-    first = (at_rank * (is_hit & (count == 1))).sum(1)
-    second = (at_rank * (is_hit & (count == 2))).sum(1)
-    discount, top, next_one = t.of_scores(t.discount), t.of_scores(first)[:, None], t.of_scores(second)[:, None]
-    is_first = (discount == top) & (discount > 0)
-    raised, lowered = (discount - top).clamp(min=0), top - torch.maximum(discount, next_one)
-
-    def weights(rows: slice) -> Tensor:
-        return torch.where(t.is_above(rows), raised[:, None, :], lowered[:, None, :] * is_first[:, rows, None])
-
-    return _Form(weights, lambda: first)
-
-
 def _cascade(t: _Table) -> _Form:
     """The first certain stop is passed over to see what follows it."""
     stop, discount = t.by_rank(t.gain), t.by_rank(t.discount)
@@ -368,7 +353,6 @@ _FORMS: dict[Swap, Callable[[_Table], _Form]] = {
     Swap.ADDITIVE: _additive,
     Swap.PUBLISHED: _published,
     Swap.PRECISION_SUM: _precision_sum,
-    Swap.FIRST_HIT: _first_hit,
     Swap.CASCADE: _cascade,
     Swap.PAIRS: _pairs,
     Swap.LOSS1: _loss1,

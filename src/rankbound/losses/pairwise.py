@@ -206,7 +206,7 @@ class _SwapLoss(PairLoss, MeasureLoss):
         slopes = np.abs(get_bounding(self.bounding).apply(measured, plan.bounding.difficulty, smooth=True)[1])
         per_item = plan.per_item(np.where(plan.active, slopes, 0.0).astype(result.gradient.dtype))
         with np.errstate(over="ignore"):  # an infinite loss raises DataError later
-            losses = np.where(plan.active, slopes * result.losses, 0.0)
+            losses = np.where(plan.active, slopes * result.values, 0.0)
         hessian = result.hessian * per_item if len(result.hessian) else result.hessian
         return Evaluated(losses, result.gradient * per_item, hessian)
 

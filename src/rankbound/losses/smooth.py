@@ -15,7 +15,7 @@ import numpy as np
 from rankbound.arrays import is_between
 from rankbound.errors import ArgumentError
 from rankbound.kernels import ARRAY, FLOAT, INTEGER, Arguments, kernel, run
-from rankbound.losses.base import Evaluated, KernelResult, MeasureLoss, RankingLoss, positive
+from rankbound.losses.base import Evaluated, MeasureLoss, RankingLoss, positive
 from rankbound.losses.plans import Form, SmoothPlan, sort_by_level
 from rankbound.losses.stochastic import StochasticLoss
 from rankbound.losses.structures import GIVEN, structure_of
@@ -153,11 +153,8 @@ class SmoothLoss(StochasticLoss, MeasureLoss):
             self._give_discounts(arguments, scores, plan, kernel(f"smooth_ranks_{name}", _SmoothArguments))
         run(function, arguments, len(plan.by_cost), plan.pairs)
         curved = scores[:0] if hessian is None else hessian
-        if is_affine:
-            return Evaluated(losses, gradient, curved)
-        losses, slopes = self._apply_bounding(losses, None, plan)
-        per_item = plan.per_item(slopes.astype(scores.dtype))
-        return Evaluated(losses, gradient * per_item, curved * np.abs(per_item) if with_hessian else curved)
+        result = Evaluated(losses, gradient, curved)
+        return result if is_affine else self._bound_measured(result, plan)
 
     def _arguments(self, plan: SmoothPlan, is_affine: bool) -> _SmoothArguments:
         """What the kernel needs of the plan; its results are losses where the bounding is affine, else measures."""
@@ -578,10 +575,10 @@ class SoftRankLoss(MeasureLoss):
         discounts = layout.keep("discounts", lambda: layout.on_device(self._discounts(layout.plan), exact=True))
         return self._bound_formula(soft_rank(bucket, x, discounts, self.noise), bucket)
 
-    def _run_kernel(self, scores: NDArray[Any], plan: Any, with_hessian: bool) -> KernelResult | None:  # noqa: ARG002
+    def _run_bounded(self, scores: NDArray[Any], plan: Any, with_hessian: bool, factor: float) -> Evaluated:
         function = kernel("soft_rank", _SoftRankArguments)
         if function is None:
-            return None
+            return self._run_formula(scores, plan, with_hessian, factor)
         exact, discounts = scores.astype(np.float64), self._discounts(plan)
         values, gradient, hessian = np.zeros(len(plan.rows)), np.zeros(len(exact)), np.zeros(len(exact))
         arguments = _SoftRankArguments(
@@ -590,7 +587,8 @@ class SoftRankLoss(MeasureLoss):
             gradient=gradient, hessian=hessian,
         )  # fmt: skip
         run(function, arguments, len(plan.by_cost), plan.pairs * len(discounts))
-        return KernelResult(values, gradient.astype(scores.dtype), hessian.astype(scores.dtype))
+        curved = hessian.astype(scores.dtype) if with_hessian else scores[:0]
+        return self._bound_measured(Evaluated(values, gradient.astype(scores.dtype), curved), plan, factor)
 
 
 class _SoftRankArguments(Arguments):

@@ -14,7 +14,6 @@ precision sum  with c(r) relevant items and A(r) = sum of 1/rank over relevant i
 cascade        with q the stop probability, C(r) = prod over ranks <= r of (1 - q) and T(r) the measure down to rank r:
                |q_b - q_a| |C(a-1) d(a) - (T(b-1) - T(a) + C(b-1) d(b)) / (1 - q_a)|;
                if q_a = 1, T and C of a user who passes over the item at rank a, undivided
-first hit      the cascade with q in {0, 1}: the first relevant item moves to r_j, or the second one becomes the first
 pairs          |S_i(r_j) - S_i(r_i) + S_j(r_i) - S_j(r_j)| times the scale of the measure; S_x(r) = sum over ranks <= r
                of f(label of x, label at the rank), f the weight of a pair, negative if x has the lower label
 published      p^(r_i - 1) over the normalizer: eq. 10 of Li, Urbano & Hanjalic 2021 for nRBP, which is not the swap
@@ -67,24 +66,13 @@ _NONE = np.zeros(0)
 class Swap(IntEnum):
     """What weights the pairs of a loss, see above; ``NONE`` weights all alike. The numbers are those of the kernel."""
 
-    NONE = 0
-    ADDITIVE = 1
-    PUBLISHED = 2
-    PRECISION_SUM = 3
-    FIRST_HIT = 4
-    CASCADE = 5
-    PAIRS = 6
-    LOSS1 = 7
-    LOSS2 = 8
-    LOSS2PP = 9
+    NONE, ADDITIVE, PUBLISHED, PRECISION_SUM, CASCADE, PAIRS, LOSS1, LOSS2, LOSS2PP = range(9)
 
 
 class Normalization(IntEnum):
     """How the lambdas of a query are normalized; the numbers are those of the kernel."""
 
-    none = 0
-    sqrt = 1
-    lightgbm = 2
+    none, sqrt, lightgbm = range(3)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -158,10 +146,7 @@ def plan_swaps(
         values = np.asarray(structure.definition.levels(structure.measure, labels))
         weights, cuts, matters = structure._terms(values, offsets, counts)
         rows = np.where(matters, rows, 0)
-        if isinstance(structure, AdditiveStructure):
-            form = Swap.ADDITIVE
-        else:
-            form = Swap.FIRST_HIT if np.isin(values, (0.0, 1.0)).all() else Swap.CASCADE
+        form = Swap.ADDITIVE if isinstance(structure, AdditiveStructure) else Swap.CASCADE
     elif isinstance(structure, PrecisionSumStructure):
         divisor = structure.definition.divisor(structure.measure, counts)
         weights = levels / np.repeat(np.where(divisor > 0, divisor, 1.0), counts.sizes)

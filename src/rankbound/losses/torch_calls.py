@@ -101,10 +101,10 @@ class LossFunction(torch.autograd.Function):  # type: ignore[misc]  # torch ship
     def forward(ctx: Any, scores: Any, loss: RankingLoss, plan: Plan, by_kernel: bool) -> Any:
         """Compute the losses of the queries."""
         if by_kernel:
-            result = loss.evaluate(scores.numpy(force=True), plan)
+            result = loss.value_and_gradient(scores.numpy(force=True), plan)
             ctx.gradient = torch.from_numpy(result.gradient)
             ctx.per_item = torch.from_numpy(np.repeat(np.arange(len(plan.rows)), plan.sizes))
-            return torch.from_numpy(result.losses).to(scores.dtype)
+            return torch.from_numpy(result.values).to(scores.dtype)
         layout = layout_of(plan, scores.device, scores.dtype, loss._tables, loss._by_pairs)
         losses, ctx.gradient, _ = loss._by_formula(scores.detach(), layout, ctx.needs_input_grad[0])
         ctx.per_item = layout.per_item
@@ -123,9 +123,9 @@ class ReducedKernelFunction(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, scores: Any, loss: RankingLoss, plan: Plan, divisor: int) -> Any:
         """Compute the sum of the losses over a divisor, and keep its gradient."""
-        result = loss.evaluate(scores.numpy(force=True), plan, factor=1 / divisor)
+        result = loss.value_and_gradient(scores.numpy(force=True), plan, factor=1 / divisor)
         ctx.gradient = result.gradient
-        return torch.tensor(result.losses.sum() / divisor, dtype=scores.dtype)
+        return torch.tensor(result.values.sum() / divisor, dtype=scores.dtype)
 
     @staticmethod
     def backward(ctx: Any, upstream: Any) -> Any:

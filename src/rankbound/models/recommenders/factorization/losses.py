@@ -153,9 +153,9 @@ class Objective:
             labels[positions + np.repeat(offsets[:-1], sizes)] = 1
             plan = self.loss.plan(labels, offsets)
             result = self.loss.value_and_gradient(scores, plan)
-            return result.losses, result.gradient
+            return result.values, result.gradient
         result = run_at_positions(self.loss, scores, offsets, positions, sizes)  # type: ignore[arg-type]
-        return result.losses, result.gradient
+        return result.values, result.gradient
 
 
 def _ranges(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
