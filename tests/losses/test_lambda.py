@@ -107,9 +107,10 @@ def test_pairs_by_rank_equal_pairs_by_label(options, spread):
     by_label = replace(plan, is_monotone=False, kept={})
     for dtype, error in ((np.float64, 1e-12), (np.float32, 2e-6)):
         for mine, other in zip(
-            loss.value_and_gradient(scores.astype(dtype), plan, True), loss.value_and_gradient(scores.astype(dtype), by_label, True),
+            loss.value_and_gradient(scores.astype(dtype), plan, True),
+            loss.value_and_gradient(scores.astype(dtype), by_label, True),
             strict=True,
-        ):  # fmt: skip
+        ):
             np.testing.assert_allclose(mine, other, atol=error * max(1, np.abs(other).max()))
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from rankbound.losses.swaps import NEARNESS, Normalization, PairPlan, Swap
+from rankbound.losses.plans import Swap
+from rankbound.losses.swaps import NEARNESS, Normalization, PairPlan
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -15,10 +15,11 @@ from rankbound.kernels import ARRAY, FLOAT, INTEGER, Arguments, kernel, run
 from rankbound.losses.base import Evaluated, MeasureLoss, RankingLoss, positive
 from rankbound.losses.lazy_torch import torch
 from rankbound.losses.noise import check_seed, generator_for, logistic_noise, noise_for
+from rankbound.losses.plans import Swap
 from rankbound.losses.smooth import check_gain, with_gain
 from rankbound.losses.stochastic import not_negative
 from rankbound.losses.structures import AdditiveStructure, structure_of
-from rankbound.losses.swaps import Normalization, PairPlan, Swap, plan_pairs, plan_swaps
+from rankbound.losses.swaps import Normalization, PairPlan, plan_pairs, plan_swaps
 from rankbound.measures.measure import Measure, parse_measure
 
 if TYPE_CHECKING:

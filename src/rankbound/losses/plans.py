@@ -28,6 +28,12 @@ class Form(IntEnum):
     ADDITIVE, PRECISION_SUM, COUPLED, CASCADE, PAIRS, FIRST_HIT = range(6)
 
 
+class Swap(IntEnum):
+    """What weights pairs, see `rankbound.losses.swaps`; ``NONE`` weights all alike. The kernel has the same numbers."""
+
+    NONE, ADDITIVE, PUBLISHED, PRECISION_SUM, CASCADE, PAIRS, LOSS1, LOSS2, LOSS2PP = range(9)
+
+
 @dataclass(frozen=True, eq=False)
 class BoundedPlan:
     """What a bounding says of the queries: their difficulty and, for an affine bounding, the line of each query.
@@ -142,19 +148,6 @@ class SmoothPlan(Plan):
     def relevant(self) -> NDArray[np.int64]:
         """Items per query that have a row, whether the query is informative or not."""
         return self.kept["relevant"]  # type: ignore[no-any-return]
-
-
-def plan_relevant(
-    labels: NDArray[Any], offsets: NDArray[np.int64], relevant: NDArray[np.bool_], weights: NDArray[np.float64],
-    cuts: NDArray[np.float64], matters: NDArray[np.bool_], counts: LabelCounts,
-) -> SmoothPlan:  # fmt: skip
-    """Make a smooth plan whose rows are the relevant items of the queries whose order matters."""
-    order = sort_by_level(relevant.astype(np.uint8), offsets)
-    total = count_true(relevant, offsets)
-    return SmoothPlan(
-        labels=labels, offsets=offsets, order=order, rows=np.where(matters, total, 0), cuts=cuts,
-        weights=weights[order + np.repeat(offsets[:-1], counts.sizes)], kept={"counts": counts, "relevant": total},
-    )  # fmt: skip
 
 
 def plan_levels(

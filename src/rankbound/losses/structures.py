@@ -18,20 +18,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import expit
 
 from rankbound.errors import ArgumentError
-from rankbound.losses.plans import (
-    Form,
-    SmoothPlan,
-    count_true,
-    differs,
-    plan_levels,
-    plan_relevant,
-)
+from rankbound.losses.plans import Form, SmoothPlan, Swap, count_true, differs, plan_levels, sort_by_level
 from rankbound.measures.additive import Additive
 from rankbound.measures.cascade import Cascade
 from rankbound.measures.discounts import BUILT_IN, GEOMETRIC, RECIPROCAL
@@ -46,7 +39,15 @@ if TYPE_CHECKING:
 
 
 GIVEN = -1  # in place of the index of a built-in discount: the kernel gets values and derivatives
-Terms = tuple[Any, Any, Any]  # weights per item, cutoffs per query, and whether the order of a query matters
+
+
+class Terms(NamedTuple):
+    """What a structure of ranks makes of labels: items that need a rank, and weights; per query the rest."""
+
+    relevant: NDArray[np.bool_]
+    weights: NDArray[np.float64]
+    cuts: NDArray[np.float64]
+    matters: NDArray[np.bool_]  # whether the order of the query matters
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Structure(ABC):
 
     measure: Measure
     form: ClassVar[Form]  # of the smooth measure
+    swap: ClassVar[Swap]  # of the lambda loss
     discount: int = 0  # index of the built-in discount, or GIVEN; only some structures have a discount
     parameter: float = 0.0  # of the discount
 
@@ -77,17 +79,34 @@ class Structure(ABC):
             return (labels >= self.measure.rel).astype(np.int8)
         return labels
 
-    @property
-    def cutoff(self) -> float:
-        """The cutoff of the measure, 0 for none."""
-        return float(self.measure.cutoff or 0)
+
+@dataclass(frozen=True)
+class RankedStructure(Structure):
+    """A structure whose terms are those of single items at their ranks."""
+
+    @abstractmethod
+    def terms(self, labels: NDArray[Any], offsets: NDArray[np.int64], counts: LabelCounts) -> Terms:
+        """The terms of labels, which ``counts`` counts."""
+
+    def smooth_plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> SmoothPlan:
+        """What the formula and the kernel need besides scores: the relevant items of queries are rows."""
+        counts = LabelCounts.from_labels(labels, offsets)
+        terms = self.terms(labels, offsets, counts)
+        order = sort_by_level(terms.relevant.astype(np.uint8), offsets)
+        total = count_true(terms.relevant, offsets)
+        return SmoothPlan(
+            labels=labels, offsets=offsets, order=order, rows=np.where(terms.matters, total, 0), cuts=terms.cuts,
+            weights=terms.weights[order + np.repeat(offsets[:-1], counts.sizes)],
+            kept={"counts": counts, "relevant": total},
+        )  # fmt: skip
 
     def _cuts(self, counts: LabelCounts) -> NDArray[np.float64]:
-        return np.full(len(counts), self.cutoff)
+        """The cutoff of each query, 0 for none."""
+        return np.full(len(counts), float(self.measure.cutoff or 0))
 
 
 @dataclass(frozen=True)
-class _Discounted(Structure):
+class _Discounted(RankedStructure):
     """A structure with a discount."""
 
     def discount_table(self, n: int) -> NDArray[np.float64]:
@@ -113,31 +132,22 @@ class _Discounted(Structure):
         changes = np.flatnonzero(table != table[0])
         return int(changes[0]) if len(changes) else len(table)
 
-    def smooth_plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> SmoothPlan:
-        """What the formula and the kernel need besides scores."""
-        counts = LabelCounts.from_labels(labels, offsets)
-        values = np.asarray(self.definition.levels(self.measure, labels))
-        weights, cuts, matters = self._terms(values, offsets, counts)
-        return plan_relevant(labels, offsets, values > 0, weights, cuts, matters, counts)
-
-    @abstractmethod
-    def _terms(self, values: NDArray[np.float64], offsets: NDArray[np.int64], counts: LabelCounts) -> Terms:
-        """Weights and cutoffs from gains or stop probabilities, and the queries whose order matters."""
-
 
 @dataclass(frozen=True)
 class AdditiveStructure(_Discounted):
     """Sum of gain * discount over the ranks, divided by a normalizer."""
 
     form: ClassVar[Form] = Form.ADDITIVE
+    swap: ClassVar[Swap] = Swap.ADDITIVE
 
-    def _terms(self, values: NDArray[np.float64], offsets: NDArray[np.int64], counts: LabelCounts) -> Terms:
+    def terms(self, labels: NDArray[Any], offsets: NDArray[np.int64], counts: LabelCounts) -> Terms:
         """Gains over the normalizer; the order matters where gains differ and not all ranks have the same discount."""
+        values = np.asarray(self.definition.levels(self.measure, labels))
         normalizer, sizes = self.definition.normalizer(self.measure, counts), counts.sizes
         cuts = self._cuts(counts)
         reach = np.where(cuts > 0, np.minimum(cuts, sizes), sizes)
         matters = differs(values, offsets) & ((reach < sizes) | (sizes > self._equal_ranks(sizes)))
-        return values / np.repeat(np.where(normalizer > 0, normalizer, 1.0), sizes), cuts, matters
+        return Terms(values > 0, values / np.repeat(np.where(normalizer > 0, normalizer, 1.0), sizes), cuts, matters)
 
     def _cuts(self, counts: LabelCounts) -> NDArray[np.float64]:
         if self.measure.cutoff is not None:
@@ -156,38 +166,39 @@ class CascadeStructure(_Discounted):
     """Expected discount of the rank at which a user stops."""
 
     form: ClassVar[Form] = Form.CASCADE
+    swap: ClassVar[Swap] = Swap.CASCADE
 
-    def _terms(self, values: NDArray[np.float64], offsets: NDArray[np.int64], counts: LabelCounts) -> Terms:
+    def terms(self, labels: NDArray[Any], offsets: NDArray[np.int64], counts: LabelCounts) -> Terms:
         """The stop probabilities.
 
         The order makes no difference if all items stop the user alike, or if in every order some item stops the user
         for certain within the ranks that have the discount of the first.
         """
-        sizes, cuts = counts.sizes, np.full(len(counts), self.cutoff)
+        values = np.asarray(self.definition.levels(self.measure, labels))
+        sizes, cuts = counts.sizes, self._cuts(counts)
         reach = np.where(cuts > 0, np.minimum(cuts, sizes), sizes)
         alike = np.minimum(reach, self._equal_ranks(sizes))
         certain = count_true(values >= 1, offsets)
-        return values, cuts, differs(values, offsets) & (alike < sizes) & (certain <= sizes - alike)
+        return Terms(values > 0, values, cuts, differs(values, offsets) & (alike < sizes) & (certain <= sizes - alike))
 
 
 @dataclass(frozen=True)
-class PrecisionSumStructure(Structure):
+class PrecisionSumStructure(RankedStructure):
     """Sum of the precisions at the ranks of relevant items, divided by a divisor."""
 
     form: ClassVar[Form] = Form.PRECISION_SUM
+    swap: ClassVar[Swap] = Swap.PRECISION_SUM
 
     def discount_table(self, n: int) -> NDArray[np.float64]:
         """The discounts of the first n ranks."""
         return RECIPROCAL.table(n)  # a precision is a count of items divided by the rank
 
-    def smooth_plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> SmoothPlan:
-        """What the formula and the kernel need besides scores."""
-        counts = LabelCounts.from_labels(labels, offsets)
+    def terms(self, labels: NDArray[Any], offsets: NDArray[np.int64], counts: LabelCounts) -> Terms:
+        """Relevance over the divisor."""
         relevant = np.asarray(self.levels(labels) > 0)
         divisor = np.asarray(self.definition.divisor(self.measure, counts))
-        weights = np.repeat(1 / np.where(divisor > 0, divisor, 1.0), counts.sizes)
-        cuts = np.full(len(counts), self.cutoff)
-        return plan_relevant(labels, offsets, relevant, weights, cuts, differs(relevant, offsets), counts)
+        weights = relevant / np.repeat(np.where(divisor > 0, divisor, 1.0), counts.sizes)
+        return Terms(relevant, weights, self._cuts(counts), differs(relevant, offsets))
 
 
 @dataclass(frozen=True)
@@ -195,6 +206,7 @@ class PairwiseStructure(Structure):
     """Weighted pairs in the wrong order, scaled and shifted."""
 
     form: ClassVar[Form] = Form.PAIRS
+    swap: ClassVar[Swap] = Swap.PAIRS
 
     def smooth_plan(self, labels: NDArray[Any], offsets: NDArray[np.int64]) -> SmoothPlan:
         """What the formula and the kernel need besides scores."""

@@ -46,14 +46,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankbound.losses.plans import Plan, plan_levels
-from rankbound.losses.structures import (
-    AdditiveStructure,
-    CascadeStructure,
-    PairwiseStructure,
-    PrecisionSumStructure,
-    Structure,
-)
+from rankbound.losses.plans import Plan, Swap, plan_levels
+from rankbound.losses.structures import PairwiseStructure, RankedStructure, Structure
 from rankbound.measures.label_counts import LabelCounts
 
 if TYPE_CHECKING:
@@ -61,12 +55,6 @@ if TYPE_CHECKING:
 
 NEARNESS = 0.01  # added to the distance of two scores before the weight of the pair is divided by it, as in LightGBM
 _NONE = np.zeros(0)
-
-
-class Swap(IntEnum):
-    """What weights the pairs of a loss, see above; ``NONE`` weights all alike. The numbers are those of the kernel."""
-
-    NONE, ADDITIVE, PUBLISHED, PRECISION_SUM, CASCADE, PAIRS, LOSS1, LOSS2, LOSS2PP = range(9)
 
 
 class Normalization(IntEnum):
@@ -125,7 +113,7 @@ def plan_pairs(labels: NDArray[Any], offsets: NDArray[np.int64]) -> PairPlan:
 
 
 def plan_all_pairs(labels: NDArray[Any], offsets: NDArray[np.int64], teacher: NDArray[np.float64]) -> PairPlan:
-    """Make the plan of all pairs of items, whatever their labels; a teacher's scores say which is the better one."""
+    """Make the plan of all pairs of items; a teacher's scores say which item of a pair is the better one."""
     sizes = np.diff(offsets)
     order = np.arange(len(labels)) - np.repeat(offsets[:-1], sizes)
     return PairPlan(
@@ -142,15 +130,9 @@ def plan_swaps(
     of_levels = counts if levels is labels else LabelCounts.from_labels(levels, offsets)
     order, rows, ends = plan_levels(levels, offsets, of_levels)
     options: dict[str, Any] = {}
-    if isinstance(structure, AdditiveStructure | CascadeStructure):
-        values = np.asarray(structure.definition.levels(structure.measure, labels))
-        weights, cuts, matters = structure._terms(values, offsets, counts)
+    if isinstance(structure, RankedStructure):
+        _, weights, cuts, matters = structure.terms(labels, offsets, counts)
         rows = np.where(matters, rows, 0)
-        form = Swap.ADDITIVE if isinstance(structure, AdditiveStructure) else Swap.CASCADE
-    elif isinstance(structure, PrecisionSumStructure):
-        divisor = structure.definition.divisor(structure.measure, counts)
-        weights = levels / np.repeat(np.where(divisor > 0, divisor, 1.0), counts.sizes)
-        form, cuts = Swap.PRECISION_SUM, np.full(len(counts), structure.cutoff)
     else:
         assert isinstance(structure, PairwiseStructure)
         scale, offset = structure.definition.affine(structure.measure, counts)
@@ -160,13 +142,14 @@ def plan_swaps(
             distinct, codes = np.unique(levels, return_inverse=True)
             options |= {"levels": codes[order + np.repeat(offsets[:-1], counts.sizes)].astype(np.int64, copy=False)}
             options |= {"pair_weights": structure._pair_weights(distinct)}
-        form, weights, cuts = Swap.PAIRS, np.zeros(len(labels)), np.zeros(len(counts))
+        weights, cuts = np.zeros(len(labels)), np.zeros(len(counts))
     weights = weights[order + np.repeat(offsets[:-1], counts.sizes)]
     return PairPlan(
         labels=labels, offsets=offsets, order=order, rows=rows, ends=ends, weights=weights, cuts=cuts,
-        scales=np.abs(options["scale"]) if options else np.ones(len(counts)), swap=swap or form,
+        scales=np.abs(options["scale"]) if options else np.ones(len(counts)), swap=swap or structure.swap,
         discounts=structure.discount_table(int(counts.sizes.max(initial=1))),
-        is_monotone=form == Swap.ADDITIVE and _never_rises(weights, offsets), kept={"counts": counts}, **options,
+        is_monotone=structure.swap == Swap.ADDITIVE and _never_rises(weights, offsets),
+        kept={"counts": counts}, **options,
     )  # fmt: skip
 
 
