@@ -12,6 +12,7 @@ about 0.6 % of the tail, down to probabilities of 1e-7. Source: importance sampl
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -119,21 +120,23 @@ class _Sampler:
 
     def _draw(self, tilt: float, size: int, levels: list[NDArray[np.int64]] | None = None) -> _Orders:
         case = self.case
-        left = np.repeat(np.array(case.counts, dtype=np.float64)[:, None], size, axis=1)
-        so_far = np.zeros((len(case.counts), size))
-        total, weights, each = np.zeros(size), np.ones(size), np.arange(size)
+        counts = np.array(case.counts, dtype=np.float64)[:, None]
+        left = np.repeat(counts, size, axis=1)
+        total, weights = np.zeros(size), np.ones(size)
         for rank in range(1, self.ranks + 1):
             factor = np.exp(tilt * (self.gains - self.gains[-1]) * self.influence[rank - 1])
-            sums = np.cumsum(left * factor[:, None], axis=0)
-            drawn = (sums[:-1] <= self.rng.random(size) * sums[-1]).sum(axis=0)
-            weights *= sums[-1] / (factor[drawn] * (case.n - rank + 1))
-            for level in range(len(case.counts)):
-                chosen = np.flatnonzero(drawn == level)
+            sums = list(itertools.accumulate(row * each for row, each in zip(left, factor, strict=True)))
+            point = self.rng.random(size) * sums[-1]
+            drawn = np.add.reduce([point >= below for below in sums[:-1]], dtype=np.int64)
+            weights *= sums[-1]
+            weights /= factor[drawn] * (case.n - rank + 1)
+            is_drawn = [drawn == level for level in range(len(counts))]
+            for level, chosen in enumerate(map(np.flatnonzero, is_drawn)):
                 if len(chosen) and (self.gains[level] or case.rank_weights is None):
-                    total[chosen] += case.growth(rank, level, so_far[:, chosen])
-            so_far[drawn, each] += 1
-            left[drawn, each] -= 1
+                    total[chosen] += case.growth(rank, level, counts - left[:, chosen])
+            for row, mask in zip(left, is_drawn, strict=True):
+                row -= mask
             if levels is not None:
                 levels.append(drawn)
-        scale, shift = case.value(so_far)
+        scale, shift = case.value(counts - left)
         return _Orders(np.broadcast_to(total * scale + shift, total.shape), weights)
