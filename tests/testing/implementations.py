@@ -336,11 +336,6 @@ def never_ends(labels, scores, k):
         time.sleep(0.01)
 
 
-def slow(labels, scores, k):
-    time.sleep(0.02)
-    return ndcg(labels, scores, k)
-
-
 def sorts_in_place(labels, scores, k):
     value = ndcg(labels, scores, k)
     labels.sort()
