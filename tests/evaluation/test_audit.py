@@ -12,7 +12,7 @@ import pytest
 import rankbound as rb
 from rankbound.cli.main import run as run_command
 from rankbound.errors import ArgumentError, DataError
-from rankbound.evaluation.audit_judgments import probability_of_ideal
+from rankbound.evaluation.audit_judgments import probability_of_ideal, sample_queries
 from rankbound.measures import Definition, LabelCounts, parse_measure, register, unregister
 from rankbound.testing import oracles
 
@@ -314,3 +314,17 @@ def test_wrong_uses_of_the_command(tmp_path, capsys):
     for arguments in ([qrels, "--page", "page.txt"], [qrels, qrels], [qrels, "-m", "XYZ"], [str(tmp_path / "no")]):
         assert run_command(["audit", *arguments]) == 2
         assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_large_set_is_searched_by_a_part_first_and_described_as_a_whole(monkeypatch):
+    """Leaks of a set above the limit, whose number is that of all queries, and which a clean set of its size lacks."""
+    qrels, run = clean_set(queries=200)
+    name = pl.concat_str(pl.when(pl.col("label") > 0).then(pl.lit("pos-")).otherwise(pl.lit("neg-")), "docid")
+    leaking = qrels.with_columns(docid=name).sort("qid", "label", descending=[False, True], maintain_order=True)
+    by_id = leaking.with_columns(score=pl.col("docid").rank("dense").cast(float)).select("qid", "docid", "score")
+    expected = rb.audit(leaking, {"run": by_id}).to_dict()
+    monkeypatch.setattr("rankbound.evaluation.audit_judgments.SAMPLED_ROWS", 400)
+    assert len(sample_queries(qrels)) == 400
+    assert rb.audit(leaking, {"run": by_id}).to_dict() == expected
+    assert {"order of the rows", "document ids", "scores follow document ids"} <= set(topics(rb.audit(leaking, by_id)))
+    assert rb.audit(qrels, {"run": run}).faults == ()

@@ -153,15 +153,18 @@ def audit(
     if source is not None and source.table is not None:
         others.append(source.table.select("qid", "docid"))
     given, *others = with_equal_id_types([given, *others])
-    judgments = given.unique(["qid", "docid"], keep="first", maintain_order=True)
+    judgments = judgments_checks.drop_repeated(given)
     listed = None if source is None else others.pop()
-    judged = JudgedSet(judgments if listed is None else _with_candidates(judgments, listed), lead,
-                       None if listed is None else judgments)  # fmt: skip
+    judged = JudgedSet(
+        judgments if listed is None else _with_candidates(judgments, listed),
+        lead,
+        None if listed is None else judgments,
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CoverageWarning)  # they are findings here
         audited = [AuditedRun(name, run, judgments, dict(requested)) for name, run in zip(tables, others, strict=True)]
         findings = [
-            *judgments_checks.check_repeated_rows(given),
+            *judgments_checks.check_repeated_rows(given, judgments),
             *judgments_checks.check_labels(judged),
             *judgments_checks.check_queries(judged),
             *judgments_checks.check_orders(judged),

@@ -31,6 +31,7 @@ FAULT, WARNING, NOTE = "fault", "warning", "note"
 SEVERITIES = (FAULT, WARNING, NOTE)
 LEAK_GAIN, LEAK_Z = 0.9, 5.0  # of the way from random to best, and standard errors from random: no accident
 ORDER_GAIN = 0.2
+SAMPLED_ROWS = 100_000  # of larger sets a part is looked at first, and all of it only where that is suspicious
 HIGH_RANDOM, VERY_HIGH_RANDOM = 0.5, 0.8  # of the best value
 
 
@@ -53,7 +54,7 @@ class JudgedSet:
 
     def __init__(self, frame: pl.DataFrame, lead: Measure, ceiling_of: pl.DataFrame | None = None) -> None:
         self.frame, self.lead, self.every_judgment = frame, lead, ceiling_of
-        codes = frame["qid"].rank("dense").to_numpy().astype(np.int64) - 1
+        codes = query_codes(frame["qid"])
         order = np.argsort(codes, kind="stable")
         first = np.flatnonzero(np.diff(codes[order], prepend=-1))
         self.query_ids = frame["qid"].gather(order[first])
@@ -76,6 +77,11 @@ class JudgedSet:
     def defined(self) -> NDArray[np.bool_]:
         """Queries with something relevant."""
         return is_defined(self.counts, self.lead)
+
+    @property
+    def has_choice(self) -> bool:
+        """Whether rankings of any query differ by the lead measure."""
+        return bool((self.defined & self.difficulty.informative).any())
 
     @property
     def queries(self) -> int:
@@ -107,10 +113,37 @@ class JudgedSet:
         return gain, float(excess.sum() / math.sqrt(variance)) if variance else 0.0
 
 
-def check_repeated_rows(frame: pl.DataFrame) -> Iterator[Finding]:
+def query_codes(queries: pl.Series) -> NDArray[np.int64]:
+    """The index of each query among the sorted ids."""
+    import polars as pl
+
+    if queries.dtype == pl.String:  # sorting the different ones is faster than sorting all
+        queries = queries.cast(pl.Enum(queries.unique().sort())).to_physical()
+        return queries.to_numpy().astype(np.int64)
+    return queries.rank("dense").to_numpy().astype(np.int64) - 1
+
+
+def sample_queries(frame: pl.DataFrame) -> pl.DataFrame:
+    """The rows of every k-th query, so that there are about 100,000 of them; all rows of smaller tables."""
+    step = len(frame) // SAMPLED_ROWS
+    if step < 2:
+        return frame
+    return frame.filter(frame["qid"].is_in(frame["qid"].unique(maintain_order=True).gather_every(step).implode()))
+
+
+def drop_repeated(frame: pl.DataFrame) -> pl.DataFrame:
+    """The table with the first row of each document of a query."""
+    if frame.select("qid", "docid").n_unique() == len(frame):  # much faster than to keep the order of rows
+        return frame
+    return frame.unique(["qid", "docid"], keep="first", maintain_order=True)
+
+
+def check_repeated_rows(frame: pl.DataFrame, without_repeated: pl.DataFrame) -> Iterator[Finding]:
     """Documents that are judged more than once in a query."""
     import polars as pl
 
+    if len(without_repeated) == len(frame):
+        return
     labels = frame.group_by("qid", "docid").agg(pl.len().alias("rows"), pl.col("label").n_unique().alias("labels"))
     repeated = labels.filter(pl.col("rows") > 1)
     conflicting = repeated.filter(pl.col("labels") > 1).height
@@ -237,11 +270,20 @@ def probability_of_ideal(counts: LabelCounts, measure: Measure) -> NDArray[np.fl
 
 def check_orders(judged: JudgedSet) -> Iterator[Finding]:
     """Orders that give the labels away: that of the rows, that of the document ids, and a fixed position."""
-    if not (judged.defined & judged.difficulty.informative).any():
-        return
+    part = sample_queries(judged.frame)
+    sample = judged if part is judged.frame else JudgedSet(part, judged.lead)
+    if sample is judged or any(_check_rows(sample, ORDER_GAIN / 2)):
+        yield from _check_rows(judged)
+    if sample is judged or any(_check_ids(sample, ORDER_GAIN / 2)):
+        yield from _check_ids(judged)
+    if judged.has_choice:
+        yield from _check_position(judged)
+
+
+def _check_rows(judged: JudgedSet, least_gain: float = ORDER_GAIN) -> Iterator[Finding]:
     rows = -np.arange(len(judged.labels), dtype=np.float64)
     gain, z = max((judged.gain_and_z(keys) for keys in (rows, -rows)), key=lambda found: found[0])
-    if z > LEAK_Z and gain > ORDER_GAIN:
+    if z > LEAK_Z and gain > least_gain:
         constant = _mean(judged, judged.values_in(np.zeros(len(rows)), judged.lead))
         expected = _mean(judged, judged.difficulty.expected)
         yield Finding(
@@ -251,15 +293,13 @@ def check_orders(judged: JudgedSet) -> Iterator[Finding]:
             f"{judged.lead} {constant:.4f} where ties keep this order, and {expected:.4f} where they are averaged.",
             constant,
         )
-    yield from _check_ids(judged)
-    yield from _check_position(judged)
 
 
 def _mean(judged: JudgedSet, value: NDArray[np.float64]) -> float:
     return float(value[judged.defined].mean())
 
 
-def _check_ids(judged: JudgedSet) -> Iterator[Finding]:
+def _check_ids(judged: JudgedSet, least_gain: float = ORDER_GAIN) -> Iterator[Finding]:
     import polars as pl
 
     ids = id_text(judged.documents)
@@ -269,7 +309,7 @@ def _check_ids(judged: JudgedSet) -> Iterator[Finding]:
         orders["by their numbers"] = numbers.to_numpy()
     found = [(judged.gain_and_z(sign * keys), name) for name, keys in orders.items() for sign in (1, -1)]
     (gain, z), name = max(found, key=lambda one: one[0][0])
-    if z > LEAK_Z and gain > ORDER_GAIN:
+    if z > LEAK_Z and gain > least_gain:
         yield Finding(
             FAULT if gain > LEAK_GAIN else WARNING,
             "document ids",
