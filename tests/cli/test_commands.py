@@ -142,6 +142,23 @@ def test_compare_with_more_runs_than_lines_shows_the_best(cli, files):
     assert "5 more runs: --rows FILE or --json have all of them" in answer.out
 
 
+def test_compare_with_two_baselines_prints_each_and_corrects_them_together(cli, files):
+    random = np.random.default_rng(0)
+    names = [f"q{i}" for i in range(30)]
+    (files / "judged").write_text("".join(f"{q} 0 d{j} {int(j < 2)}\n" for q in names for j in range(6)))
+    for run, weight in (("a", 0.0), ("b", 0.5), ("c", 2.0), ("d", 3.0)):
+        lines = (f"{q} Q0 d{j} 0 {weight * (j < 2) + random.normal()} t\n" for q in names for j in range(6))
+        (files / run).write_text("".join(lines))
+    line = ("compare", "judged", "a", "b", "c", "d", "-m", "AP", "--baselines", "2")
+    rows = cli(*line, "--json").json["differences"]
+    assert [(row["baseline"], row["run"]) for row in rows] == [("a", "c"), ("a", "d"), ("b", "c"), ("b", "d")]
+    table = cli(*line).out.partition("Runs by AP, compared with each baseline\n")[2].splitlines()
+    assert [line.split()[:2] for line in table[2:6]] == [[row["run"], row["baseline"]] for row in rows]
+    for wrong in (("--baselines", "4"), ("--baselines", "0"), ("--baselines", "2", "--all-pairs")):
+        answer = cli("compare", "judged", "a", "b", "c", "d", *wrong)
+        assert (answer.code, answer.err.count("\n")) == (2, 1)
+
+
 @pytest.mark.parametrize(("queries", "cautions"), [(1_000, 0), (1_001, 1)])
 @pytest.mark.parametrize("test", ["t", "wilcoxon"])
 def test_compare_cautions_once_against_its_wilcoxon_test_of_many_queries(cli, files, test, queries, cautions):

@@ -285,3 +285,29 @@ def test_the_caution_is_true_of_skewed_differences_with_a_mean_of_zero():
     rejected = {test: (Inference().p_values(d, test) < 0.05).mean() for test in ("wilcoxon", "t")}
     assert rejected["wilcoxon"] > 0.9
     assert rejected["t"] < 0.05 + 4 * (0.05 * 0.95 / 200) ** 0.5
+
+
+def test_several_baselines_are_corrected_together():
+    qrels, runs = make_data(skills=(0.2, 0.3, 0.8, 1.0))
+    found = compare(*runs, qrels=qrels, measures=["nDCG@10", "AP"], baseline=[0, 1])
+    assert (found.baselines, found.baseline) == (("run 1", "run 2"), None)
+    pairs = [("run 1", "run 3"), ("run 1", "run 4"), ("run 2", "run 3"), ("run 2", "run 4")]
+    assert [(row.baseline, row.run) for row in found.rows] == pairs * 2
+    p = np.sort([row.p_t for row in found.rows])
+    holm = np.minimum(1, np.maximum.accumulate(p * np.arange(8, 0, -1)))
+    assert sorted(row.p_corrected for row in found.rows) == pytest.approx(holm.tolist())
+    best = max(found.baselines, key=lambda run: found.mean()[run]["nDCG@10"])
+    summary = {row["run"]: row for row in found.summary().iter_rows(named=True)}
+    assert {summary[run]["versus"] for run in found.runs if run != best} == {best}
+    row = next(row for row in found.rows if (row.measure, row.baseline, row.run) == ("nDCG@10", best, "run 4"))
+    assert summary["run 4"]["difference"] == row.difference
+    other = next(run for run in found.baselines if run != best)
+    assert summary[other]["difference"] is None
+    assert compare(*runs, qrels=qrels, measures="AP", baseline=[0]).baseline == "run 1"
+
+
+@pytest.mark.parametrize("baseline", [[], [0, 0], [0, 1], [2], 2, -1])
+def test_baselines_are_some_of_the_runs(baseline):
+    qrels, runs = make_data()
+    with pytest.raises(ArgumentError, match="baseline must"):
+        compare(*runs, qrels=qrels, measures="AP", baseline=baseline)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+import re
+
 import numpy as np
 import polars as pl
 import pytest
@@ -12,6 +15,7 @@ from rankbound.evaluation.group_tests import group_differences, group_means, stu
 from rankbound.evaluation.groups import read_groups
 from rankbound.evaluation.inference import Inference
 from rankbound.evaluation.scores import ScoreMatrix
+from rankbound.report.numbers import show_interval, show_p
 
 T = Inference(interval="t")
 REPEATS = [pytest.param(2_000, marks=pytest.mark.full("2,000 simulations")), 150]
@@ -127,3 +131,30 @@ def test_evaluate_and_compare_take_groups():
                  lambda bad: rb.compare(old, new, qrels=qrels, measures="RR", groups=bad)):  # fmt: skip
         with pytest.raises(rb.errors.DataError, match="do the query ids match"):
             call({"x": "a"})
+
+
+def test_the_worst_group_comes_first_where_lower_is_better():
+    names = tuple(f"q{i}" for i in range(20))
+    groups = read_groups({name: "bad" if i < 10 else "good" for i, name in enumerate(names)})
+    old = np.ones(20)
+    new = old + np.where(np.arange(20) < 10, 0.5, -0.5) + np.linspace(-0.1, 0.1, 20)
+    rows = group_differences(ScoreMatrix(("old", "new"), names, {"U": np.stack([old, new])}), [(0, 1)], groups, T)
+    assert [row.group for row in rows] == ["bad", "good"]
+    assert [row.group for row in group_means({"U": new}, names, groups, T)] == ["bad", "good"]
+
+
+def test_the_page_of_a_comparison_has_its_groups_the_worst_first(tmp_path, monkeypatch):
+    pytest.importorskip("jinja2")
+    monkeypatch.setattr("rankbound.report.page.draw_figures", lambda *_: {})
+    qrels, old, new, groups = judged()
+    comparison = rb.compare(old, new, qrels=qrels, measures=["RR", "AP"], groups=groups, names=["old", "new"])
+    text = comparison.page(tmp_path / "page.html").read_text()
+    table = text.partition("<caption>Difference: new − old by kind</caption>")[2].partition("</table>")[0]
+    cells = re.findall(r"<td[^>]*>([^<]*)", table)
+    worst = comparison.by_group[0]
+    assert cells[:4] == ["RR", "rare", "10", "−0.5000"]
+    assert cells[4] == show_interval(worst.ci_low_corrected, worst.ci_high_corrected, sign=True)
+    assert html.unescape(cells[5]) == show_p(worst.p_corrected)
+    assert "By kind, the largest loss is that of new to old on rare (−0.5000 on 10 queries, p &lt; 0.0001" in text
+    without = rb.compare(old, new, qrels=qrels, measures="RR").page(tmp_path / "without.html").read_text()
+    assert "by kind" not in without

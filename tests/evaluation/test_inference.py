@@ -184,7 +184,7 @@ def test_letters_agree_with_the_corrected_tests():
 
 
 @pytest.mark.parametrize("policy", [Inference(), Inference(0.9, "percentile", "randomization", "bonferroni", 500, 3)])
-@pytest.mark.parametrize("baseline", [None, "s1"])
+@pytest.mark.parametrize("baseline", [None, "s1", ["s1", "s3"]])
 def test_reports_and_comparisons_have_the_same_numbers(policy, baseline):
     scores = matrix()
     check_equal(compare_scores(scores, baseline, policy), judge_systems(scores, baseline, policy))
@@ -215,7 +215,8 @@ def check_equal(comparison, verdicts):
                 assert ours == pytest.approx(turned, abs=1e-9)
             assert test.minimum_detectable_difference == pytest.approx(row.minimum_detectable_difference, rel=1e-9)
             checked += 1
-    assert checked == len(comparison.measures) * (len(comparison.runs) - 1)
+    baselines = max(1, len(comparison.baselines))
+    assert checked == len(comparison.measures) * baselines * (len(comparison.runs) - baselines)
 
 
 OPTIONS = ["--confidence", "0.9", "--resamples", "400", "--seed", "5"]

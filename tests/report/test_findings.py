@@ -14,9 +14,11 @@ import polars as pl
 import pytest
 
 import rankbound as rb
+from rankbound.evaluation.inference import Inference
 from rankbound.evaluation.scores import ScoreMatrix
-from rankbound.report.findings import Findings
+from rankbound.report.findings import Findings, find_words
 from rankbound.report.page import Report, make_report
+from rankbound.report.system_tests import judge_systems
 
 TYPES = {
     "ideal queries": "ideal",
@@ -400,3 +402,13 @@ def test_published_numbers_are_counted_and_compared(scores, seed):
     assert close(match[3], float(np.median(gaps)))
     assert close(match[4], gaps[np.abs(gaps).argmax()])
     assert int(match[5]) == np.flatnonzero(known)[np.abs(gaps).argmax()]
+
+
+@pytest.mark.parametrize(
+    ("test", "queries", "cautions"), [("wilcoxon", 1_001, 1), ("wilcoxon", 1_000, 0), ("t", 1_001, 0)]
+)
+def test_a_caution_about_wilcoxon_with_many_queries(test, queries, cautions):
+    values = np.random.default_rng(0).random((2, queries))
+    scores = ScoreMatrix(("a", "b"), tuple(range(queries)), {"AP": values})
+    found = find_words(scores, judge_systems(scores, inference=Inference(test=test, interval="t")))
+    assert sum("Wilcoxon" in caution for caution in found.cautions) == cautions

@@ -6,11 +6,15 @@ import csv
 import io
 import sys
 
+import numpy as np
 import polars as pl
 import pytest
 
+from rankbound.evaluation.leaderboards import rank_intervals
+from rankbound.evaluation.scores import ScoreMatrix
 from rankbound.report.page import make_report
-from rankbound.report.page_tables import published_table
+from rankbound.report.page_tables import means_table, published_table
+from rankbound.report.system_tests import judge_systems
 from rankbound.report.tables import Cell, Table, write_tables
 
 
@@ -153,3 +157,21 @@ def test_files(scores, results, tmp_path):
     files = write_tables(make_report(scores, results).tables, tmp_path / "new")
     names = {f"{name}{suffix}" for name in ("published", "means", "differences") for suffix in (".md", ".csv", ".tex")}
     assert {file.name for file in files} == names == {file.name for file in (tmp_path / "new").iterdir()}
+
+
+@pytest.mark.parametrize("systems", [20, 21])
+def test_more_than_20_systems_have_ranks_in_place_of_letters(systems):
+    random = np.random.default_rng(0)
+    values = random.normal(0, 0.1, (systems, 40)) + 0.1 * np.arange(systems)[:, None]
+    names = tuple(f"s{i}" for i in range(systems))
+    scores = ScoreMatrix(names, tuple(range(40)), {"AP": values})
+    table = means_table(judge_systems(scores))
+    cells = {str(row[0]): str(row[1]) for row in table.rows}
+    if systems == 20:
+        assert (table.columns[1], cells["s19"]) == ("groups", "a")
+        assert "share a letter" in table.note
+        return
+    assert table.columns[1] == "ranks"
+    assert cells == {row.system: row.show() for row in rank_intervals(scores, "AP")}
+    assert "share a letter" not in table.note
+    assert "not separable from the best" in table.note

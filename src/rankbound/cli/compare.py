@@ -13,7 +13,7 @@ from rankbound.cli import options, output
 from rankbound.cli.predicted import Predicted, estimate_with_predictions, print_estimates
 from rankbound.cli.protocol_options import takes_protocol
 from rankbound.cli.report import check_page_path
-from rankbound.errors import CoverageWarning, InferenceWarning
+from rankbound.errors import ArgumentError, CoverageWarning, InferenceWarning
 from rankbound.protocol import DEFAULT_MEASURES, MEASURES_OF_UNJUDGED, Protocol
 from rankbound.report import numbers
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rankbound.evaluation.comparison import Comparison
 
 MOST_RUNS = 40  # rows of the summary of many runs
-MOST_LETTERS = 20  # runs that have letters; more of them have intervals of their ranks
 MOST_COVERED = 5  # runs whose coverage is printed, a line each
 
 
@@ -33,6 +32,10 @@ def compare(
     all_pairs: Annotated[
         bool, typer.Option("--all-pairs", help="Compare every run with every other, not only with the first.")
     ] = False,
+    baselines: Annotated[
+        int,
+        typer.Option(metavar="N", help="The first N runs are baselines, and every other run is compared with each."),
+    ] = 1,
     protocol: Protocol = Protocol(),  # noqa: B008  # immutable
     type_quota: options.TypeQuota = None,
     groups: options.Groups = None,
@@ -61,7 +64,8 @@ def compare(
     type of query. More runs: a summary, the best run first; runs that share a letter do not differ significantly, and
     for more than 20 runs the ranks that each can have take the place of letters.
     --json and --rows have every pair. Normalized measures are those of evaluate: they do not depend on which runs are
-    compared. --groups adds the differences on groups of queries.
+    compared. --groups adds the differences on groups of queries. --baselines 2 compares every other run with the first
+    and with the second, all corrected together.
 
     --predicted adds labels of a model to those of people, as in evaluate, and compares every run with the first.
 
@@ -78,10 +82,14 @@ def compare(
     from rankbound.measures.measure import parse_measure
 
     runs = options.with_own_run(qrels, runs, least=2)
+    if not 1 <= baselines < len(runs) or (all_pairs and baselines > 1):
+        raise ArgumentError(
+            f"--baselines must be from 1 to the {len(runs)} runs without one, and goes without --all-pairs"
+        )
     if predicted is not None:
         others = {"--all-pairs": all_pairs, "--type-quota": type_quota is not None, "--rows": rows is not None}
         others |= {"--per-query": per_query is not None, "--page": page is not None, "--cluster": cluster is not None}
-        others |= {"--groups": groups is not None}
+        others |= {"--groups": groups is not None, "--baselines": baselines > 1}
         others |= {"--interval": interval is not options.IntervalMethod.bca, "--test": test is not options.TestName.t}
         others |= {"--correction": correction is not options.CorrectionName.holm}
         estimates = estimate_with_predictions((qrels, predicted), runs, measures, protocol, confidence, others)
@@ -106,7 +114,7 @@ def compare(
             qrels=qrels,
             measures=names,
             names=runs,
-            baseline=None if all_pairs else 0,
+            baseline=None if all_pairs else range(baselines),
             protocol=protocol,
             type_quota=type_quota,
             against_random=page is not None,
@@ -142,6 +150,7 @@ def print_comparison(comparison: Comparison) -> None:
         _print_two_runs(comparison)
     else:
         _print_summary(comparison)
+        _print_baselines(comparison)
     _print_groups(comparison)
     if comparison.decisions:
         _print_decisions(comparison)
@@ -152,44 +161,45 @@ def print_comparison(comparison: Comparison) -> None:
 
 def _print_groups(comparison: Comparison) -> None:
     """A table for each attribute of queries: the differences on each group, the largest loss of each run first."""
-    if not comparison.by_group:
+    from rankbound.report.page_tables import group_tables
+
+    tables = group_tables(comparison)
+    if tables and len(comparison.pairs) > 1:
+        output.print_note("")
+    for table in tables:
+        output.show_table(replace(table, rows=table.rows[:MOST_RUNS], note=""))
+        if len(table.rows) > MOST_RUNS:
+            output.print_note(f"{len(table.rows) - MOST_RUNS} more rows: --json has all of them")
+        output.print_note("")
+    if tables:
+        output.print_note(tables[-1].note)
+        if not comparison.decisions:
+            output.print_note("")
+
+
+def _print_baselines(comparison: Comparison) -> None:
+    """Every run against each of several baselines, by the first measure."""
+    if len(comparison.baselines) < 2:
         return
-    several, versus, policy = len(comparison.pairs) > 1, comparison.baseline, comparison.inference
-    title = f"Difference from {versus}" if several else f"Difference: {comparison.runs[1]} − {comparison.runs[0]}"
-    names = ["measure", *(["run"] if several else []), *(["against"] if versus is None else [])]
-    level = f"{100 * policy.confidence:g} % interval"
-    if several:
-        output.print_note("")
-    for attribute in dict.fromkeys(row.attribute for row in comparison.by_group):
-        rows = [row for row in comparison.by_group if row.attribute == attribute]
-        output.print_table(
-            f"{'Difference' if versus is None else title} by {attribute}",
-            [*names, attribute, "queries", "difference", level, "p"],
+    lead, policy = comparison.measures[0], comparison.inference
+    output.print_note("")
+    output.print_table(
+        f"Runs by {lead}, compared with each baseline",
+        ["run", "against", "difference", f"{100 * policy.confidence:g} % interval", "p"],
+        [
             [
-                [
-                    row.measure,
-                    *([row.run] if several else []),
-                    *([row.baseline] if versus is None else []),
-                    row.group,
-                    f"{row.queries:,}",
-                    numbers.show_number(row.difference, sign=True),
-                    numbers.show_interval(row.ci_low_corrected, row.ci_high_corrected, sign=True),
-                    numbers.show_p(row.p_corrected),
-                ]
-                for row in rows[:MOST_RUNS]
-            ],
-            text_columns=len(names) + 1,
-        )
-        if len(rows) > MOST_RUNS:
-            output.print_note(f"{len(rows) - MOST_RUNS} more rows: --json has all of them")
-        output.print_note("")
-    tests = sum(row.p_corrected is not None for row in comparison.by_group)
-    output.print_note(
-        f"p: {numbers.show_policy(policy)} over the {tests:,} tests of groups; {numbers.describe_intervals(policy)}"
-        f"{output.NO_TEST_OF_FEW}"
+                row.run,
+                row.baseline,
+                numbers.show_number(row.difference, sign=True),
+                numbers.show_interval(row.ci_low_corrected, row.ci_high_corrected, sign=True),
+                numbers.show_p(row.p_corrected),
+            ]
+            for row in comparison.rows
+            if row.measure == lead
+        ][:MOST_RUNS],
+        text_columns=2,
+        note="every other run against every baseline, corrected together; --json has all measures",
     )
-    if not comparison.decisions:
-        output.print_note("")
 
 
 def _print_decisions(comparison: Comparison) -> None:
@@ -235,6 +245,8 @@ def _print_coverage(comparison: Comparison) -> None:
 
 def _print_summary(comparison: Comparison) -> None:
     """One row per run: the first measure with interval, letters or ranks, and test, and the means of other measures."""
+    from rankbound.report.system_tests import MOST_LETTERS
+
     lead, *others = comparison.measures
     means, policy = comparison.mean(), comparison.inference
     summary = comparison.summary(lead).rows(named=True)
@@ -242,7 +254,7 @@ def _print_summary(comparison: Comparison) -> None:
     level = f"{100 * policy.confidence:g} % interval"
     if len(summary) > MOST_LETTERS:
         column = "ranks"
-        cells = {row.system: f"{row.low}–{row.high}" for row in comparison.rank_intervals[lead]}
+        cells = {row.system: row.show() for row in comparison.rank_intervals[lead]}
         meaning = (
             f"ranks: those that a run can have by {lead}, by tests of all pairs; a run whose ranks begin at 1 is not "
             "separable from the best"

@@ -232,7 +232,7 @@ def _print_groups(title: str, rows: Sequence[GroupMean], policy: Inference) -> N
         output.print_note(
             "difference: from the mean of the other queries; "
             f"p: Student's t test, {numbers.show_correction(policy)} over the {tests:,} tests of groups; "
-            f"{numbers.describe_intervals(policy)}{output.NO_TEST_OF_FEW}"
+            f"{numbers.describe_intervals(policy)}{numbers.NO_TEST_OF_FEW}"
         )
 
 

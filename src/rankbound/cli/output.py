@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from rankbound.lists import Coverage
     from rankbound.report.tables import Table
 
-NO_TEST_OF_FEW = "groups of fewer than 5 queries have neither interval nor test"
 _WIDE = 4000  # columns: tables are never truncated, a narrow terminal wraps their lines
 _TABLE_SUFFIXES = (".parquet", ".csv", ".json")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
@@ -12,110 +11,45 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
+import polars as pl
 
 from rankbound.data.candidates import read_candidates
 from rankbound.data.json_lines import check_same_judgments, is_json_lines
 from rankbound.data.large import is_in_parts
-from rankbound.difficulty import QUERY_TYPES, query_type_rule
+from rankbound.difficulty import query_type_rule
 from rankbound.difficulty.candidates import check_rule
 from rankbound.difficulty.unknown.differences import RunsWithUnknown, check_difference
 from rankbound.display import page_of, pandas_frame, plain_values, plot_of, table_of
 from rankbound.errors import ArgumentError
 from rankbound.evaluation import Evaluation
 from rankbound.evaluation.alignment import align_evaluations, align_lists, align_runs, lists_on_shared_queries
+from rankbound.evaluation.differences import (
+    Difference,
+    TypeDifference,
+    difference_columns,
+    note_on_sign_flips,
+    plain_list,
+    row_schema,
+    type_differences,
+)
 from rankbound.evaluation.group_tests import GroupDifference, group_differences
 from rankbound.evaluation.groups import QueryGroups, read_groups
-from rankbound.evaluation.inference import (
-    FEWEST_FOR_INTERVALS,
-    TESTS,
-    Inference,
-    caution_about_wilcoxon,
-    group_letters,
-    mean_intervals,
-    warn,
-)
-from rankbound.evaluation.intervals import effect_size_interval_columns
+from rankbound.evaluation.inference import Inference, caution_about_wilcoxon, group_letters, mean_intervals, warn
 from rankbound.evaluation.label_uncertainty import given_grades, with_grades
 from rankbound.evaluation.large import Settings
 from rankbound.evaluation.leaderboards import RankInterval, rank_intervals
 from rankbound.evaluation.lists import warn_of_coverage
 from rankbound.evaluation.runs import are_runs_by_name, default_measures, evaluate_run
 from rankbound.evaluation.scores import ScoreMatrix, is_lower_better
-from rankbound.evaluation.significance import effect_size_columns, smallest_randomization_p
 from rankbound.evaluation.unjudged import Decision, decide, ranges_of_runs
 from rankbound.lists import Coverage, Lists
 from rankbound.measures import Measure, parse_measures
 from rankbound.protocol import DEFAULT_MEASURES, MEASURES_OF_UNJUDGED, Protocol, ProtocolFields, as_protocol
 
 if TYPE_CHECKING:
-    import polars as pl
     from numpy.typing import NDArray
 
     from rankbound.report.display.plot import Plot
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One measure, one pair of runs; ``difference`` is the mean of ``run`` minus the mean of ``baseline``.
-
-    ``wins`` counts the queries on which ``run`` is better, whichever direction is better for the measure. ``p_t``,
-    ``p_wilcoxon`` and ``p_randomization`` are the p-values of the three tests, and the names that end in ``_holm`` the
-    same after Holm's correction over all rows of the comparison that have a p-value. ``p_value`` is that of the test
-    that the policy names, and ``p_corrected`` the same after the policy's correction; ``ci_low_corrected`` and
-    ``ci_high_corrected`` are the ends of the interval at the corrected level (`Inference.corrected_alpha`).
-    ``minimum_detectable_difference`` is the smallest true difference that a t test on these queries would find with
-    the policy's power, and ``minimum_detectable_difference_corrected`` the same at the corrected level.
-
-    Means, difference, interval and p-values are None where no query counts; the interval also with a single query;
-    ``effect_size`` (mean over standard deviation of the differences) and its interval where there is no spread.
-    """
-
-    measure: str
-    baseline: str
-    run: str
-    queries: int
-    mean_baseline: float | None
-    mean_run: float | None
-    difference: float | None
-    ci_low: float | None
-    ci_high: float | None
-    effect_size: float | None
-    effect_size_low: float | None
-    effect_size_high: float | None
-    p_t: float | None
-    p_t_holm: float | None
-    p_wilcoxon: float | None
-    p_wilcoxon_holm: float | None
-    p_randomization: float | None
-    p_randomization_holm: float | None
-    wins: int
-    ties: int
-    losses: int
-    p_value: float | None
-    p_corrected: float | None
-    ci_low_corrected: float | None
-    ci_high_corrected: float | None
-    minimum_detectable_difference: float | None
-    minimum_detectable_difference_corrected: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class TypeDifference:
-    """The difference on the queries of one type. No p-values: types depend on the outcome, so tests would mislead."""
-
-    measure: str
-    baseline: str
-    run: str
-    type: str
-    queries: int
-    mean_baseline: float
-    mean_run: float
-    difference: float
-    ci_low: float | None
-    ci_high: float | None
-    wins: int
-    ties: int
-    losses: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,15 +116,20 @@ class Comparison:
         return int((~np.all([self.scores.counted(name) for name in self.measures], axis=0)).sum())
 
     @property
+    def baselines(self) -> tuple[str, ...]:
+        """The runs that the others are compared with; empty where all pairs are compared."""
+        first, second = ({pair[side] for pair in self.pairs} for side in (0, 1))
+        return () if first & second else tuple(self.runs[row] for row in sorted(first))
+
+    @property
     def baseline(self) -> str | None:
-        """The run that the others are compared with; None where all pairs are compared."""
-        first = {baseline for baseline, _ in self.pairs}
-        return self.runs[first.pop()] if len(first) == 1 and len(self.pairs) == len(self.runs) - 1 else None
+        """The run that all others are compared with; None where there are several, or all pairs are compared."""
+        return self.baselines[0] if len(self.baselines) == 1 else None
 
     def mean(self) -> dict[str, dict[str, float | None]]:
         """Mean of every measure for each run, over the queries that count for all runs."""
         return {
-            run: {name: _number(self.scores.means(name)[row]) for name in self.measures}
+            run: {name: plain_values(self.scores.means(name)[row]) for name in self.measures}
             for row, run in enumerate(self.runs)
         }
 
@@ -199,7 +138,7 @@ class Comparison:
         """Confidence interval of every mean, by run and measure."""
         ends = {name: mean_intervals(self.scores, name, 0, self.inference) for name in self.measures}
         return {
-            run: {name: (_number(ends[name][0, row]), _number(ends[name][1, row])) for name in self.measures}
+            run: {name: (plain_values(ends[name][0, row]), plain_values(ends[name][1, row])) for name in self.measures}
             for row, run in enumerate(self.runs)
         }
 
@@ -229,13 +168,13 @@ class Comparison:
     def rows(self) -> tuple[Difference, ...]:
         """A row per measure and pair of runs."""
         names = [field.name for field in fields(Difference)]
-        columns = [_plain_list(self.columns[name]) for name in names]
+        columns = [plain_list(self.columns[name]) for name in names]
         return tuple(Difference(*values) for values in zip(*columns, strict=True))
 
     @cached_property
     def by_type(self) -> tuple[TypeDifference, ...]:
         """A row per measure, pair of runs and type of query."""
-        return _rows_by_type(self.scores, self.pairs, self.inference)
+        return type_differences(self.scores, self.pairs, self.inference)
 
     @cached_property
     def by_group(self) -> tuple[GroupDifference, ...]:
@@ -245,63 +184,47 @@ class Comparison:
     @cached_property
     def table(self) -> pl.DataFrame:
         """The rows as a frame."""
-        import polars as pl
-
-        columns = {name: _plain_list(self.columns[name]) for name in _schema(Difference)}
-        return pl.DataFrame(columns, schema=_schema(Difference))
+        columns = {name: plain_list(self.columns[name]) for name in row_schema(Difference)}
+        return pl.DataFrame(columns, schema=row_schema(Difference))
 
     @cached_property
     def type_table(self) -> pl.DataFrame:
         """The rows by type of query as a frame."""
-        import polars as pl
-
-        return pl.DataFrame([asdict(row) for row in self.by_type], schema=_schema(TypeDifference))
+        return pl.DataFrame([asdict(row) for row in self.by_type], schema=row_schema(TypeDifference))
 
     def summary(self, measure: str | None = None) -> pl.DataFrame:
         """One row per run, the best first, by one measure (the first one by default).
 
         Columns: run, mean, ci_low, ci_high, letters, versus, difference, difference_low, difference_high, p_corrected.
-        Runs are compared with the baseline or, where all pairs were compared, with the best run; the difference is run
-        minus versus, and its interval is at the corrected level.
+        Runs are compared with the baseline, the best of several, or, where all pairs were compared, with the best run;
+        the difference is run minus versus, and its interval is at the corrected level.
         """
-        import polars as pl
-
         name = self.measures[0] if measure is None else measure
         if name not in self.measures:
             raise ArgumentError(f"measure must be one of {', '.join(self.measures)}, got {measure!r}")
         order = self._best_first(name)
-        versus = self.runs[order[0]] if self.baseline is None else self.baseline
-        tests = {
-            (row["baseline"], row["run"]): row
-            for row in self.table.filter(
-                (pl.col("measure") == name) & ((pl.col("baseline") == versus) | (pl.col("run") == versus))
-            ).iter_rows(named=True)
-        }
-        means = self.scores.means(name)
-        rows = []
+        versus = next(run for index in order if (run := self.runs[index]) in (self.baselines or self.runs))
+        tests = {(row.baseline, row.run): row for row in self.rows if row.measure == name}
+        means, rows = self.scores.means(name), []
         for index in order:
             run = self.runs[index]
-            low, high = self.intervals[run][name]
-            row: dict[str, Any] = {"run": run, "mean": _number(means[index]), "ci_low": low, "ci_high": high}
-            row |= {"letters": self.letters[name][run], "versus": None if run == versus else versus}
-            if (test := tests.get((versus, run))) is not None:
-                row |= {"difference": test["difference"], "difference_low": test["ci_low_corrected"]}
-                row |= {"difference_high": test["ci_high_corrected"], "p_corrected": test["p_corrected"]}
-            elif (test := tests.get((run, versus))) is not None:  # the pair the other way round
-                row |= {"difference": _negative(test["difference"]), "p_corrected": test["p_corrected"]}
-                row |= {"difference_low": _negative(test["ci_high_corrected"])}
-                row |= {"difference_high": _negative(test["ci_low_corrected"])}
-            rows.append(row)
+            test, sign = tests.get((versus, run)), 1
+            if test is None:
+                test, sign = tests.get((run, versus)), -1  # the pair the other way round
+            known = [] if test is None else [test.difference, *(test.ci_low_corrected, test.ci_high_corrected)[::sign]]
+            turned = [None if value is None else sign * value + 0.0 for value in known or [None] * 3]
+            p = None if test is None else test.p_corrected
+            about = (self.letters[name][run], None if run == versus else versus)
+            rows.append((run, plain_values(means[index]), *self.intervals[run][name], *about, *turned, p))
         words = ("run", "letters", "versus")
-        names = ("run", "mean", "ci_low", "ci_high", "letters", "versus", "difference", "difference_low",
-                 "difference_high", "p_corrected")  # fmt: skip
-        return pl.DataFrame(rows, schema={key: pl.String if key in words else pl.Float64 for key in names})
+        numbers = ("difference", "difference_low", "difference_high", "p_corrected")
+        names = ("run", "mean", "ci_low", "ci_high", "letters", "versus", *numbers)
+        schema = {column: pl.String if column in words else pl.Float64 for column in names}
+        return pl.DataFrame(rows, schema=schema, orient="row")
 
     @cached_property
     def per_query(self) -> pl.DataFrame:
         """One row per measure and query: measure, qid, type, the value of each run; null where it does not count."""
-        import polars as pl
-
         parts = []
         for name, value in self.scores.values.items():
             columns = {
@@ -389,7 +312,7 @@ def compare(
     qrels: Any = None,
     measures: Iterable[str | Measure] | str | Measure | None = None,
     names: Sequence[str] | None = None,
-    baseline: int | None = 0,
+    baseline: int | Sequence[int] | None = 0,
     protocol: Protocol | None = None,
     type_quota: float | None = None,
     against_random: bool = False,
@@ -417,7 +340,8 @@ def compare(
     names:
         Names of the runs; by default the names of their files, or "run 1", "run 2", ...
     baseline:
-        Index of the run that the others are compared with; None compares all pairs.
+        Index of the run that the others are compared with, or several, with each of which every other run is compared;
+        all comparisons are corrected together. None compares all pairs.
     protocol, fields:
         As in `evaluate`; not for evaluations, which have their values already. With ``candidates="returned"`` the runs
         are compared with rankings of different documents.
@@ -458,8 +382,7 @@ def compare(
         names, runs = [str(name) for name in runs[0]], tuple(runs[0].values())
     if len(runs) < 2:
         raise ArgumentError(f"compare needs at least two runs, got {len(runs)}")
-    if baseline is not None and not 0 <= baseline < len(runs):
-        raise ArgumentError(f"baseline must be None or between 0 and {len(runs) - 1}, got {baseline}")
+    baselines = _check_baselines(baseline, len(runs))
     if qrels is None and all(map(is_json_lines, runs)):
         check_same_judgments(runs)
         qrels = runs[0]
@@ -484,7 +407,7 @@ def compare(
         settings = Settings(evaluated, protocol.changed(candidates=source), bounds=True)
         runs = tuple(
             evaluate_run(qrels, run, settings, cluster=cluster, shuffle=shuffle, scratch=scratch) for run in runs
-        )  # fmt: skip
+        )
     if all(isinstance(run, Evaluation) for run in runs):
         if protocol.references is not None:
             raise ArgumentError("references go with runs and Lists; evaluations have their values already")
@@ -498,10 +421,16 @@ def compare(
         raise ArgumentError("compare needs qrels, or runs that are all Lists with scores or all results of evaluate")
     else:
         scores = align_runs(
-            qrels, runs, requested or (), protocol, names=titles, data=_data_name(qrels), type_quota=type_quota,
+            qrels,
+            runs,
+            requested or (),
+            protocol,
+            names=titles,
+            data=_data_name(qrels),
+            type_quota=type_quota,
             against_random=against_random,
-        )  # fmt: skip
-    comparison = compare_scores(scores, None if baseline is None else titles[baseline], policy)
+        )
+    comparison = compare_scores(scores, [titles[index] for index in baselines], policy)
     if groups is not None:
         known = read_groups(groups)
         list(known.masks(comparison.scores.query_ids))  # ids that do not match are reported now
@@ -529,137 +458,30 @@ def _check_unjudged(protocol: Protocol, qrels: Any, runs: Sequence[Any], cluster
     return with_grades(protocol, qrels)
 
 
-def compare_scores(scores: ScoreMatrix, baseline: str | None, policy: Inference) -> Comparison:
-    """Compare the systems of a score matrix with one of them, or all pairs of them."""
+def _check_baselines(baseline: int | Sequence[int] | None, count: int) -> list[int]:
+    chosen = [] if baseline is None else [baseline] if isinstance(baseline, (int, np.integer)) else list(baseline)
+    if any(not 0 <= index < count for index in chosen):
+        raise ArgumentError(f"baseline must be None or between 0 and {count - 1}, got {baseline}")
+    if len(set(chosen)) < len(chosen) or len(chosen) >= count or (not chosen and baseline is not None):
+        raise ArgumentError(f"baseline must name different runs, and not all of them, got {baseline}")
+    return [int(index) for index in chosen]
+
+
+def compare_scores(scores: ScoreMatrix, baseline: str | Sequence[str] | None, policy: Inference) -> Comparison:
+    """Compare the systems of a score matrix with one or several of them, or all pairs of them if none is given."""
+    baselines = [baseline] if isinstance(baseline, str) else list(baseline or ())
     scores = scores.with_common_queries()
     pairs = tuple(combinations(range(len(scores.systems)), 2))
-    if baseline is not None:
-        first = scores.systems.index(baseline)
-        pairs = tuple((first, second) for second in range(len(scores.systems)) if second != first)
-    columns = _columns(scores, pairs, policy)
+    if baselines:
+        first = [scores.systems.index(name) for name in baselines]
+        others = [row for row in range(len(scores.systems)) if row not in first]
+        pairs = tuple((one, other) for one in first for other in others)
+    columns = difference_columns(scores, pairs, policy)
     counts = {name: int(scores.counted(name).sum()) for name in scores.measures}
-    notes = [*policy.notes(counts), *_note_on_sign_flips(scores, pairs, policy)]
+    notes = [*policy.notes(counts), *note_on_sign_flips(scores, pairs, policy)]
     if policy.test == "wilcoxon" and (caution := caution_about_wilcoxon(counts.values())):
         notes.append(caution)
     return Comparison(scores, policy, pairs, columns, tuple(notes))
-
-
-# ---- rows ------------------------------------------------------------------------------------------------------------
-
-Pairs = Sequence[tuple[int, int]]
-
-
-def _columns(scores: ScoreMatrix, pairs: Pairs, policy: Inference) -> dict[str, Any]:
-    """The fields of `Difference`, each for all measures and pairs."""
-    baselines, systems = np.array(pairs).T
-    raw: dict[str, list[NDArray[np.float64]]] = {test: [] for test in TESTS}
-    for name in scores.measures:
-        d = scores.differences(name, systems, baselines)[scores.counted(name)]
-        for test in TESTS:
-            raw[test].append(policy.p_values(d, test) if len(d) else np.full(len(pairs), np.nan))
-    p = {test: np.concatenate(values) for test, values in raw.items()}
-    corrected_alpha = policy.corrected_alpha(p[policy.test])
-    parts = [_measure_columns(scores, name, systems, baselines, policy, corrected_alpha) for name in scores.measures]
-    columns: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    holm = replace(policy, correction="holm")
-    for test in TESTS:
-        columns |= {f"p_{test}": p[test], f"p_{test}_holm": holm.correct(p[test])}
-    columns |= {"p_value": p[policy.test], "p_corrected": policy.correct(p[policy.test])}
-    columns["measure"] = [name for name in scores.measures for _ in pairs]
-    columns["baseline"] = [scores.systems[first] for first, _ in pairs] * len(scores.measures)
-    columns["run"] = [scores.systems[second] for _, second in pairs] * len(scores.measures)
-    return columns
-
-
-def _measure_columns(
-    scores: ScoreMatrix,
-    measure: str,
-    systems: NDArray[np.int64],
-    baselines: NDArray[np.int64],
-    policy: Inference,
-    corrected_alpha: float,
-) -> dict[str, NDArray[Any]]:
-    counted = scores.counted(measure)
-    d = scores.differences(measure, systems, baselines)[counted]
-    columns: dict[str, NDArray[Any]] = {"queries": np.full(len(systems), len(d))}
-    means = scores.means(measure)
-    columns |= {"mean_baseline": means[baselines], "mean_run": means[systems]}
-    names = ("difference", "ci_low", "ci_high", "ci_low_corrected", "ci_high_corrected", "effect_size",
-             "effect_size_low", "effect_size_high", "minimum_detectable_difference",
-             "minimum_detectable_difference_corrected")  # fmt: skip
-    if len(d) == 0:
-        columns |= {name: np.full(len(systems), np.nan) for name in names}
-        return columns | {name: np.zeros(len(systems), np.int64) for name in ("wins", "ties", "losses")}
-    ends = policy.intervals_at(d, [policy.confidence, 1 - corrected_alpha])
-    effect = effect_size_interval_columns(d, confidence=policy.confidence)
-    detectable = [policy.minimum_detectable_differences(d, alpha) for alpha in (policy.alpha, corrected_alpha)]
-    values = (d.mean(axis=0), *ends[0], *ends[1], effect_size_columns(d), *effect, *detectable)
-    return columns | dict(zip(names, values, strict=True)) | _outcomes(d, measure)
-
-
-def _outcomes(d: NDArray[np.float64], measure: str) -> dict[str, NDArray[Any]]:
-    """On how many queries the system is better, equal and worse."""
-    above, below = (d > 0).sum(axis=0), (d < 0).sum(axis=0)
-    wins, losses = (below, above) if is_lower_better(measure) else (above, below)
-    return {"wins": wins, "ties": len(d) - above - below, "losses": losses}
-
-
-def _note_on_sign_flips(scores: ScoreMatrix, pairs: Pairs, policy: Inference) -> list[str]:
-    """Say it if no randomization test can be significant after correction, whatever the values."""
-    baselines, systems = np.array(pairs).T
-    smallest = [
-        smallest_randomization_p(d)
-        for name in scores.measures
-        if len(d := scores.differences(name, systems, baselines)[scores.counted(name)])
-    ]
-    if not smallest:
-        return []
-    p = np.concatenate(smallest)
-    p = p[p < 1]  # pairs that differ on no more than one query have nothing to be tested
-    if not len(p) or policy.correct(p).min() < policy.alpha:
-        return []
-    return [
-        f"No randomization test can be significant: {'' if policy.correction == 'none' else 'after correction '}its "
-        f"p-value is at least {policy.correct(p).min():.2g} with so few queries on which the runs differ."
-    ]
-
-
-def _rows_by_type(scores: ScoreMatrix, pairs: Pairs, policy: Inference) -> tuple[TypeDifference, ...]:
-    baselines, systems = np.array(pairs).T
-    rows = []
-    for name, known in scores.difficulty.items():
-        for kind in QUERY_TYPES:
-            chosen = (known.types == kind) & scores.counted(name)
-            if not chosen.any():
-                continue
-            d = scores.differences(name, systems, baselines)[chosen]
-            means = scores.values[name][:, chosen].mean(axis=1)
-            outcomes = _outcomes(d, name)
-            ends = policy.intervals(d) if len(d) >= FEWEST_FOR_INTERVALS else np.full((2, len(pairs)), np.nan)
-            columns = [means[baselines], means[systems], d.mean(axis=0), *ends, *outcomes.values()]
-            for (first, second), values in zip(
-                pairs, zip(*(_plain_list(column) for column in columns), strict=True), strict=True
-            ):
-                queries = int(chosen.sum())
-                rows.append(TypeDifference(name, scores.systems[first], scores.systems[second], kind, queries, *values))
-    return tuple(rows)
-
-
-def _plain_list(values: Any) -> list[Any]:
-    """Python numbers, None in place of NaN."""
-    if not isinstance(values, np.ndarray):
-        return list(values)
-    if values.dtype.kind != "f" or not np.isnan(values).any():
-        return list(values.tolist())
-    return [None if math.isnan(value) else value for value in values.tolist()]
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)
-
-
-def _negative(value: float | None) -> float | None:
-    return None if value is None else -value + 0.0
 
 
 def _data_name(qrels: Any) -> str:
@@ -684,10 +506,3 @@ def run_names(runs: Sequence[Any]) -> tuple[str, ...]:
     if len(set(names)) < len(names):  # files of one name in different folders
         names = [path or name for path, name in zip(paths, names, strict=True)]
     return tuple(name if names.count(name) == 1 else f"{name} ({i})" for i, name in enumerate(names, start=1))
-
-
-def _schema(kind: type[Any]) -> dict[str, Any]:
-    import polars as pl
-
-    types = {"str": pl.String, "int": pl.Int64, "float": pl.Float64, "float | None": pl.Float64}
-    return {field.name: types[str(field.type)] for field in fields(kind)}

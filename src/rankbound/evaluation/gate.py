@@ -29,6 +29,7 @@ import numpy as np
 from rankbound.arrays import is_between
 from rankbound.data.frames import with_equal_id_types
 from rankbound.data.sources import queries_without_documents, to_frame
+from rankbound.display import plain_values
 from rankbound.errors import ArgumentError, DataError
 from rankbound.evaluation.baselines import Baseline, fingerprint
 from rankbound.evaluation.groups import read_groups
@@ -252,9 +253,14 @@ class PairedValues:
     """The values of one measure for the queries that count, or for some of them."""
 
     def __init__(
-        self, measure: str, query_ids: NDArray[Any], old: NDArray[np.float64], new: NDArray[np.float64],
-        attribute: str | None = None, group: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        measure: str,
+        query_ids: NDArray[Any],
+        old: NDArray[np.float64],
+        new: NDArray[np.float64],
+        attribute: str | None = None,
+        group: str | None = None,
+    ) -> None:
         self.measure, self.query_ids, self.old, self.new = measure, query_ids, old, new
         self.attribute, self.group = attribute, group
         self.change = difference(old, new) if is_lower_better(measure) else difference(new, old)
@@ -290,11 +296,15 @@ def gate_rows(
     tested: list[PairedValues], groups: Any, margin: float, tests: Inference
 ) -> tuple[list[GateRow], list[GateRow]]:
     """A row for each measure, and one for each measure and group, the worst first."""
-    parts = [] if groups is None else [
-        whole.select(chosen, attribute, group)
-        for whole in tested
-        for attribute, group, chosen in groups.masks(whole.query_ids)
-    ]  # fmt: skip
+    parts = (
+        []
+        if groups is None
+        else [
+            whole.select(chosen, attribute, group)
+            for whole in tested
+            for attribute, group, chosen in groups.masks(whole.query_ids)
+        ]
+    )
     p = np.array([loss_p_values(part.change, margin) for part in [*tested, *parts]]).reshape(-1, 2)
     count = len(tested)
     p_margin = np.concatenate([tests.correct(p[:count, 0]), tests.correct(p[count:, 0])])
@@ -320,17 +330,26 @@ def _row(
     mean = float(part.change.mean())
     if count >= FEWEST_FOR_INTERVALS:
         sd = float(standard_deviations(part.change[:, None])[0])
-        lower, upper = (mean + sign * float(stdtrit(count - 1, 1 - level)) * sd / math.sqrt(count)
-                        for sign, level in zip((-1, 1), levels, strict=True))  # fmt: skip
+        lower, upper = (
+            mean + sign * float(stdtrit(count - 1, 1 - level)) * sd / math.sqrt(count)
+            for sign, level in zip((-1, 1), levels, strict=True)
+        )
         needed = _queries_needed(margin, sd, levels[0], tests.power)
     return GateRow(
-        part.measure, part.attribute, part.group, count, float(part.old.mean()), float(part.new.mean()), mean, lower,
-        upper, _number(p_margin), _number(p_loss), outcome, needed,
-    )  # fmt: skip
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)
+        part.measure,
+        part.attribute,
+        part.group,
+        count,
+        float(part.old.mean()),
+        float(part.new.mean()),
+        mean,
+        lower,
+        upper,
+        plain_values(p_margin),
+        plain_values(p_loss),
+        outcome,
+        needed,
+    )
 
 
 def _queries_needed(margin: float, sd: float, level: float, power: float) -> int | None:

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rankbound.display import plain_values
 from rankbound.evaluation.groups import QueryGroups
 from rankbound.evaluation.inference import FEWEST_FOR_INTERVALS, Inference
 from rankbound.evaluation.resampling import standard_deviations
+from rankbound.measures import parse_measure
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,7 +70,7 @@ class GroupDifference:
 def group_means(
     values: Mapping[str, NDArray[np.float64]], query_ids: Any, groups: QueryGroups, policy: Inference
 ) -> tuple[GroupMean, ...]:
-    """A row per measure and group, the lowest mean of each measure first; queries without a value do not count."""
+    """A row per measure and group, the worst mean of each measure first; queries without a value do not count."""
     parts = []
     for measure, value in values.items():
         counted = np.isfinite(value)
@@ -84,11 +86,20 @@ def group_means(
         difference = None if not len(outside) else float(inside.mean() - outside.mean())
         ends = _intervals(policy, inside, level)
         rows.append(
-            GroupMean(measure, attribute, group, len(inside), float(inside.mean()), *ends, difference,
-                      _number(own), _number(adjusted))
-        )  # fmt: skip
-    order = {measure: index for index, measure in enumerate(values)}
-    return tuple(sorted(rows, key=lambda row: (order[row.measure], row.attribute, row.mean)))
+            GroupMean(
+                measure,
+                attribute,
+                group,
+                len(inside),
+                float(inside.mean()),
+                *ends,
+                difference,
+                plain_values(own),
+                plain_values(adjusted),
+            )
+        )
+    order = {measure: (index, _sign(measure)) for index, measure in enumerate(values)}
+    return tuple(sorted(rows, key=lambda row: (order[row.measure], row.attribute, order[row.measure][1] * row.mean)))
 
 
 def group_differences(
@@ -113,13 +124,30 @@ def group_differences(
         for pair, (first, second) in enumerate(pairs):
             rows.append(
                 GroupDifference(
-                    measure, scores.systems[first], scores.systems[second], attribute, group, len(d),
-                    float(means[first]), float(means[second]), float(d[:, pair].mean()),
-                    *_intervals(policy, d[:, pair], level), _number(p[index, pair]), _number(corrected[index, pair]),
+                    measure,
+                    scores.systems[first],
+                    scores.systems[second],
+                    attribute,
+                    group,
+                    len(d),
+                    float(means[first]),
+                    float(means[second]),
+                    float(d[:, pair].mean()),
+                    *_intervals(policy, d[:, pair], level),
+                    plain_values(p[index, pair]),
+                    plain_values(corrected[index, pair]),
                 )
-            )  # fmt: skip
-    order = {measure: index for index, measure in enumerate(scores.measures)}
-    return tuple(sorted(rows, key=lambda row: (order[row.measure], row.run, row.attribute, row.difference)))
+            )
+    order = {measure: (index, _sign(measure)) for index, measure in enumerate(scores.measures)}
+
+    def rank(row: GroupDifference) -> tuple[tuple[int, int], str, str, float]:
+        return order[row.measure], row.run, row.attribute, order[row.measure][1] * row.difference
+
+    return tuple(sorted(rows, key=rank))
+
+
+def _sign(measure: str) -> int:
+    return -1 if parse_measure(measure).is_lower_better else 1
 
 
 def student_p_value(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
@@ -150,9 +178,5 @@ def _intervals(policy: Inference, values: NDArray[np.float64], corrected: float)
     if len(values) < FEWEST_FOR_INTERVALS:
         return None, None, None, None
     ends = policy.intervals_at(values[:, None], [policy.confidence, corrected])[:, :, 0]
-    low, high, low_corrected, high_corrected = (_number(end) for end in ends.ravel())
+    low, high, low_corrected, high_corrected = (plain_values(end) for end in ends.ravel())
     return low, high, low_corrected, high_corrected
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)

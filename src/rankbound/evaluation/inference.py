@@ -195,8 +195,10 @@ class Inference:
         [0.02, nan, 0.08]
         """
         corrections: Mapping[str, Callable[[ArrayLike], NDArray[np.float64]]] = {
-            "holm": holm, "bonferroni": bonferroni, "benjamini-hochberg": benjamini_hochberg
-        }  # fmt: skip
+            "holm": holm,
+            "bonferroni": bonferroni,
+            "benjamini-hochberg": benjamini_hochberg,
+        }
         p = np.array(p_values, dtype=np.float64)
         if self.correction != "none":
             is_test = ~np.isnan(p)

@@ -61,6 +61,10 @@ class RankInterval:
         """Whether no system beats it significantly: it is not separable from the best."""
         return self.low == 1
 
+    def show(self) -> str:
+        """The ranks as text, such as "2–5"; a single one if there is no other."""
+        return f"{self.low}" if self.low == self.high else f"{self.low}–{self.high}"
+
 
 @dataclass(frozen=True, eq=False)
 class Leaderboard:
@@ -213,8 +217,12 @@ def leaderboard_of(
     return Leaderboard(measure, over, ranks, by_rank, cells.queries, policy, tuple(notes))
 
 
-def rank_intervals(scores: ScoreMatrix, measure: str, policy: Inference | None = None) -> tuple[RankInterval, ...]:
+def rank_intervals(
+    scores: ScoreMatrix, measure: str, policy: Inference | None = None, source: int = 0
+) -> tuple[RankInterval, ...]:
     """The rank of each system on one data set with its interval, by the policy's tests of all pairs, the best first.
+
+    ``source`` is the index of the data set, whose queries that all systems have count.
 
     Where the correction bounds the probability of any false rejection (Holm, Bonferroni), all true ranks lie in their
     intervals at once with at least the policy's confidence, because a rank is outside of its interval only if a test
@@ -225,9 +233,10 @@ def rank_intervals(scores: ScoreMatrix, measure: str, policy: Inference | None =
     >>> [(row.system, row.low, row.high) for row in rank_intervals(scores, "AP")]
     [('b', 1, 2), ('a', 1, 2), ('c', 3, 3)]
     """
-    tests, means = policy or Inference(), scores.means(measure)
+    tests = policy or Inference()
+    means = scores.select(scores.in_data_set(source)).means(measure)
     first, second = np.triu_indices(len(means), k=1)
-    p = tests.correct(pair_statistics(scores, measure, 0, second, first, tests.p_values))
+    p = tests.correct(pair_statistics(scores, measure, source, second, first, tests.p_values))
     return _ranks(scores.systems, means, measure, (first, second, means[first] - means[second], p < tests.alpha))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from rankbound.difficulty import QUERY_TYPES
 from rankbound.display import plural
-from rankbound.evaluation.inference import FEWEST_QUERIES
+from rankbound.evaluation.inference import FEWEST_FOR_INTERVALS, FEWEST_QUERIES, caution_about_wilcoxon
 from rankbound.evaluation.scores import is_lower_better
 from rankbound.measures import parse_measure
 from rankbound.report.against_random import random_sentences
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from rankbound.evaluation.comparison import Comparison
     from rankbound.evaluation.leaderboards import Leaderboard
     from rankbound.evaluation.scores import ScoreMatrix
     from rankbound.report.system_tests import SystemTest, Verdict
 
-_FEWEST_OF_A_TYPE = 5  # a mean over fewer queries is not worth a sentence
 _ROUNDING = 1e-9  # differences of means below this are not mentioned
 _SETS_IN_WORDS = 4  # more data sets than this are counted, not described one by one
 
@@ -77,6 +77,26 @@ def find_words(scores: ScoreMatrix, verdicts: Sequence[Verdict], results: pl.Dat
     )
 
 
+def describe_worst_groups(comparison: Comparison) -> list[str]:
+    """For each attribute of queries the group on which a run loses most by the first measure, if any loses."""
+    sign = -1 if is_lower_better(comparison.measures[0]) else 1
+    sentences = []
+    for attribute in dict.fromkeys(row.attribute for row in comparison.by_group):
+        rows = [
+            row for row in comparison.by_group if (row.attribute, row.measure) == (attribute, comparison.measures[0])
+        ]
+        worst = min(rows, key=lambda row: sign * row.difference)
+        if sign * worst.difference >= 0:
+            sentences.append(f"By {attribute}, no group of queries loses.")
+            continue
+        test = "too few for a test" if worst.p_corrected is None else f"{say_p(worst.p_corrected)} after correction"
+        sentences.append(
+            f"By {attribute}, the largest loss is that of {worst.run} to {worst.baseline} on {worst.group} "
+            f"({show_number(worst.difference, sign=True)} on {plural(worst.queries, 'query')}, {test})."
+        )
+    return sentences
+
+
 def describe_first(board: Leaderboard) -> str:
     """Which systems may be first over several data sets."""
     first, best = board.tied_for_first, board.ranks[0]
@@ -84,8 +104,11 @@ def describe_first(board: Leaderboard) -> str:
     value = f"{best.system} has the best mean {where}, {show_number(best.mean)}"
     if len(first) == len(board.ranks) > 1:
         return f"{value}, and is not separable from any of the {len(first) - 1} other systems."
+    if len(board.ranks) == 1:
+        return f"{value}."
     if len(first) == 1:
-        return f"{value}, and is significantly better than the {plural(len(board.ranks) - 1, 'other system')}."
+        others = len(board.ranks) - 1
+        return f"{value}, and is significantly better than the {'other system' if others == 1 else f'{others} others'}."
     named = _list_words(first) if len(first) <= _SETS_IN_WORDS else f"{len(first)} of {len(board.ranks)} systems"
     return f"{value}; tied for first are {named}."
 
@@ -146,9 +169,9 @@ def _on_one_set(scores: ScoreMatrix, verdict: Verdict) -> list[str]:
     gap = turn * pair.difference
     relation = f"{show_number(abs(gap))} {'above' if gap > 0 else 'below'}" if gap else "the same as"
     span = ""
-    if pair.difference_low is not None and pair.difference_high is not None:
-        low, high = sorted((turn * pair.difference_low, turn * pair.difference_high))
-        span = f" ({_level(verdict)} interval {show_interval(low, high, sign=True)})"
+    if pair.corrected_low is not None and pair.corrected_high is not None:
+        low, high = sorted((turn * pair.corrected_low, turn * pair.corrected_high))
+        span = f" ({_corrected_level(verdict)} {show_interval(low, high, sign=True)})"
     value = f"{show_number(best.mean)} in the mean over {queries}, {relation} {other.system}{span}"
     if _is_clear(verdict):
         sentences = [f"{where}{best.system} is best by {measure}: {value}."]
@@ -185,9 +208,9 @@ def _to_baseline(verdict: Verdict, pair: SystemTest) -> str:
     gap = pair.difference or 0.0
     relation = f"{show_number(abs(gap))} {'above' if gap > 0 else 'below'}" if gap else "the same as"
     span = ""
-    if pair.difference_low is not None and pair.difference_high is not None:
-        interval = show_interval(pair.difference_low, pair.difference_high, sign=True)
-        span = f" ({_level(verdict)} interval {interval})"
+    if pair.corrected_low is not None and pair.corrected_high is not None:
+        interval = show_interval(pair.corrected_low, pair.corrected_high, sign=True)
+        span = f" ({_corrected_level(verdict)} {interval})"
     return f"is {relation} the baseline {verdict.versus}{span}."
 
 
@@ -222,7 +245,7 @@ def _on_others(verdict: Verdict) -> list[str]:
 def _where_gained(scores: ScoreMatrix, verdict: Verdict, best: SystemTest, other: SystemTest) -> list[str]:
     """On queries of which type the best system gains most and least, and which types are not among these."""
     every = gains_by_type(scores, verdict.data_set, verdict.measure, best.system, other.system)
-    gains = [gain for gain in every if gain.queries >= _FEWEST_OF_A_TYPE and gain.type != "no choice"]
+    gains = [gain for gain in every if gain.queries >= FEWEST_FOR_INTERVALS and gain.type != "no choice"]
     sign = -1 if is_lower_better(verdict.measure) else 1
     gains.sort(key=lambda gain: sign * gain.difference)
     if len(gains) < 2 or gains[-1].difference - gains[0].difference == 0:
@@ -249,7 +272,7 @@ def _left_out(gain: TypeGain) -> str:
     >>> _left_out(TypeGain("ideal", 3, -0.0617))
     'ideal queries (−0.0617 on 3, fewer than 5)'
     """
-    reason = "" if gain.type == "no choice" else f", fewer than {_FEWEST_OF_A_TYPE}"
+    reason = "" if gain.type == "no choice" else f", fewer than {FEWEST_FOR_INTERVALS}"
     return f"{_queries_of(gain.type)} ({show_number(gain.difference, sign=True)} on {gain.queries}{reason})"
 
 
@@ -416,6 +439,9 @@ def _cautions(scores: ScoreMatrix, lead: Sequence[Verdict]) -> list[str]:
                 f"{where} rest on {verdict.best.queries} queries; "
                 f"with fewer than {FEWEST_QUERIES} they are not reliable."
             )
+    caution = caution_about_wilcoxon(verdict.best.queries for verdict in lead)
+    if caution and lead[0].inference.test == "wilcoxon" and any(len(verdict.systems) > 1 for verdict in lead):
+        found.append(caution)
     if any(len({test.queries for test in verdict.systems}) > 1 for verdict in lead):
         found.append(
             "Not all systems have the same queries: means are over each one's own, differences over the shared ones."
@@ -425,6 +451,11 @@ def _cautions(scores: ScoreMatrix, lead: Sequence[Verdict]) -> list[str]:
 
 def _level(verdict: Verdict) -> str:
     return f"{100 * verdict.inference.confidence:g} %"
+
+
+def _corrected_level(verdict: Verdict) -> str:
+    corrected = "" if verdict.inference.correction == "none" else "corrected "
+    return f"{corrected}{_level(verdict)} interval"
 
 
 # ---- wording ---------------------------------------------------------------------------------------------------------

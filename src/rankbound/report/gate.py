@@ -11,8 +11,7 @@ from rankbound.report.safe_text import escape_controls
 from rankbound.report.tables import Table, escape_markdown
 
 if TYPE_CHECKING:
-    from rankbound.display import plural
-from rankbound.evaluation.gate import Gate, GateRow
+    from rankbound.evaluation.gate import Gate, GateRow
 
 COLUMNS = ("queries", "baseline", "new", "change", "limits", "outcome", "queries needed")
 MOST_GROUPS = 10  # rows of a summary; --json has all

@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from rankbound.evaluation.inference import Inference
 
 
+NO_TEST_OF_FEW = "groups of fewer than 5 queries have neither interval nor test"
+
+
 def show_number(value: float | None, digits: int = 4, sign: bool = False) -> str:
     """A number with a true minus sign; a dash where there is none.
 

@@ -19,7 +19,7 @@ from rankbound import __version__
 from rankbound.difficulty import describe_query_types
 from rankbound.display import plural
 from rankbound.errors import DataError
-from rankbound.evaluation.inference import Inference
+from rankbound.evaluation.inference import FEWEST_FOR_INTERVALS, Inference
 from rankbound.evaluation.score_tables import measures_of, without_unmeasured
 from rankbound.evaluation.scores import QUERY_TYPE_CODES, ScoreMatrix
 from rankbound.io import atomic_write, cache_folder, is_private_and_writable
@@ -73,7 +73,7 @@ def make_report(
     scores: pl.DataFrame | ScoreMatrix | None,
     results: pl.DataFrame | None = None,
     *,
-    baseline: str | None = None,
+    baseline: str | Sequence[str] | None = None,
     inference: Inference | None = None,
     board: Leaderboard | None = None,
 ) -> Report:
@@ -106,8 +106,12 @@ def _describe(
     *,
     repeated: bool,
 ) -> Report:
-    compared = (means_table(verdicts, repeated=repeated),) if verdicts else ()
     differences = differences_table(verdicts)
+    by_panel: dict[tuple[str, str], Verdict] = {}
+    for verdict in verdicts:  # words, and marks of means, are about the first of several baselines
+        by_panel.setdefault((verdict.data_set, verdict.measure), verdict)
+    verdicts = tuple(by_panel.values())
+    compared = (means_table(verdicts, repeated=repeated),) if verdicts else ()
     coverage = matrix.coverage_by_system
     policy = verdicts[0].inference if verdicts else Inference()
     best_first = [test.system for test in verdicts[0].systems] if verdicts else None
@@ -310,6 +314,7 @@ def _payload(report: Report) -> tuple[_Payload, tuple[str, ...]]:
         "confidence": policy.confidence,
         "alpha": policy.alpha,
         "quantile": float(ndtri(0.5 + policy.confidence / 2)),  # of the normal distribution, for intervals of means
+        "fewest": FEWEST_FOR_INTERVALS,  # queries of a type that has an interval
         "x": x,
         "y": y,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -9,12 +10,21 @@ import polars as pl
 from rankbound.display import plural
 from rankbound.evaluation.inference import LARGE, Inference
 from rankbound.evaluation.scores import is_lower_better
-from rankbound.report.numbers import in_interval, show_interval, show_number, show_p, show_policy
+from rankbound.report.numbers import (
+    NO_TEST_OF_FEW,
+    describe_intervals,
+    in_interval,
+    show_interval,
+    show_number,
+    show_p,
+    show_policy,
+)
 from rankbound.report.tables import BETTER, MARK, OUTSIDE, WORSE, Cell, Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rankbound.evaluation.comparison import Comparison
     from rankbound.evaluation.leaderboards import Leaderboard
     from rankbound.report.system_tests import SystemTest, Verdict
 
@@ -68,20 +78,32 @@ def means_table(verdicts: Sequence[Verdict], *, repeated: bool = False) -> Table
                 bold = len(first.systems) > 1 and round(test.mean, 4) == best[data_set, measure]
                 cells.append(Cell(show_number(test.mean), bold, _mark(verdict_of[data_set, measure], test)))
             lead = tests.get((data_set, measures[0]), {}).get(system)
-            letters = [Cell(lead.letters if lead is not None else "")] if grouped else []
+            letters = [Cell(_group_of(first, lead))] if grouped else []
             rows.append((*([Cell(data_set)] if several else []), Cell(system), *letters, *cells))
             data.append(numbers)
             sets.append(data_set)
     return Table(
         "means",
         "Mean over queries",
-        (*(["data set"] if several else []), "system", *(["groups"] if grouped else []), *measures),
+        (*(["data set"] if several else []), "system", *([_name_of_groups(verdicts)] if grouped else []), *measures),
         1 + several + grouped,
         tuple(rows),
         " ".join(filter(None, (_note_on_marks(verdicts), _ANOTHER_ORDER if repeated else ""))),
         pl.DataFrame(data, schema={"data": pl.String, "system": pl.String} | dict.fromkeys(measures, pl.Float64)),
         tuple(sets),
     )
+
+
+def _group_of(verdict: Verdict, test: SystemTest | None) -> str:
+    """The letters of a system, or the ranks that it can have where there are too many letters."""
+    if test is None:
+        return ""
+    return test.letters if test.system not in verdict.ranks else verdict.ranks[test.system].show()
+
+
+def _name_of_groups(verdicts: Sequence[Verdict]) -> str:
+    with_ranks = {bool(verdict.ranks) for verdict in verdicts if len(verdict.systems) > 2}
+    return "ranks" if with_ranks == {True} else "groups" if with_ranks == {False} else "groups or ranks"
 
 
 _WORDS = ("data", "measure", "system", "versus")
@@ -139,13 +161,43 @@ def differences_table(verdicts: Sequence[Verdict]) -> Table:
     )
 
 
+def group_tables(comparison: Comparison) -> list[Table]:
+    """A table for each attribute of queries: the differences on each group, the largest loss of each run first."""
+    several, versus, policy = len(comparison.pairs) > 1, comparison.baseline, comparison.inference
+    title = f"Difference from {versus}" if several else f"Difference: {comparison.runs[1]} − {comparison.runs[0]}"
+    names = ["measure", *(["run"] if several else []), *(["against"] if versus is None else [])]
+    tests = sum(row.p_corrected is not None for row in comparison.by_group)
+    note = f"p: {show_policy(policy)} over the {tests:,} tests of groups; {describe_intervals(policy)}{NO_TEST_OF_FEW}"
+    tables = []
+    for attribute in dict.fromkeys(row.attribute for row in comparison.by_group):
+        rows = [
+            [
+                row.measure,
+                *([row.run] if several else []),
+                *([row.baseline] if versus is None else []),
+                row.group,
+                f"{row.queries:,}",
+                show_number(row.difference, sign=True),
+                show_interval(row.ci_low_corrected, row.ci_high_corrected, sign=True),
+                show_p(row.p_corrected),
+            ]
+            for row in comparison.by_group
+            if row.attribute == attribute
+        ]
+        columns = [*names, attribute, "queries", "difference", f"{100 * policy.confidence:g} % interval", "p"]
+        caption = f"{'Difference' if versus is None else title} by {attribute}"
+        table = Table.of_texts(caption, columns, rows, text_columns=len(names) + 1, notes=[note])
+        tables.append(replace(table, name=f"groups-{attribute}"))
+    return tables
+
+
 def leaderboard_table(board: Leaderboard) -> Table:
     """A row per system, the best first: the ranks it can have, its mean, and its mean on each data set."""
     several = len(board.tied_for_first) < len(board.ranks)
     rows = [
         (
             Cell(row.system, bold=several and row.may_be_first),
-            Cell(f"{row.low}" if row.low == row.high else f"{row.low}–{row.high}"),
+            Cell(row.show()),
             Cell(show_number(row.mean)),
             *(Cell(show_number(mean)) for mean in board.cells[row.system].values()),
         )
@@ -247,6 +299,12 @@ def _note_on_marks(verdicts: Sequence[Verdict]) -> str:
     policy = verdicts[0].inference
     test = f"p < {policy.alpha:g}, {show_policy(policy)} {verdicts[0].family}"
     note = f"Bold: best. {BETTER} significantly better and {WORSE} significantly worse than {named} ({test})."
-    if any(len(verdict.systems) > 2 for verdict in verdicts):
+    kind = _name_of_groups(verdicts) if any(len(verdict.systems) > 2 for verdict in verdicts) else ""
+    if "groups" in kind:
         note += f" Systems that share a letter do not differ significantly by {verdicts[0].measure}."
+    if "ranks" in kind:
+        note += (
+            f" Ranks: those that a system can have by {verdicts[0].measure}, by tests of all pairs; a system whose "
+            "ranks begin at 1 is not separable from the best."
+        )
     return note

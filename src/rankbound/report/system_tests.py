@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +11,14 @@ import numpy as np
 
 from rankbound.errors import ArgumentError
 from rankbound.evaluation.inference import Inference, group_letters, mean_intervals, pair_statistics
+from rankbound.evaluation.leaderboards import RankInterval, rank_intervals
 from rankbound.evaluation.scores import ScoreMatrix, is_lower_better
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+MOST_LETTERS = 20  # systems that have letters; more of them have intervals of their ranks
 _COUNTS = ("shared", "wins", "ties", "losses")
 # the numbers of a `SystemTest` in the order in which `_Panel.verdict` computes them
 _TESTED = (
@@ -63,7 +65,8 @@ class Verdict:
 
     ``inference`` is the policy behind all numbers, and ``family`` says over which tests p-values were corrected.
     Without a baseline, ``pair_p_values`` has the corrected p-values of all pairs of the score matrix's systems, in the
-    order of `itertools.combinations`; NaN where two systems share no query.
+    order of `itertools.combinations`; NaN where two systems share no query. For more than 20 systems with the same
+    queries, ``ranks`` has those that each can have, in place of letters.
     """
 
     data_set: str
@@ -73,6 +76,7 @@ class Verdict:
     family: str
     systems: tuple[SystemTest, ...]
     pair_p_values: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
+    ranks: Mapping[str, RankInterval] = field(default_factory=dict)
 
     @property
     def best(self) -> SystemTest:
@@ -85,21 +89,33 @@ class Verdict:
 
 
 def judge_systems(
-    scores: ScoreMatrix, baseline: str | None = None, inference: Inference | None = None
+    scores: ScoreMatrix, baseline: str | Sequence[str] | None = None, inference: Inference | None = None
 ) -> tuple[Verdict, ...]:
     """Compare all systems with the baseline, or with the best one, for every data set and measure.
+
+    With several baselines there is a verdict for each of them, without tests of the others; all tests are corrected
+    together.
 
     The policy is the one of `rankbound.compare`, and so are the numbers: with a baseline, p-values are corrected over
     the comparisons with it, over all measures and data sets. Without one, the best system is known from the same data,
     so they are corrected over all pairs of systems, as those of ``compare(..., baseline=None)``.
     """
     policy = inference or Inference()
-    if baseline is not None and baseline not in scores.systems:
-        raise ArgumentError(f"baseline must be one of {', '.join(scores.systems)}, got {baseline!r}")
+    baselines = [baseline] if baseline is None or isinstance(baseline, str) else list(baseline)
+    for name in baselines:
+        if name is not None and name not in scores.systems:
+            raise ArgumentError(f"baseline must be one of {', '.join(scores.systems)}, got {name!r}")
     every = [
-        _Panel(scores, source, measure, baseline)
+        _Panel(
+            scores,
+            source,
+            measure,
+            name,
+            {scores.systems.index(other) for other in baselines if other} if name else set(),
+        )
         for source in range(len(scores.data_sets))
         for measure in scores.measures
+        for name in baselines
     ]
     panels = [panel for panel in every if panel.present]
     raw = [panel.p_values(policy) for panel in panels]
@@ -117,7 +133,9 @@ def judge_systems(
 class _Panel:
     """One data set, one measure."""
 
-    def __init__(self, scores: ScoreMatrix, source: int, measure: str, baseline: str | None) -> None:
+    def __init__(
+        self, scores: ScoreMatrix, source: int, measure: str, baseline: str | None, baselines: Set[int]
+    ) -> None:
         self.scores, self.source, self.measure, self.has_baseline = scores, source, measure, baseline is not None
         self.values = scores.values[measure][:, scores.in_data_set(source)]
         known = np.isfinite(self.values)
@@ -130,15 +148,17 @@ class _Panel:
         self.family = (
             "over all pairs of systems, all measures and all data sets"
             if baseline is None
-            else "over all comparisons with the baseline"
+            else f"over all comparisons with the baseline{'s' if len(baselines) > 1 else ''}"
         )
         self.versus = self.present[0]
         if baseline is not None and scores.systems.index(baseline) in self.means:
             self.versus = scores.systems.index(baseline)
+        self.untested = {self.versus, *(baselines if len(baselines) > 1 else ())}
         rows = np.array(sorted(self.present))
         first, second = rows[np.array(np.triu_indices(len(rows), k=1))]
         if baseline is not None:
-            chosen = (first == self.versus) | (second == self.versus)
+            chosen = np.isin(first, [*self.untested]) != np.isin(second, [*self.untested])
+            chosen &= (first == self.versus) | (second == self.versus)
             first, second = first[chosen], second[chosen]
         self.first, self.second = first, second
 
@@ -155,7 +175,7 @@ class _Panel:
             for a, b, value in zip(self.first.tolist(), self.second.tolist(), corrected.tolist(), strict=True)
         }
         ends = mean_intervals(self.scores, self.measure, self.source, policy)
-        others = [row for row in self.present if row != self.versus]
+        others = [row for row in self.present if row not in self.untested]
         sign = -1.0 if is_lower_better(self.measure) else 1.0
 
         def statistics(d: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -182,7 +202,14 @@ class _Panel:
             systems.append(test)
         versus, data_set = self.scores.systems[self.versus], self.scores.data_sets[self.source]
         pairs = None if self.has_baseline else self._over_all_pairs(corrected)
-        return Verdict(data_set, self.measure, versus, policy, self.family, tuple(systems), pairs)
+        ranks = {}
+        if len(self.present) > MOST_LETTERS and self._have_the_same_queries():
+            ranks = {row.system: row for row in rank_intervals(self.scores, self.measure, policy, self.source)}
+        return Verdict(data_set, self.measure, versus, policy, self.family, tuple(systems), pairs, ranks)
+
+    def _have_the_same_queries(self) -> bool:
+        known = np.isfinite(self.values)
+        return len(self.present) == len(known) and bool((known == known[0]).all())
 
     def _over_all_pairs(self, corrected: NDArray[np.float64]) -> NDArray[np.float64]:
         """The p-values of the tested pairs among those of all systems of the score matrix."""

@@ -55,8 +55,9 @@ function show(value, digits = 4, sign = false) {
 
 const showCount = value => value.toLocaleString("en");
 
-// Mean of some rows of a column with a normal interval; quantile is the one of the standard normal distribution.
-function meanOf(valueAt, rows, quantile = 1.96) {
+// Mean of some rows of a column with a normal interval; quantile is the one of the standard normal distribution. With
+// fewer rows than `fewest` there is no interval.
+function meanOf(valueAt, rows, quantile = 1.96, fewest = 2) {
   let n = 0, sum = 0, squares = 0;
   for (const row of rows) {
     const value = valueAt(row);
@@ -66,6 +67,6 @@ function meanOf(valueAt, rows, quantile = 1.96) {
     sum += step / n; // the running mean
     squares += step * (value - sum);
   }
-  const half = n > 1 ? quantile * Math.sqrt(squares / (n - 1) / n) : NaN;
+  const half = n >= fewest ? quantile * Math.sqrt(squares / (n - 1) / n) : NaN;
   return { n, mean: n ? sum : NaN, low: sum - half, high: sum + half };
 }

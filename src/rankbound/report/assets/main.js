@@ -151,7 +151,7 @@ async function start() {
     const pair = isPair(), value = pair ? gapOf() : yOf();
     element("by-type-title").textContent = `${axisName(state.y)}${pair ? ` minus ${axisName(state.x)}` : ""}, by type of query`;
     const groups = [{ name: "all shown", ...meanOf(value, rows, page.quantile) }];
-    for (const [code, name] of types) groups.push({ name, ...meanOf(value, rows.filter(row => queries.type[row] === code), page.quantile) });
+    for (const [code, name] of types) groups.push({ name, ...meanOf(value, rows.filter(row => queries.type[row] === code), page.quantile, page.fewest) });
     drawIntervals(element("by-type"), groups, tip, { confidence: page.confidence, sign: pair, zero: pair });
   }
 

@@ -14,7 +14,8 @@ from rankbound.difficulty.bounding import Bounds
 from rankbound.difficulty.distribution import Distribution
 from rankbound.display import page_of, plural, table_of
 from rankbound.evaluation.audit import Audit
-from rankbound.evaluation.comparison import Comparison, Difference
+from rankbound.evaluation.comparison import Comparison
+from rankbound.evaluation.differences import Difference
 from rankbound.evaluation.leaderboards import Leaderboard
 from rankbound.evaluation.result import Evaluation, Evaluations
 from rankbound.evaluation.unjudged import Decision
@@ -28,7 +29,7 @@ from rankbound.report.numbers import (
     show_p,
     show_policy,
 )
-from rankbound.report.page_tables import leaderboard_table
+from rankbound.report.page_tables import group_tables, leaderboard_table
 from rankbound.report.tables import Table
 
 ROWS = 20  # rows of a table that is not complete; a note names how many there are in all
@@ -188,10 +189,13 @@ def write_comparison_page(
 ) -> Path:
     """Write what the comparison found in words, its tables, figures, and a list of all queries."""
     from rankbound.report.figures.drawing import Tables, draw_figures
+    from rankbound.report.findings import describe_worst_groups
     from rankbound.report.page import make_report, write_report
     from rankbound.report.unjudged import decisions_table, ranges_of_means
 
-    report = make_report(comparison.scores, baseline=comparison.baseline, inference=comparison.inference)
+    report = make_report(comparison.scores, baseline=comparison.baselines or None, inference=comparison.inference)
+    sentences = (*report.findings.sentences, *describe_worst_groups(comparison))
+    report = replace(report, findings=replace(report.findings, sentences=sentences))
     ranges = ranges_of_means(comparison.label_ranges) if comparison.label_ranges else None
     decisions = (decisions_table(comparison.decisions),) if comparison.decisions else ()
     table = comparison.scores.to_table()
@@ -199,7 +203,7 @@ def write_comparison_page(
     signatures = {f"Signature of {name}": signature for name, signature in comparison.signature.items()}
     return write_report(
         path,
-        replace(report, tables=(*report.tables, *decisions)),
+        replace(report, tables=(*report.tables, *group_tables(comparison), *decisions)),
         figures={} if table.is_empty() else draw_figures(Tables(table, label_ranges=ranges)),
         title=title,
         about={**(about or {}), **candidates, **signatures, **describe_inference(comparison.inference)},
