@@ -30,7 +30,7 @@ PACKAGES = (
 # modules of the pipeline of evaluate, whose public names are those of the packages
 PIPELINE = {
     *"audit audit_judgments audit_runs baselines coverage gate groups large lists ranks references".split(),
-    *"group_tests rank_intervals resampling result risk runs query_sets".split(),
+    *"group_tests leaderboards resampling result risk runs query_sets".split(),
 }
 OTHER_DEFAULTS = {  # functions whose default differs, as the page says
     "candidates": {"rankbound.models.Negatives"},

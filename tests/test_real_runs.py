@@ -18,7 +18,7 @@ from rankbound.data.trec import read_qrels, read_run
 from rankbound.difficulty.run_values import RunValues
 from rankbound.evaluation import evaluate_lists
 from rankbound.evaluation.alignment import align_runs
-from rankbound.evaluation.corrections import holm
+from rankbound.evaluation.significance import holm
 from rankbound.measures import BOUNDINGS, parse_measure
 from rankbound.protocol import TIES, Protocol
 from rankbound.testing.strategies import catalog

@@ -10,7 +10,7 @@ from scipy import stats
 
 from rankbound.errors import ArgumentError
 from rankbound.evaluation.combined_p_values import fisher, harmonic_mean, higher_criticism
-from rankbound.evaluation.corrections import bonferroni
+from rankbound.evaluation.significance import bonferroni
 
 COMBINATIONS = (fisher, harmonic_mean, higher_criticism)
 LEVELS = (0.01, 0.05, 0.1, 0.25)

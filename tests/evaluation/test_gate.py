@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import polars as pl
@@ -348,6 +350,17 @@ def test_exit_codes(files, capsys, run, code, form):
         assert printed.startswith(f"### Gate: {word}\n")
     else:
         assert printed.startswith(word.upper())
+
+
+def test_the_command_starts_without_packages_that_take_long_to_import(files):
+    """It is to answer within a second from process start; each of these takes half a second or more to import."""
+    code = (
+        "import sys; from rankbound.cli.main import run; "
+        f"run(['gate', *{[str(files / name) for name in ('qrels', 'base', 'same')]}, '--margin', '0.02', '--json']); "
+        "print({'torch', 'scipy.stats', 'scipy.optimize', 'pandas', 'altair', 'sklearn', 'lightgbm'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "set()"
 
 
 def test_a_baseline_is_stored_and_used_by_the_command(files, capsys):

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from rankbound.errors import ArgumentError, DataError
-from rankbound.evaluation import corrections as cr
 from rankbound.evaluation import intervals as iv
 from rankbound.evaluation import resampling as resampling
+from rankbound.evaluation import significance as cr
 from rankbound.evaluation import significance as sg
 from tests.tiers import examples
 

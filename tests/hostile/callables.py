@@ -24,7 +24,7 @@ import rankbound as rb
 import rankbound.losses as losses
 from rankbound import evaluation, models, testing
 from rankbound.difficulty import difficulty_of
-from rankbound.evaluation import combined_p_values, corrections, intervals, power, significance
+from rankbound.evaluation import combined_p_values, intervals, power, significance
 from rankbound.measures import LabelCounts, parse_measure
 from rankbound.report.figures import contrasts
 from rankbound.studies import curves, image_pairs, learning, marginal_means, meta_evaluation
@@ -442,7 +442,7 @@ def _statistics() -> Iterable[Entry]:
         yield Entry(name, (f"{module.__name__.removeprefix('rankbound.')}.{name}",), test, many)
     p = {"p_values": argument([0.5, 0.25, 0.125], ANY_LENGTH)}
     for name in ("holm", "benjamini_hochberg", "bonferroni"):
-        yield Entry(name, (f"evaluation.corrections.{name}",), getattr(corrections, name), p)
+        yield Entry(name, (f"evaluation.significance.{name}",), getattr(significance, name), p)
     for name in ("fisher", "harmonic_mean", "higher_criticism"):
         yield Entry(name, (f"evaluation.combined_p_values.{name}",), getattr(combined_p_values, name), p)
     means = np.array([0.5, 0.25, 0.75, 1.0])

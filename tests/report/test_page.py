@@ -20,9 +20,9 @@ import rankbound as rb
 from rankbound.cli.report import check_page_path
 from rankbound.difficulty import describe_query_types
 from rankbound.errors import ArgumentError, DataError
-from rankbound.evaluation.corrections import holm
 from rankbound.evaluation.inference import Inference
 from rankbound.evaluation.scores import ScoreMatrix
+from rankbound.evaluation.significance import holm
 from rankbound.packages import MissingPackageError
 from rankbound.report.figures.drawing import FigureOutcome
 from rankbound.report.findings import Findings

@@ -130,7 +130,7 @@ def compare(
     if rows is not None:
         output.write_table(comparison.table, rows)
     if page is not None:
-        from rankbound.evaluation.comparison import run_names
+        from rankbound.evaluation.alignment import run_names
 
         titles = run_names(runs)
         scores = replace(comparison.scores, systems=titles, sources=((Path(qrels).name, ""),))

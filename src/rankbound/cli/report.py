@@ -261,8 +261,7 @@ def _select_measures(scores: pl.DataFrame, measures: list[str]) -> pl.DataFrame:
 
 def _from_runs(paths: list[str], measures: list[str], protocol: Protocol, type_quota: float | None) -> _Found:
     from rankbound.data.sources import to_frame
-    from rankbound.evaluation.alignment import align_runs
-    from rankbound.evaluation.comparison import run_names
+    from rankbound.evaluation.alignment import align_runs, run_names
     from rankbound.measures.measure import parse_measure
     from rankbound.report.figures.drawing import Tables
 

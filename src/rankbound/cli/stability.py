@@ -65,7 +65,7 @@ def stability(
     Example:
       rankbound stability qrels.txt runs/*.gz -m nDCG@10 --wrapper EM --wrapper STD --rows stability.csv
     """
-    from rankbound.evaluation.comparison import run_names
+    from rankbound.evaluation.alignment import run_names
     from rankbound.evaluation.stability import compare_normalizations
 
     options.check_inputs(qrels, *runs)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -287,6 +289,19 @@ def _difficulty(
 
 def _names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
     return tuple(f"run {number}" for number in range(1, count + 1)) if names is None else tuple(names)
+
+
+def run_names(runs: Sequence[Any]) -> tuple[str, ...]:
+    """What to call runs: files by their names, by their paths where names are not enough, others by number.
+
+    >>> run_names(["runs/a.txt", "runs/b.txt"]), run_names(["x/run.txt", "y/run.txt"]), run_names([{}, {}])
+    (('a.txt', 'b.txt'), ('x/run.txt', 'y/run.txt'), ('run 1', 'run 2'))
+    """
+    paths = [str(run) if isinstance(run, (str, PathLike)) else None for run in runs]
+    names = [f"run {i}" if path is None else Path(path).name for i, path in enumerate(paths, start=1)]
+    if len(set(names)) < len(names):  # files of one name in different folders
+        names = [path or name for path, name in zip(paths, names, strict=True)]
+    return tuple(name if names.count(name) == 1 else f"{name} ({i})" for i, name in enumerate(names, start=1))
 
 
 def _named_measures(measures: Iterable[str | Measure] | Mapping[str, Measure]) -> dict[str, Measure]:

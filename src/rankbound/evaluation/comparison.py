@@ -22,7 +22,13 @@ from rankbound.difficulty.unknown.differences import RunsWithUnknown, check_diff
 from rankbound.display import page_of, pandas_frame, plain_values, plot_of, table_of
 from rankbound.errors import ArgumentError
 from rankbound.evaluation import Evaluation
-from rankbound.evaluation.alignment import align_evaluations, align_lists, align_runs, lists_on_shared_queries
+from rankbound.evaluation.alignment import (
+    align_evaluations,
+    align_lists,
+    align_runs,
+    lists_on_shared_queries,
+    run_names,
+)
 from rankbound.evaluation.differences import (
     Difference,
     TypeDifference,
@@ -493,16 +499,3 @@ def _checked_names(names: Sequence[str], count: int) -> tuple[str, ...]:
     if len(names) != count or len(set(names)) != len(names):
         raise ArgumentError(f"names must be {count} different names, got {list(names)}")
     return tuple(names)
-
-
-def run_names(runs: Sequence[Any]) -> tuple[str, ...]:
-    """What to call runs: files by their names, by their paths where names are not enough, others by number.
-
-    >>> run_names(["runs/a.txt", "runs/b.txt"]), run_names(["x/run.txt", "y/run.txt"]), run_names([{}, {}])
-    (('a.txt', 'b.txt'), ('x/run.txt', 'y/run.txt'), ('run 1', 'run 2'))
-    """
-    paths = [str(run) if isinstance(run, (str, PathLike)) else None for run in runs]
-    names = [f"run {i}" if path is None else Path(path).name for i, path in enumerate(paths, start=1)]
-    if len(set(names)) < len(names):  # files of one name in different folders
-        names = [path or name for path, name in zip(paths, names, strict=True)]
-    return tuple(name if names.count(name) == 1 else f"{name} ({i})" for i, name in enumerate(names, start=1))

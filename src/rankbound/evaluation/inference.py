@@ -17,11 +17,11 @@ import numpy as np
 from rankbound.arrays import is_between
 from rankbound.errors import ArgumentError, InferenceWarning
 from rankbound.evaluation import significance
-from rankbound.evaluation.corrections import benjamini_hochberg, bonferroni, holm
 from rankbound.evaluation.intervals import bootstrap_intervals, student_interval_columns
 from rankbound.evaluation.letters import compact_letters
 from rankbound.evaluation.power import detectable
 from rankbound.evaluation.resampling import check_confidence, check_differences, check_resamples, standard_deviations
+from rankbound.evaluation.significance import benjamini_hochberg, bonferroni, holm
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
