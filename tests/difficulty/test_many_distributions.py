@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rankbound.cli.main import run
 from rankbound.difficulty.bounds import bounds_of
-from rankbound.difficulty.distribution import Distribution, choice, distribution, many
+from rankbound.difficulty.distribution import Distribution, choice, distribution
 from rankbound.difficulty.distribution import cache as distribution_cache
 from rankbound.difficulty.distribution.many import distributions_of
 from rankbound.errors import ArgumentError
@@ -258,7 +258,7 @@ def test_cache_removes_old_files(cache_of_test: Path, monkeypatch: pytest.Monkey
 def test_only_slow_distributions_are_written_to_disk(
     cache_of_test: Path, monkeypatch: pytest.MonkeyPatch, is_slow: bool
 ) -> None:
-    monkeypatch.setattr(many, "_SLOW", -1.0 if is_slow else math.inf)  # whatever else the machine does
+    monkeypatch.setattr(choice, "_SLOW", -1.0 if is_slow else math.inf)  # whatever else the machine does
     choice._remembered.cache_clear()
     distribution("P@5", n=100, relevant=20)  # has a closed form
     assert not cache_of_test.exists()
