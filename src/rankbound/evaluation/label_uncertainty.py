@@ -15,7 +15,7 @@ from rankbound.difficulty.candidates import rule_of
 from rankbound.difficulty.unknown.exact import LabelProbabilities
 from rankbound.difficulty.unknown.expected import LabelDraws, draw_labels
 from rankbound.difficulty.unknown.ranges import LabelRange, label_ranges
-from rankbound.difficulty.unknown.ranking import UnknownRanking, check_grades, grades_of
+from rankbound.difficulty.unknown.ranking import Labels, UnknownRanking, check_grades, grades_of
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Lists
 from rankbound.protocol import EXPLICIT, RANGE_OF, Protocol
@@ -157,7 +157,7 @@ def with_grades(protocol: Protocol, qrels: Any) -> Protocol:
     return protocol.changed(unjudged=RANGE_OF + ",".join(f"{grade:g}" for grade in grades_of(np.asarray(labels))))
 
 
-def given_grades(protocol: Protocol) -> NDArray[Any] | None:
+def given_grades(protocol: Protocol) -> Labels | None:
     """The grades that a protocol names; None if it names none."""
     if not isinstance(protocol.unjudged, str) or not protocol.unjudged.startswith(RANGE_OF):
         return None
@@ -233,7 +233,7 @@ def _look_up(ranking: UnknownRanking, lists: Lists, given: ProbabilityTable) -> 
     return found.select(given.columns).to_numpy()
 
 
-def _unknown_names(ranking: UnknownRanking, lists: Lists) -> tuple[NDArray[Any], NDArray[Any]]:
+def _unknown_names(ranking: UnknownRanking, lists: Lists) -> tuple[Labels, Labels]:
     """The ids of query and document of each unknown document."""
     if lists.ids is None:
         raise ArgumentError("probabilities of documents need runs with ids of their documents")

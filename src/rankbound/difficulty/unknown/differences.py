@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from rankbound.difficulty.unknown.ranges import (
     range_of_ranking,
     range_with_others,
 )
-from rankbound.difficulty.unknown.ranking import UnknownRanking, check_grades, grades_of
+from rankbound.difficulty.unknown.ranking import Labels, UnknownRanking, check_grades, grades_of
 from rankbound.difficulty.unknown.ratios import Ratio, best_ratios
 from rankbound.errors import ArgumentError, MeasureError
 from rankbound.measures import LabelCounts, Measure, is_defined, parse_measure
@@ -37,6 +37,7 @@ from rankbound.measures.precision_sum import PrecisionSum
 from rankbound.protocol import TIES
 
 if TYPE_CHECKING:
+    import polars as pl
     from numpy.typing import ArrayLike, NDArray
 
     from rankbound.lists import Lists
@@ -248,7 +249,7 @@ class RunsWithUnknown:
         first, second = np.array(pairs).T
         base = (known[second] - known[first]).ravel()
         shape = (len(pairs), self.queries)
-        definition: Any = measure.definition
+        definition = cast(Additive, measure.definition)
         counts = self.rankings[0].ranked.counts
         every = np.tile(np.arange(self.queries), len(pairs))
         gains = definition.levels(measure, self.grades)
@@ -281,15 +282,15 @@ class RunsWithUnknown:
 
 def _is_shared(measure: Measure) -> bool:
     """Whether both runs have the same normalizer and sums that are additive in documents."""
-    definition: Any = measure.definition
+    definition = measure.definition
     form = definition.range_form(measure)
     if not isinstance(definition, Additive) or definition.depends_on_returned or form not in ("rises", "hits", "ideal"):
         return False
     return type(definition).cut is Additive.cut and float(definition.levels(measure, np.zeros(1, dtype=int))[0]) == 0
 
 
-def _effects_of_run(ranking: UnknownRanking, measure: Measure, grades: NDArray[Any]) -> NDArray[np.float64]:
-    definition: Any = measure.definition
+def _effects_of_run(ranking: UnknownRanking, measure: Measure, grades: Labels) -> NDArray[np.float64]:
+    definition = measure.definition
     counts = ranking.ranked.counts
     top = float(definition.levels(measure, grades[-1:])[0])
     if isinstance(definition, PrecisionSum):
@@ -328,7 +329,7 @@ def _best_of_hits(
     can_be_relevant: bool,
 ) -> NDArray[np.float64]:
     """The best of the ratios for all numbers of relevant documents."""
-    definition: Any = measure.definition
+    definition = cast(Additive, measure.definition)
     known = counts.relevant(measure.rel)
     label = max(1, int(np.ceil(measure.rel)))
     best = np.full(len(base), np.nan)
@@ -341,7 +342,9 @@ def _best_of_hits(
     return best
 
 
-def _document_codes(runs: Sequence[Lists], rankings: Sequence[UnknownRanking]) -> tuple[Any, list[NDArray[np.int64]]]:
+def _document_codes(
+    runs: Sequence[Lists], rankings: Sequence[UnknownRanking]
+) -> tuple[pl.Series, list[NDArray[np.int64]]]:
     """The ids of all unknown documents, and for each run the numbers of its own among them, in ranked order."""
     import polars as pl
 

@@ -18,7 +18,7 @@ cutoff) are taken together. Values are 0 where the measure is not defined.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import special
@@ -33,7 +33,7 @@ from rankbound.measures.precision_sum import PrecisionSum
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rankbound.difficulty.unknown.ranking import UnknownRanking
+    from rankbound.difficulty.unknown.ranking import Labels, UnknownRanking
 
 _RARE = 40.0  # minus the logarithm of a probability that is left out
 _MOST_STATES = 300_000  # combinations of numbers of a query; more are left to draws
@@ -66,7 +66,7 @@ def probability_of_empty(ranking: UnknownRanking, measure: Measure, given: Label
 
 def exact_values(ranking: UnknownRanking, measure: Measure, given: LabelProbabilities) -> NDArray[np.float64]:
     """The expected value of each query, with 0 for labels that do not define it; NaN where it is left to draws."""
-    definition: Any = measure.definition
+    definition = measure.definition
     form = definition.range_form(measure)
     if isinstance(definition, Additive) and form == "rises":
         gains = definition.levels(measure, ranking.labels)
@@ -130,7 +130,7 @@ def _ratio_of(part: NDArray[np.int64], whole: NDArray[np.int64]) -> NDArray[np.f
     return np.where(whole > 0, part / np.maximum(whole, 1), 0.0)
 
 
-def _half_width(total: NDArray[Any], probability: NDArray[np.float64]) -> NDArray[np.float64]:
+def _half_width(total: Labels, probability: NDArray[np.float64]) -> NDArray[np.float64]:
     """How far a binomial number is from its mean at most, by Bernstein's inequality."""
     return _RARE / 3 + np.sqrt((_RARE / 3) ** 2 + 2 * _RARE * total * probability * (1 - probability))
 
@@ -153,7 +153,7 @@ def _expand(low: NDArray[np.int64], high: NDArray[np.int64]) -> tuple[NDArray[np
     return row, low[row] + np.arange(len(row)) - (np.cumsum(width) - width)[row]
 
 
-def _binomial(number: NDArray[Any], total: NDArray[Any], probability: NDArray[np.float64]) -> NDArray[np.float64]:
+def _binomial(number: Labels, total: Labels, probability: NDArray[np.float64]) -> NDArray[np.float64]:
     logs = special.gammaln(total + 1) - special.gammaln(number + 1) - special.gammaln(total - number + 1)
     logs += special.xlogy(number, probability) + special.xlog1py(total - number, -probability)
     return np.asarray(np.exp(logs))
@@ -176,7 +176,7 @@ class _States:
 def _values_by_numbers_per_grade(
     ranking: UnknownRanking, measure: Measure, given: LabelProbabilities, is_shared: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    definition: Any = measure.definition
+    definition = measure.definition
     rows, unknown = _first_rows(ranking, given.rows), ranking.unknown_counts
     _, levels, sums, fixed = ideal_levels(ranking, measure, np.append(0, given.grades))
     gains = definition.levels(measure, given.grades)

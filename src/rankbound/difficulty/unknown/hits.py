@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -20,32 +20,33 @@ from rankbound.measures.precision_sum import PrecisionSum
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rankbound.difficulty.unknown.ranking import UnknownRanking
+    from rankbound.difficulty.unknown.ranking import Labels, UnknownRanking
+    from rankbound.measures.definition import Definition
 
 _TICKS = 2.0**54
 
 
-def counts_hits(definition: Any) -> bool:
+def counts_hits(definition: Definition) -> bool:
     """Whether the sums over hits have a closed form here."""
     if isinstance(definition, PrecisionSum):
         return True
     return isinstance(definition, Binary) and (has_fixed_cut(definition) or definition.discount is CONSTANT)
 
 
-def has_fixed_cut(definition: Any) -> bool:
+def has_fixed_cut(definition: Definition) -> bool:
     """Whether the ranks that an additive measure looks at do not depend on labels."""
-    return type(definition).cut is Additive.cut
+    return isinstance(definition, Additive) and type(definition).cut is Additive.cut
 
 
 def ends_by_hits(
-    ranking: UnknownRanking, measure: Measure, grades: NDArray[Any], others: NDArray[np.int64] | None = None
+    ranking: UnknownRanking, measure: Measure, grades: Labels, others: NDArray[np.int64] | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
     """Smallest and largest value of each query, and where the measure may not be defined.
 
     ``others`` are documents of unknown label that the run did not return: the last to be relevant for the largest
     value, and the first for the smallest.
     """
-    definition: Any = measure.definition
+    definition = measure.definition
     other = np.zeros(len(ranking), dtype=np.int64) if others is None else others
     most = (ranking.unknown_counts + other) * (grades[-1] >= measure.rel)
     starts = np.concatenate(([0], np.cumsum(most + 1)))
@@ -63,7 +64,7 @@ def ends_by_hits(
         if isinstance(definition, PrecisionSum) or has_fixed_cut(definition):
             numerator = _sums_of_hits(ranking, measure, query, own, sign)
         else:
-            cut = np.minimum(definition.cut(measure, table), ranking.depths[query])
+            cut = np.minimum(cast(Additive, definition).cut(measure, table), ranking.depths[query])
             numerator = _hits_above(ranking, measure, query, own, cut, sign)
         ends.append(merge_values(numerator / denominator, starts, sign))
     return ends[0], ends[1], np.isnan(denominator[starts[:-1]])
@@ -80,13 +81,13 @@ def divide_by_hits(
 
     NaN where the measure is not defined. ``others`` are documents that the run did not return.
     """
-    definition: Any = measure.definition
+    definition = measure.definition
     counts = ranking.ranked.counts
     label = max(1, math.ceil(measure.rel))
     depths = ranking.depths if getattr(definition, "depends_on_returned", False) else counts.depths
     relevant = counts.relevant(measure.rel)[query] + number
     table = replace(LabelCounts.binary((counts.sizes + others)[query], relevant, label), depths=depths[query])
-    below = definition.divisor if isinstance(definition, PrecisionSum) else definition.normalizer
+    below = definition.divisor if isinstance(definition, PrecisionSum) else cast(Additive, definition).normalizer
     denominator = below(measure, table)
     denominator[~(is_defined(table, measure) & (denominator > 0))] = np.nan
     return denominator, table
@@ -182,7 +183,7 @@ def precision_gains(ranking: UnknownRanking, measure: Measure, sign: int) -> NDA
     return np.asarray(single[at] * (1 + above) + pair[at] * inside + below)
 
 
-def _count_before(numbers: NDArray[Any]) -> NDArray[np.int64]:
+def _count_before(numbers: Labels) -> NDArray[np.int64]:
     """Sums of the first 0, 1, 2, ... numbers."""
     result = np.zeros(len(numbers) + 1, dtype=np.int64)
     np.cumsum(numbers, out=result[1:])

@@ -25,17 +25,18 @@ import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from rankbound.difficulty.run_values import RunValues
 from rankbound.difficulty.unknown.hits import counts_hits, ends_by_hits, merge_values
-from rankbound.difficulty.unknown.ranking import UnknownRanking, check_grades, grades_of
+from rankbound.difficulty.unknown.ranking import Labels, UnknownRanking, check_grades, grades_of
 from rankbound.difficulty.unknown.ratios import Ratio, best_ratios
 from rankbound.errors import MeasureError
 from rankbound.lists import Lists
 from rankbound.measures import Measure, is_defined, parse_measures, values
+from rankbound.measures.additive import Additive
 from rankbound.protocol import TIES, Protocol
 
 if TYPE_CHECKING:
@@ -152,10 +153,10 @@ def check_range(measure: Measure, *, has_candidates: bool = False) -> None:
 
 
 def range_with_others(
-    ranking: UnknownRanking, lists: Lists, measure: Measure, grades: NDArray[Any], others: NDArray[np.int64]
+    ranking: UnknownRanking, lists: Lists, measure: Measure, grades: Labels, others: NDArray[np.int64]
 ) -> LabelRange:
     """A range that also holds if so ``others`` documents of each query, which the run lacks, have unknown labels."""
-    definition: Any = measure.definition
+    definition = measure.definition
     if definition.range_form(measure) == "hits" and counts_hits(definition):
         return LabelRange(*ends_by_hits(ranking, measure, grades, others))
     found = range_of_ranking(ranking, lists, measure, grades)
@@ -168,10 +169,10 @@ def range_with_others(
 
 
 def range_of_ranking(
-    ranking: UnknownRanking, lists: Lists, measure: Measure, grades: NDArray[Any], candidates: str = "judged"
+    ranking: UnknownRanking, lists: Lists, measure: Measure, grades: Labels, candidates: str = "judged"
 ) -> LabelRange:
     """The range of one measure; ``ranking`` is that of the lists, and `check_range` has accepted the measure."""
-    definition: Any = measure.definition
+    definition = measure.definition
     form = definition.range_form(measure)
     if measure.bounding != "none":
         return _range_by_exchange(lists, measure, grades, ranking, candidates)
@@ -187,7 +188,7 @@ def range_of_ranking(
     return _range_by_exchange(lists, measure, grades, ranking, candidates)
 
 
-def _range_of_assignments(ranking: UnknownRanking, lists: Lists, measure: Measure, grades: NDArray[Any]) -> LabelRange:
+def _range_of_assignments(ranking: UnknownRanking, lists: Lists, measure: Measure, grades: Labels) -> LabelRange:
     """The range over a few ways to label the unknown documents.
 
     Where nothing is relevant without them, the smallest value is that of the last document alone.
@@ -216,9 +217,9 @@ def defined_values(ranking: UnknownRanking, measure: Measure, labels: Any) -> ND
 # ---- ideal: numbers per grade ----------------------------------------------------------------------------------------
 
 
-def _range_of_ideal(ranking: UnknownRanking, measure: Measure, grades: NDArray[Any]) -> LabelRange:
+def _range_of_ideal(ranking: UnknownRanking, measure: Measure, grades: Labels) -> LabelRange:
     weights = ranking.weights(measure)
-    definition: Any = measure.definition
+    definition = measure.definition
     gains = definition.levels(measure, ranking.labels)
     known = ranking.sum(np.where(ranking.is_unknown, 0.0, gains * weights))
     unknown_weights = weights[ranking.unknown]
@@ -238,7 +239,7 @@ def _range_of_ideal(ranking: UnknownRanking, measure: Measure, grades: NDArray[A
 def _ideal_ratio(
     ranking: UnknownRanking,
     measure: Measure,
-    grades: NDArray[Any],
+    grades: Labels,
     known: NDArray[np.float64],
     weights: NDArray[np.float64],
     kept: NDArray[np.int64],
@@ -259,13 +260,15 @@ def _ideal_ratio(
 
 
 def ideal_levels(
-    ranking: UnknownRanking, measure: Measure, grades: NDArray[Any], others: int = 0
-) -> tuple[NDArray[np.float64], tuple[tuple[int, float, NDArray[np.int64]], ...], NDArray[np.float64], NDArray[Any]]:
+    ranking: UnknownRanking, measure: Measure, grades: Labels, others: int = 0
+) -> tuple[
+    NDArray[np.float64], tuple[tuple[int, float, NDArray[np.int64]], ...], NDArray[np.float64], NDArray[np.float64]
+]:
     """The ``steps``, ``levels``, ``sums`` and ``fixed`` of a `Ratio` that divides by the best order.
 
     There can be as many as ``others`` documents that this ranking lacks.
     """
-    definition: Any = measure.definition
+    definition = cast(Additive, measure.definition)
     most_seen = int(ranking.sizes.max(initial=0)) + others if measure.cutoff is None else measure.cutoff
     table = definition.discount.table(most_seen, definition.discount_parameter(measure))
     sums = np.concatenate(([0.0], np.cumsum(table)))
@@ -289,7 +292,7 @@ def ideal_levels(
 
 
 def _range_by_exchange(
-    lists: Lists, measure: Measure, grades: NDArray[Any], ranking: UnknownRanking, candidates: str
+    lists: Lists, measure: Measure, grades: Labels, ranking: UnknownRanking, candidates: str
 ) -> LabelRange:
     """All combinations of numbers per grade, with the highest labels first and last."""
     unknown = ranking.position[ranking.unknown]
@@ -332,7 +335,7 @@ def _items_of(lists: Lists, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64],
 
 
 def _lists_of(
-    lists: Lists, rows: NDArray[np.int64], items: NDArray[np.int64], offsets: NDArray[np.int64], labels: NDArray[Any]
+    lists: Lists, rows: NDArray[np.int64], items: NDArray[np.int64], offsets: NDArray[np.int64], labels: Labels
 ) -> Lists:
     """These queries with other labels; ``items`` and ``offsets`` are those of `_items_of`."""
     return Lists(

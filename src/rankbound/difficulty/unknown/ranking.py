@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 
 from rankbound.errors import ArgumentError, DataError
 from rankbound.lists import Lists
 from rankbound.measures import Measure, Ranked, rank, values
+from rankbound.measures.discounts import Discounted
 from rankbound.protocol import TIES
 
 if TYPE_CHECKING:
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
 
 MOST_GRADES = 64
 
+Labels: TypeAlias = "NDArray[np.int64] | NDArray[np.float64]"
 
-def check_grades(grades: ArrayLike) -> NDArray[Any]:
+
+def check_grades(grades: ArrayLike) -> Labels:
     """The labels that a document without a judgment may have: ascending, 0 among them; or ArgumentError."""
     given = np.asarray(grades)
     if given.ndim != 1 or len(given) == 0 or given.dtype.kind not in "iuf" or not np.isfinite(given).all():
@@ -33,7 +36,7 @@ def check_grades(grades: ArrayLike) -> NDArray[Any]:
     return distinct
 
 
-def grades_of(labels: Sequence[NDArray[Any]] | NDArray[Any]) -> NDArray[Any]:
+def grades_of(labels: Sequence[Labels] | Labels) -> Labels:
     """The grades of judgments: 0 and every label above it; 0 and 1 where nothing has such a label."""
     distinct = np.unique(np.maximum(np.concatenate(labels) if isinstance(labels, list) else labels, 0))
     if len(distinct) > MOST_GRADES:
@@ -130,7 +133,7 @@ class UnknownRanking:
         """Sum per query of one number per document."""
         return np.bincount(self.query, terms, minlength=len(self)).astype(np.float64, copy=False)
 
-    def filled(self, labels: ArrayLike) -> NDArray[Any]:
+    def filled(self, labels: ArrayLike) -> Labels:
         """All labels, with these (one, or one per unknown document) for the unknown ones."""
         every = self.labels.astype(np.result_type(self.labels, np.asarray(labels)))
         every[self.unknown] = labels
@@ -147,7 +150,7 @@ class UnknownRanking:
 
     def weights(self, measure: Measure, items: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
         """Mean discount of each document (or of some) over the orders of its block; 0 beyond depth and cutoff."""
-        definition: Any = measure.definition
+        definition = cast(Discounted, measure.definition)
         cut = self.depths if measure.cutoff is None else np.minimum(self.depths, measure.cutoff)
         table = definition.discount.table(int(cut.max(initial=0)), definition.discount_parameter(measure))
         every = slice(None) if items is None else items
