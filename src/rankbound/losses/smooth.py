@@ -88,7 +88,7 @@ class SmoothLoss(StochasticLoss, MeasureLoss):
     beta:
         Slope of the smooth cutoff: under a cutoff k, a term counts by σ(beta (k + 1/2 - R)).
     sigmoid:
-        "logistic", "tanh", "arctan", "erf" or "relu".
+        "logistic", "tanh", "arctan", "erf" or "relu". The last three have no kernel, so that they need torch.
     """
 
     alpha: float = field(default=1.0, kw_only=True)
