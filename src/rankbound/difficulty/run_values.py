@@ -69,6 +69,8 @@ class RunValues:
         is_plain = lists.candidates is None
         self.ranked = self._every if is_plain else rank(lists.without_added_candidates(), ties, depth)
         self._complete: Ranked | None = None
+        if self._mask is None and lists.depths is None:
+            self._every.order = None  # a complete ranking as it is; the order would only hold memory
         self._plain: dict[Measure, NDArray[np.float64]] = {}
         self._complete_values: dict[Measure, NDArray[np.float64]] = {}
         self.difficulties = {} if difficulties is None else difficulties

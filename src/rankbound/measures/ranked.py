@@ -61,6 +61,8 @@ def rank(lists: Lists, ties: str = TIES[0], depth: int | None = None) -> Ranked:
         if blocks is not None:
             order = _by_descending_id(order, blocks, lists)
             judged = None if lists.judged is None else lists.judged[order]
+    if keys is not None and not (keys[1:] == keys[:-1]).any():
+        keys = None  # nothing ties, and they would only hold memory
     limit = None if depth is None else min(int(depth), LARGEST_DEPTH)
     return Ranked(lists.labels[order], lists.offsets, returned, limit, keys, judged, order)
 
@@ -85,6 +87,7 @@ def complete(ranked: Ranked, candidates: NDArray[np.bool_] | None = None) -> Ran
     labels, offsets, keys = ranked.raw_labels, ranked.offsets, ranked.keys
     returned = ranked.sizes if ranked.returned is None else ranked.returned
     if candidates is not None:
+        assert ranked.order is not None, "candidates are given by the positions in lists"
         kept = candidates[ranked.order]
         before = np.concatenate(([0], np.cumsum(kept)))  # candidates before each position
         returned = before[offsets[:-1] + returned] - before[offsets[:-1]]  # the returned come first
@@ -157,7 +160,7 @@ class Ranked:
     limit: int | None = None
     keys: NDArray[Any] | None = None
     is_judged: NDArray[np.bool_] | None = None
-    order: Any = None
+    order: NDArray[np.int64] | None = None
     known_counts: LabelCounts | None = None
     known_ties: TiedBlocks | None = None
 

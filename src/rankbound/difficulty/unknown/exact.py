@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import special
 
 from rankbound.difficulty.unknown.hits import divide_by_hits, has_fixed_cut, precision_gains, sums_with_known_hits
 from rankbound.difficulty.unknown.ranges import ideal_levels
@@ -154,6 +153,8 @@ def _expand(low: NDArray[np.int64], high: NDArray[np.int64]) -> tuple[NDArray[np
 
 
 def _binomial(number: Labels, total: Labels, probability: NDArray[np.float64]) -> NDArray[np.float64]:
+    from scipy import special  # here, because it takes long to import and few evaluations need it
+
     logs = special.gammaln(total + 1) - special.gammaln(number + 1) - special.gammaln(total - number + 1)
     logs += special.xlogy(number, probability) + special.xlog1py(total - number, -probability)
     return np.asarray(np.exp(logs))
@@ -220,6 +221,8 @@ def _add_grade(
 
     All numbers from ``room`` on are one state, in which the number is its mean: gains are linear in it.
     """
+    from scipy import special  # here, because it takes long to import and few evaluations need it
+
     chance = probability[states.query]
     left = unknown[states.query] - states.documents
     free = np.maximum(np.rint(room[states.query] - states.documents), 0)

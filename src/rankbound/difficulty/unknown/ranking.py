@@ -77,6 +77,7 @@ class UnknownRanking:
             depths=lists.depths,
         )
         probe = rank(distinct, ties, depth)
+        assert probe.order is not None
         self.order = probe.order
         self.position = kept[self.order]
         self.offsets, self.sizes, self.depths = probe.offsets, probe.sizes, probe.depths
