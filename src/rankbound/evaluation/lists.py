@@ -40,7 +40,11 @@ def evaluate_lists(
     The protocol's candidates are a rule, and its references the scores of reference runs. ``difficulties`` are those of
     another run on the same queries with the same candidates: they are used again, and what is missing is added.
     """
-    requested: Mapping[str, Measure] = measures if isinstance(measures, Mapping) else requested_measures(measures)
+    requested: Mapping[str, Measure] = (
+        measures
+        if isinstance(measures, Mapping)
+        else parse_measures(DEFAULT_MEASURES if measures is None else measures)
+    )
     if len(lists.offsets) < 2:
         raise DataError("there are no queries to evaluate")
     run = RunValues(lists, protocol, difficulties)
@@ -85,13 +89,6 @@ def _p_values(run: RunValues, requested: Mapping[str, Measure]) -> dict[str, PVa
     names = {measure.plain: str(measure.plain) for measure in requested.values()}
     names |= {measure: name for name, measure in requested.items() if measure.bounding == "none"}
     return {name: run.p_values(measure) for measure, name in names.items()}
-
-
-def requested_measures(measures: Any) -> Mapping[str, Measure]:
-    """Measures by their names: the default ones for None; the result of `parse_measures` is returned as it is."""
-    if isinstance(measures, Mapping):
-        return measures
-    return parse_measures(DEFAULT_MEASURES if measures is None else measures)
 
 
 def warn_of_coverage(sentences: Iterable[str], stacklevel: int = 3) -> None:
