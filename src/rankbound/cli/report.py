@@ -204,7 +204,7 @@ def _from_store(folder: str, study: str | None, measures: list[str] | None) -> _
     import polars as pl
 
     from rankbound.report.figures.drawing import Tables
-    from rankbound.studies import open_store
+    from rankbound.studies.store import open_store
 
     if not Path(folder).is_dir():
         raise ArgumentError(f"{folder}: is no folder of results; with a file of judgments, name one or more runs too")

@@ -124,7 +124,7 @@ class Comparison:
     @property
     def baselines(self) -> tuple[str, ...]:
         """The runs that the others are compared with; empty where all pairs are compared."""
-        first, second = ({pair[side] for pair in self.pairs} for side in (0, 1))
+        first, second = map(set, zip(*self.pairs, strict=True))
         return () if first & second else tuple(self.runs[row] for row in sorted(first))
 
     @property
@@ -173,8 +173,7 @@ class Comparison:
     @cached_property
     def rows(self) -> tuple[Difference, ...]:
         """A row per measure and pair of runs."""
-        names = [field.name for field in fields(Difference)]
-        columns = [plain_list(self.columns[name]) for name in names]
+        columns = [plain_list(self.columns[field.name]) for field in fields(Difference)]
         return tuple(Difference(*values) for values in zip(*columns, strict=True))
 
     @cached_property
@@ -190,8 +189,8 @@ class Comparison:
     @cached_property
     def table(self) -> pl.DataFrame:
         """The rows as a frame."""
-        columns = {name: plain_list(self.columns[name]) for name in row_schema(Difference)}
-        return pl.DataFrame(columns, schema=row_schema(Difference))
+        schema = row_schema(Difference)
+        return pl.DataFrame({name: plain_list(self.columns[name]) for name in schema}, schema=schema)
 
     @cached_property
     def type_table(self) -> pl.DataFrame:
