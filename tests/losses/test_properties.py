@@ -298,6 +298,7 @@ def test_every_public_loss_is_covered():
         "MeasureLoss",
         "RankingLoss",
         "SmoothLoss",
+        "StochasticLoss",
     }
     assert public == {cls.__name__ for cls, _ in CASES}
     assert all(issubclass(cls, MeasureLoss) for cls, _ in [*SMOOTH, *SOFT, *LAMBDA])
