@@ -20,7 +20,7 @@ namespace rankbound {
 namespace {
 
 enum Cost { LOGISTIC, SQUARE, TANH, SOFT };
-enum Swap { NO_SWAP, ADDITIVE, PUBLISHED, PRECISION_SUM, CASCADE, PAIRS, LOSS1, LOSS2, LOSS2PP };
+enum Swap { NO_SWAP, ADDITIVE, PUBLISHED, PRECISION_SUM, FIRST_HIT, CASCADE, PAIRS, LOSS1, LOSS2, LOSS2PP };
 enum Normalization { NONE, SQRT, LIGHTGBM };
 
 constexpr double NEARNESS = 0.01;     // added to the distance of two scores before a weight is divided by it, as in LightGBM
@@ -463,6 +463,7 @@ class Query {
     double measure = 0;
     switch (a.swap) {
       case PRECISION_SUM: measure = fill_precision(q); break;
+      case FIRST_HIT: measure = fill_first_hit(q); break;
       case CASCADE: measure = fill_cascade(q); break;
       case PAIRS: return fill_pairs();
       default: measure = fill_additive(q);
@@ -505,6 +506,26 @@ class Query {
       t[3][j] = static_cast<T>(running - count * discount);
     }
     return measure;
+  }
+
+  T first_discount = 0, second_discount = 0;
+
+  double fill_first_hit(int64_t q) {
+    double first = 0, second = 0;
+    int count = 0;
+    for (int64_t r = 0; r < n; r++) {
+      const int64_t j = by_rank[r];
+      const double discount = discount_of(q, r);
+      t[0][j] = static_cast<T>(discount);
+      if (a.weights[low + j] > 0) {
+        if (count == 0) first = discount;
+        if (count == 1) second = discount;
+        count++;
+      }
+    }
+    first_discount = static_cast<T>(first);
+    second_discount = static_cast<T>(second);
+    return first;
   }
 
   // The discount t[0] is multiplied by the probability to come that far. t[2] is the running sum of the measure, t[3] that
@@ -582,6 +603,7 @@ class Query {
       case LOSS2: fill_by_distance<false>(i, start, out); break;
       case LOSS2PP: fill_by_distance<true>(i, start, out); break;
       case PRECISION_SUM: fill_precision_row(i, start, out); break;
+      case FIRST_HIT: fill_first_hit_row(i, start, out); break;
       case CASCADE: fill_cascade_row(i, start, out); break;
       case PAIRS: fill_pair_row(i, start, out); break;
       default: fill_additive_row(i, start, out);
@@ -617,6 +639,15 @@ class Query {
     for (int64_t j = start; j < n; j += WIDTH<T>) {
       const Lanes<T> raised = if_less(load(rank + j), r, load(t[0] + j) - discount, zero);
       store<T>(out + j, absolute(load(t[2] + j) + own + raised) * factor);
+    }
+  }
+
+  void fill_first_hit_row(int64_t i, int64_t start, T* out) {
+    const Lanes<T> r = splat(rank[i]), first = splat(first_discount), second = splat(second_discount), zero{};
+    const Lanes<T> own = splat(t[0][i] == first_discount && t[0][i] > 0 ? T(1) : T(0));  // whether the item is the first
+    for (int64_t j = start; j < n; j += WIDTH<T>) {
+      const Lanes<T> discount = load(t[0] + j), lowered = own * (first - larger(discount, second));
+      store<T>(out + j, if_less(load(rank + j), r, larger(discount - first, zero), lowered));
     }
   }
 

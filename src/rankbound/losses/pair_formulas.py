@@ -354,6 +354,7 @@ _FORMS: dict[Swap, Callable[[_Table], _Form]] = {
     Swap.ADDITIVE: _additive,
     Swap.PUBLISHED: _published,
     Swap.PRECISION_SUM: _precision_sum,
+    Swap.FIRST_HIT: _cascade,  # the kernel is faster where every stop is certain
     Swap.CASCADE: _cascade,
     Swap.PAIRS: _pairs,
     Swap.LOSS1: _loss1,

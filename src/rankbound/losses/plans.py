@@ -31,7 +31,7 @@ class Form(IntEnum):
 class Swap(IntEnum):
     """What weights pairs, see `rankbound.losses.swaps`; ``NONE`` weights all alike. The kernel has the same numbers."""
 
-    NONE, ADDITIVE, PUBLISHED, PRECISION_SUM, CASCADE, PAIRS, LOSS1, LOSS2, LOSS2PP = range(9)
+    NONE, ADDITIVE, PUBLISHED, PRECISION_SUM, FIRST_HIT, CASCADE, PAIRS, LOSS1, LOSS2, LOSS2PP = range(10)
 
 
 @dataclass(frozen=True, eq=False)

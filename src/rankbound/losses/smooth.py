@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 _DCG_OF_GAIN = {"exp": "exp-log2", "linear": "log2"}
 # name: the sigmoid, and the factor of its argument; tanh is (1 + tanh x) / 2 = logistic(2 x). Sources: logistic, Qin,
 # Liu & Li, ApproxNDCG, eq. 19, and Westerborg 2022, eq. 2.9; tanh, arctan and erf, ibid., footnote 3; relu, Liang et
-# al., Top-N-Rank, which is not bounded by 1, and 0 rather than 1/2 at ties. The logistic alone has a kernel: the torch
-# operations of the others are as fast as a compiled loop.
+# al., Top-N-Rank, which is not bounded by 1, and 0 rather than 1/2 at ties. The logistic alone has a kernel: for the
+# others, a compiled loop was faster than torch operations on short lists alone.
 SIGMOIDS = {
     "logistic": ("logistic", 1.0),
     "tanh": ("logistic", 2.0),

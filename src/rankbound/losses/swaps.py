@@ -14,6 +14,7 @@ precision sum  with c(r) relevant items and A(r) = sum of 1/rank over relevant i
 cascade        with q the stop probability, C(r) = prod over ranks <= r of (1 - q) and T(r) the measure down to rank r:
                |q_b - q_a| |C(a-1) d(a) - (T(b-1) - T(a) + C(b-1) d(b)) / (1 - q_a)|;
                if q_a = 1, T and C of a user who passes over the item at rank a, undivided
+first hit      the cascade with q in {0, 1}: the first relevant item moves to r_j, or the second one becomes the first
 pairs          |S_i(r_j) - S_i(r_i) + S_j(r_i) - S_j(r_j)| times the scale of the measure; S_x(r) = sum over ranks <= r
                of f(label of x, label at the rank), f the weight of a pair, negative if x has the lower label
 published      p^(r_i - 1) over the normalizer: eq. 10 of Li, Urbano & Hanjalic 2021 for nRBP, which is not the swap
@@ -130,9 +131,12 @@ def plan_swaps(
     of_levels = counts if levels is labels else LabelCounts.from_labels(levels, offsets)
     order, rows, ends = plan_levels(levels, offsets, of_levels)
     options: dict[str, Any] = {}
+    form = structure.swap
     if isinstance(structure, RankedStructure):
         _, weights, cuts, matters = structure.terms(labels, offsets, counts)
         rows = np.where(matters, rows, 0)
+        if form == Swap.CASCADE and np.isin(weights, (0.0, 1.0)).all():
+            form = Swap.FIRST_HIT
     else:
         assert isinstance(structure, PairwiseStructure)
         scale, offset = structure.definition.affine(structure.measure, counts)
@@ -146,9 +150,9 @@ def plan_swaps(
     weights = weights[order + np.repeat(offsets[:-1], counts.sizes)]
     return PairPlan(
         labels=labels, offsets=offsets, order=order, rows=rows, ends=ends, weights=weights, cuts=cuts,
-        scales=np.abs(options["scale"]) if options else np.ones(len(counts)), swap=swap or structure.swap,
+        scales=np.abs(options["scale"]) if options else np.ones(len(counts)), swap=swap or form,
         discounts=structure.discount_table(int(counts.sizes.max(initial=1))),
-        is_monotone=structure.swap == Swap.ADDITIVE and _never_rises(weights, offsets),
+        is_monotone=form == Swap.ADDITIVE and _never_rises(weights, offsets),
         kept={"counts": counts}, **options,
     )  # fmt: skip
 
