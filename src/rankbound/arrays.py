@@ -120,7 +120,9 @@ def labels_of(values: Any, name: str = "labels") -> NDArray[Any]:
     labels = values if is_plain else numbers(name, values)
     if labels.dtype == np.int32:
         return labels
-    if labels.dtype.itemsize >= 4 and len(labels):
+    if labels.dtype == np.float16:
+        check_finite(name, labels)
+    elif labels.dtype.itemsize >= 4 and len(labels):
         low, high = labels.min(), labels.max()
         if not (low >= -_MOST and high < _MOST):  # NaN is refused, too
             check_finite(name, labels)

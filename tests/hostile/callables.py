@@ -520,7 +520,7 @@ NO_ARRAYS = {
     "Lists.of_checked_arrays": "takes what other Lists have checked",
     **dict.fromkeys(("Lists.from_trec", "Lists.from_letor", "models.load_ranker"), _FILES),
     **dict.fromkeys(("Lists.from_dicts", "Lists.from_frame"), "takes dicts and frames: see test_tables"),
-    **{f"models.export_{name}": _MADE for name in "formats lightgbm onnx ranker ranklib xgboost_json".split()},
+    **{f"models.export_{name}": _MADE for name in "formats onnx ranker".split()},
     "models.backbone_features": "needs the file of a network: see tests/models/test_neural_backbone.py",
     **{f"models.{name}": "takes a table of interactions: see tests/data/test_interactions_input.py"
        for name in "Blend EASE ImplicitALS ItemKNN Popularity Recommender".split()},
@@ -543,7 +543,7 @@ NO_ARRAYS = {
         standardize system_marginal_means""".split()},
     **{f"studies.curves.{name}": _NAMES for name in """bounded_losses expectation_curves distribution_curves
         lower_bounds smooth_distributions""".split()},
-    **{f"evaluation.comparison.{name}": _MADE for name in "Comparison Difference TypeDifference".split()},
+    **{f"evaluation.comparison.{name}": _MADE for name in ("Comparison",)},
     "evaluation.against_random.AgainstRandom": _MADE,
     "against_random": "is evaluate with p-values: see tests/evaluation/test_against_random.py",
     "evaluation.against_random.against_random": "is the against_random of the front door",
@@ -564,14 +564,26 @@ NO_ARRAYS = {
     **{f"evaluation.predicted.{name}": _TABLES for name in """Agreement PredictedEvaluation PredictedMean PredictedRow
         agreement_of evaluate_predicted predicted_mean""".split()},
     **{f"evaluation.unjudged.{name}": _MADE for name in "DecidingDocument Decision decide".split()},
+    "Lists.of_read_arrays": "gets arrays that a reader has made",
+    "losses.StochasticLoss": "is the base class of losses that are tried",
+    "models.NeuralRanker": "is the base class of rankers that are tried",
+    **{f"evaluation.{name}": _TABLES for name in """label_uncertainty.ProbabilityTable
+        label_uncertainty.read_probabilities leaderboards.Leaderboard leaderboards.rank_systems
+        spark.evaluate_spark_frames""".split()},
+    **{f"evaluation.{name}": _MADE for name in """differences.Difference differences.TypeDifference
+        leaderboards.RankInterval""".split()},
     **{f"evaluation.{name}": "gets what other modules have checked" for name in """alignment.lists_on_shared_queries
+        differences.difference_columns differences.note_on_sign_flips differences.plain_list differences.row_schema
+        differences.type_differences judge.relevance_probabilities label_uncertainty.with_probability_table
+        leaderboards.chance_corrected leaderboards.common_measure leaderboards.leaderboard_of
+        leaderboards.rank_intervals scores.join_data_sets unjudged.ranges_of_runs
         comparison.compare_scores inference.caution_about_wilcoxon inference.warn intervals.bootstrap_intervals
         intervals.non_centralities letters.letter power.detectable query_sets.bound_column query_sets.is_bound_column
         query_sets.types_of score_tables.without_unmeasured""".split()},
     **{f"evaluation.label_uncertainty.{name}": _MADE for name in """Unjudged given_grades labels_of_unjudged
         with_grades""".split()},
     "evaluation.comparison.compare": "is the compare of the front door",
-    "evaluation.comparison.run_names": _NAMES,
+    "evaluation.alignment.run_names": _NAMES,
     "evaluation.significance.WinTieLoss": _MADE,
     **{f"evaluation.power.{name}": _NAMES for name in "detection_power queries_needed".split()},
     **{f"evaluation.letters.{name}": "takes a relation of systems: see tests/evaluation/test_letters.py"

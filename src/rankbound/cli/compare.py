@@ -82,7 +82,7 @@ def compare(
     from rankbound.measures.measure import parse_measure
 
     runs = options.with_own_run(qrels, runs, least=2)
-    if not 1 <= baselines < len(runs) or (all_pairs and baselines > 1):
+    if baselines != 1 and (not 1 <= baselines < len(runs) or all_pairs):
         raise ArgumentError(
             f"--baselines must be from 1 to the {len(runs)} runs without one, and goes without --all-pairs"
         )
