@@ -143,9 +143,11 @@ def _read_text(path: str | PathLike[str]) -> pl.DataFrame:
     if fields == 4 or fields >= 6:  # a run may have words after its tag
         return (trec.read_qrels(path) if fields == 4 else trec.read_run(path)).select("qid", "docid")
     raise FileFormatError(
-        path, line, "expected lines of a TREC run (6 fields), of TREC qrels (4 fields) or of query and document",
+        path,
+        line,
+        "expected lines of a TREC run (6 fields), of TREC qrels (4 fields) or of query and document",
         f"got {fields} fields",
-    )  # fmt: skip
+    )
 
 
 def _first_line_and_fields(path: str | PathLike[str]) -> tuple[int, int]:

@@ -216,8 +216,9 @@ def _write_by_query(table: Table, buckets: int, folder: str) -> tuple[Table, lis
     try:
         table.scan().sink_parquet(
             pl.PartitionBy(folder, key={"bucket": pl.col("qid").hash() % buckets}, include_key=False),
-            mkdir=True, engine="streaming",
-        )  # fmt: skip
+            mkdir=True,
+            engine="streaming",
+        )
     except polars_failures() as error:
         raise not_written(folder, error) from error
     report_progress("shuffling", table.rows, table.rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -234,21 +234,27 @@ def query_types(
     if not is_between(floor, -np.inf, np.inf):
         raise ArgumentError(f"floor must be a finite number, got {floor}")
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        return _types(value, expected, best, worst, margin, ideal, quota, low, high, floor)
+        thresholds = _Thresholds(margin, ideal, quota, low, high, floor)
+        return _classify(value, expected, best, worst, thresholds)
 
 
-def _types(
+class _Thresholds(NamedTuple):
+    margin: float
+    ideal: float
+    quota: float | None
+    low: float
+    high: float
+    floor: float
+
+
+def _classify(
     value: NDArray[np.float64],
     expected: NDArray[np.float64],
     best: NDArray[np.float64],
     worst: NDArray[np.float64],
-    margin: float,
-    ideal: float,
-    quota: float | None,
-    low: float,
-    high: float,
-    floor: float,
+    thresholds: _Thresholds,
 ) -> NDArray[Any]:
+    margin, ideal, quota, low, high, floor = thresholds
     upward = np.where(best < worst, -1.0, 1.0)  # the sign that makes higher values better
     size = np.maximum.reduce([np.abs(array) for array in (value, expected, best, worst)])
     gap = upward * (value - expected)

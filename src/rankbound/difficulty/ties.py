@@ -149,10 +149,21 @@ class TiedOrders:
         if definition.has_walk and measure.cutoff is not None:
             length = np.minimum(length, measure.cutoff)
         return cls(
-            measure, ranked, reads_judgments, tied.query[kept], above[kept], tied.size[kept], visible[kept],
-            (np.cumsum(kinds) - kinds)[kept], kinds[kept], np.diff(np.append(start, len(code))),
-            tied.items[best[start]], orders[0], orders[1], length,
-        )  # fmt: skip
+            measure,
+            ranked,
+            reads_judgments,
+            tied.query[kept],
+            above[kept],
+            tied.size[kept],
+            visible[kept],
+            (np.cumsum(kinds) - kinds)[kept],
+            kinds[kept],
+            np.diff(np.append(start, len(code))),
+            tied.items[best[start]],
+            orders[0],
+            orders[1],
+            length,
+        )
 
     def fillings(self) -> NDArray[np.float64]:
         """Upper bound of the number of distinguishable ways to fill the visible ranks of each block."""

@@ -78,9 +78,13 @@ def _join(qrels: pl.DataFrame, run: pl.DataFrame, settings: Settings) -> tuple[L
     if len(run) == 0 and protocol.missing == "ignore":
         return None, Coverage(missing_queries=judged["qid"].n_unique())
     lists = from_frames(
-        judged, run, missing=protocol.missing, judged_only=protocol.judged_only, disjoint=True,
+        judged,
+        run,
+        missing=protocol.missing,
+        judged_only=protocol.judged_only,
+        disjoint=True,
         candidates=source.of_queries(judged["qid"].unique()),
-    )  # fmt: skip
+    )
     assert lists.coverage is not None
     return lists, lists.coverage
 

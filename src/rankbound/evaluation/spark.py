@@ -55,8 +55,9 @@ def _selected(table: Any, required: tuple[str, ...]) -> Any:
 
     theirs = find_columns(list(table.columns), {}, required=required)
     kinds = {"label": "double", "score": "double"}
-    return table.select(*(functions.col(f"`{theirs[name]}`").cast(kinds.get(name, "string")).alias(name)
-                          for name in required))  # fmt: skip
+    return table.select(
+        *(functions.col(f"`{theirs[name]}`").cast(kinds.get(name, "string")).alias(name) for name in required)
+    )
 
 
 def _scored(table: Any) -> Any:
@@ -95,18 +96,20 @@ def _partition_function(settings: Settings, united: bool) -> Callable[[Iterator[
 def _write_state(result: Evaluation) -> str:
     """An evaluation as JSON, in which the numbers keep all their bits."""
     coverage = {part.name: getattr(result.coverage, part.name) for part in fields(Coverage)}
-    return json.dumps({
-        "query_ids": np.asarray(result.query_ids).tolist(),
-        "values": _as_lists(result.values),
-        "empty": _as_lists(result.empty),
-        "bounds": {
-            name: {side: np.asarray(getattr(bounds, side)).tolist() for side in _SIDES}
-            for name, bounds in result.bounds.items()
-        },
-        "no_choice": _as_lists(result.no_choice),
-        "complete": _as_lists(result.complete),
-        "coverage": coverage | {name: [each.tolist() for each in coverage[name]] for name in _FRACTIONS},
-    })  # fmt: skip
+    return json.dumps(
+        {
+            "query_ids": np.asarray(result.query_ids).tolist(),
+            "values": _as_lists(result.values),
+            "empty": _as_lists(result.empty),
+            "bounds": {
+                name: {side: np.asarray(getattr(bounds, side)).tolist() for side in _SIDES}
+                for name, bounds in result.bounds.items()
+            },
+            "no_choice": _as_lists(result.no_choice),
+            "complete": _as_lists(result.complete),
+            "coverage": coverage | {name: [each.tolist() for each in coverage[name]] for name in _FRACTIONS},
+        }
+    )
 
 
 def _read_state(text: str) -> Evaluation:
@@ -116,10 +119,11 @@ def _read_state(text: str) -> Evaluation:
         coverage[name] = tuple(map(np.array, coverage[name]))
     for name in ("merging_measures", "first_ids"):
         coverage[name] = None if coverage[name] is None else tuple(coverage[name])
-    arrays: dict[str, Any] = {name: {key: np.array(each) for key, each in state[name].items()}
-              for name in ("values", "empty", "no_choice", "complete")}  # fmt: skip
-    bounds = {name: Bounds(*(np.array(sides[side]) for side in _SIDES))
-              for name, sides in state["bounds"].items()}  # fmt: skip
+    arrays: dict[str, Any] = {
+        name: {key: np.array(each) for key, each in state[name].items()}
+        for name in ("values", "empty", "no_choice", "complete")
+    }
+    bounds = {name: Bounds(*(np.array(sides[side]) for side in _SIDES)) for name, sides in state["bounds"].items()}
     return Evaluation(state["query_ids"], **arrays, bounds=bounds, coverage=Coverage(**coverage))
 
 

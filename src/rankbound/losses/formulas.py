@@ -239,8 +239,9 @@ def _distribution_tables(layout: Layout, difficulty: Difficulty) -> tuple[Any, T
     sizes = np.array([len(table.values) for table in tables], np.int64)
     columns = [
         *zip(*((table.start, table.spacing, table.gain) for table in tables), strict=True),
-        np.cumsum(sizes) - sizes, sizes - 1,
-    ]  # fmt: skip
+        np.cumsum(sizes) - sizes,
+        sizes - 1,
+    ]
     per_query = [layout.on_device(np.array(column, float)[distributions.class_of], exact=True) for column in columns]
     values, slopes = (
         layout.on_device(np.concatenate([getattr(table, name) for table in tables]), exact=True)

@@ -79,10 +79,17 @@ class _ListLoss(RankingLoss):
         losses, gradient = np.zeros(len(plan.rows)), np.zeros_like(scores)
         hessian = np.zeros_like(scores) if with_hessian else None
         arguments = _ListArguments(
-            scores=scores, queries=plan.by_cost, offsets=plan.offsets, order=plan.order,
-            target=self._target(scores, plan), scale=self._scale, outer=factor, values=losses, gradient=gradient,
+            scores=scores,
+            queries=plan.by_cost,
+            offsets=plan.offsets,
+            order=plan.order,
+            target=self._target(scores, plan),
+            scale=self._scale,
+            outer=factor,
+            values=losses,
+            gradient=gradient,
             hessian=hessian,
-        )  # fmt: skip
+        )
         run(function, arguments, len(plan.by_cost), 5 * len(scores))  # an item takes about as long as five pairs
         return Evaluated(losses, gradient, scores[:0] if hessian is None else hessian)
 
@@ -103,9 +110,12 @@ def _plan_lists(
     sizes = np.diff(offsets)
     order = np.arange(len(labels)) - np.repeat(offsets[:-1], sizes)
     return ListPlan(
-        labels=labels, offsets=offsets, order=order, rows=np.where(informative, sizes, 0),
+        labels=labels,
+        offsets=offsets,
+        order=order,
+        rows=np.where(informative, sizes, 0),
         target=np.ascontiguousarray(target, np.float64),
-    )  # fmt: skip
+    )
 
 
 def _reduce(function: np.ufunc, values: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[Any]:

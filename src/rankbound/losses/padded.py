@@ -66,10 +66,18 @@ class Layout:
             positions, lists = positions + is_item.size, lists + len(queries)
             at_once = max(1, min(rows, elements // (len(queries) * length)))
             positions_of_items = np.append(sorted_items, items)[slots]
-            self.buckets.append(Bucket(
-                self, queries, length, rows, at_once, self.on_device(slots), self.on_device(positions_of_items),
-                None if is_item.all() else self.on_device(is_item),
-            ))  # fmt: skip
+            self.buckets.append(
+                Bucket(
+                    self,
+                    queries,
+                    length,
+                    rows,
+                    at_once,
+                    self.on_device(slots),
+                    self.on_device(positions_of_items),
+                    None if is_item.all() else self.on_device(is_item),
+                )
+            )
         self.per_item = self.on_device(np.repeat(np.arange(len(plan.rows)), plan.sizes))
         self._from_items = self.on_device(np.where(plan.per_item(plan.active), from_items, positions))
         self._from_queries = self.on_device(np.where(plan.active, from_queries, lists))

@@ -33,13 +33,36 @@ _LOGISTIC, _SQUARE, _TANH, SOFT = range(4)  # costs of the kernel, and of `pair_
 
 class _PairArguments(Arguments):
     _fields_ = (
-        ("scores", ARRAY), ("ranked_by", ARRAY), ("queries", ARRAY), ("offsets", ARRAY), ("order", ARRAY),
-        ("rows", ARRAY), ("ends", ARRAY), ("weights", ARRAY), ("scales", ARRAY), ("cuts", ARRAY), ("levels", ARRAY),
-        ("pair_weights", ARRAY), ("level_count", INTEGER), ("discounts", ARRAY), ("alpha", FLOAT), ("mu", FLOAT),
-        ("cost", INTEGER), ("swap", INTEGER), ("truncation", INTEGER), ("normalization", INTEGER),
-        ("measure_scores", INTEGER), ("needs_values", INTEGER), ("is_monotone", INTEGER), ("factors", ARRAY),
-        ("outer", FLOAT), ("values", ARRAY), ("measured", ARRAY), ("gradient", ARRAY), ("hessian", ARRAY),
-    )  # fmt: skip
+        ("scores", ARRAY),
+        ("ranked_by", ARRAY),
+        ("queries", ARRAY),
+        ("offsets", ARRAY),
+        ("order", ARRAY),
+        ("rows", ARRAY),
+        ("ends", ARRAY),
+        ("weights", ARRAY),
+        ("scales", ARRAY),
+        ("cuts", ARRAY),
+        ("levels", ARRAY),
+        ("pair_weights", ARRAY),
+        ("level_count", INTEGER),
+        ("discounts", ARRAY),
+        ("alpha", FLOAT),
+        ("mu", FLOAT),
+        ("cost", INTEGER),
+        ("swap", INTEGER),
+        ("truncation", INTEGER),
+        ("normalization", INTEGER),
+        ("measure_scores", INTEGER),
+        ("needs_values", INTEGER),
+        ("is_monotone", INTEGER),
+        ("factors", ARRAY),
+        ("outer", FLOAT),
+        ("values", ARRAY),
+        ("measured", ARRAY),
+        ("gradient", ARRAY),
+        ("hessian", ARRAY),
+    )
 
 
 @dataclass(frozen=True)
@@ -61,13 +84,28 @@ class PairOptions:
         """What the kernel needs of a plan; ``factors`` are those of a bounding that does not depend on the scores."""
         slope = None if plan.bounding is None else plan.bounding.slope
         return _PairArguments(
-            queries=plan.by_cost, offsets=plan.offsets, order=plan.order, rows=plan.rows, ends=plan.ends,
-            weights=plan.weights, scales=plan.scales, cuts=plan.cuts, levels=plan.levels,
-            pair_weights=plan.pair_weights, level_count=0 if plan.pair_weights is None else len(plan.pair_weights),
-            discounts=plan.discounts, alpha=float(self.alpha), mu=float(self.mu), cost=self.cost, swap=plan.swap,
-            truncation=self.truncation, normalization=self.normalization, is_monotone=plan.is_monotone,
-            factors=None if slope is None else np.abs(slope), outer=1.0,
-        )  # fmt: skip
+            queries=plan.by_cost,
+            offsets=plan.offsets,
+            order=plan.order,
+            rows=plan.rows,
+            ends=plan.ends,
+            weights=plan.weights,
+            scales=plan.scales,
+            cuts=plan.cuts,
+            levels=plan.levels,
+            pair_weights=plan.pair_weights,
+            level_count=0 if plan.pair_weights is None else len(plan.pair_weights),
+            discounts=plan.discounts,
+            alpha=float(self.alpha),
+            mu=float(self.mu),
+            cost=self.cost,
+            swap=plan.swap,
+            truncation=self.truncation,
+            normalization=self.normalization,
+            is_monotone=plan.is_monotone,
+            factors=None if slope is None else np.abs(slope),
+            outer=1.0,
+        )
 
 
 @dataclass(frozen=True)

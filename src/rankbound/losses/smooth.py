@@ -48,14 +48,26 @@ class _SmoothArguments(Arguments):
     """The struct of the kernels of smooth measures, see ``smooth.hpp``."""
 
     _fields_ = (
-        ("form", INTEGER), ("discount", INTEGER),
+        ("form", INTEGER),
+        ("discount", INTEGER),
         *((name, FLOAT) for name in ("alpha", "beta", "parameter")),
         *((name, ARRAY) for name in ("queries", "offsets", "order", "rows", "weights", "cuts", "columns_from")),
-        ("levels", ARRAY), ("pair_weights", ARRAY), ("level_count", INTEGER),
-        ("at_zero", ARRAY), ("slope", ARRAY), ("scale", FLOAT), ("long_pairs", FLOAT), ("tables", ARRAY),
-        ("scores", ARRAY), ("given", ARRAY), ("items", INTEGER), ("losses", ARRAY), ("gradient", ARRAY),
-        ("hessian", ARRAY), ("ranks", ARRAY),
-    )  # fmt: skip
+        ("levels", ARRAY),
+        ("pair_weights", ARRAY),
+        ("level_count", INTEGER),
+        ("at_zero", ARRAY),
+        ("slope", ARRAY),
+        ("scale", FLOAT),
+        ("long_pairs", FLOAT),
+        ("tables", ARRAY),
+        ("scores", ARRAY),
+        ("given", ARRAY),
+        ("items", INTEGER),
+        ("losses", ARRAY),
+        ("gradient", ARRAY),
+        ("hessian", ARRAY),
+        ("ranks", ARRAY),
+    )
 
 
 @cache
@@ -166,12 +178,27 @@ class SmoothLoss(StochasticLoss, MeasureLoss):
             at_zero = at_zero + slope * plan.constants
         sign = self._sign if is_affine else 1.0
         return _SmoothArguments(
-            form=self._form, discount=structure.discount, alpha=self._step[1], beta=float(self.beta),
-            parameter=structure.parameter, queries=plan.by_cost, offsets=plan.offsets, order=plan.order, rows=plan.rows,
-            weights=plan.weights, cuts=plan.cuts, columns_from=plan.columns_from, levels=plan.levels,
-            pair_weights=plan.pair_weights, level_count=0 if plan.pair_weights is None else len(plan.pair_weights),
-            at_zero=sign * at_zero, slope=sign * slope, long_pairs=LONG, tables=series_tables(), items=len(plan.labels),
-        )  # fmt: skip
+            form=self._form,
+            discount=structure.discount,
+            alpha=self._step[1],
+            beta=float(self.beta),
+            parameter=structure.parameter,
+            queries=plan.by_cost,
+            offsets=plan.offsets,
+            order=plan.order,
+            rows=plan.rows,
+            weights=plan.weights,
+            cuts=plan.cuts,
+            columns_from=plan.columns_from,
+            levels=plan.levels,
+            pair_weights=plan.pair_weights,
+            level_count=0 if plan.pair_weights is None else len(plan.pair_weights),
+            at_zero=sign * at_zero,
+            slope=sign * slope,
+            long_pairs=LONG,
+            tables=series_tables(),
+            items=len(plan.labels),
+        )
 
     def _give_discounts(
         self, arguments: _SmoothArguments, scores: NDArray[Any], plan: SmoothPlan, ranks_of: Any
@@ -513,12 +540,16 @@ def run_at_positions(
     shift = np.repeat(offsets[:-1] - (np.cumsum(counts) - counts), counts)
     weights[np.arange(len(shift)) + shift] = np.repeat(plan.weights[plan.offsets[:-1]], counts)
     plan = SmoothPlan(
-        labels=relevant, offsets=offsets, order=sort_by_level(relevant, offsets),
-        rows=np.where((plan.rows > 0) & (counts < sizes), counts, 0), cuts=plan.cuts, constants=plan.constants,
+        labels=relevant,
+        offsets=offsets,
+        order=sort_by_level(relevant, offsets),
+        rows=np.where((plan.rows > 0) & (counts < sizes), counts, 0),
+        cuts=plan.cuts,
+        constants=plan.constants,
         weights=weights,
         columns_from=None if plan.columns_from is None else np.repeat(counts, sizes),
         kept={"counts": LabelCounts.binary(sizes, counts)},
-    )  # fmt: skip
+    )
     if loss.bounding != "none":
         plan = replace(plan, bounding=loss._bounded_plan(plan))
     return loss._run_bounded(scores, plan, False, 1.0)
@@ -582,10 +613,19 @@ class SoftRankLoss(MeasureLoss):
         exact, discounts = scores.astype(np.float64), self._discounts(plan)
         values, gradient, hessian = np.zeros(len(plan.rows)), np.zeros(len(exact)), np.zeros(len(exact))
         arguments = _SoftRankArguments(
-            queries=plan.by_cost, offsets=plan.offsets, order=plan.order, rows=plan.rows, weights=plan.weights,
-            discounts=discounts, ranks=len(discounts), factor=1 / (2 * self.noise), scores=exact, values=values,
-            gradient=gradient, hessian=hessian,
-        )  # fmt: skip
+            queries=plan.by_cost,
+            offsets=plan.offsets,
+            order=plan.order,
+            rows=plan.rows,
+            weights=plan.weights,
+            discounts=discounts,
+            ranks=len(discounts),
+            factor=1 / (2 * self.noise),
+            scores=exact,
+            values=values,
+            gradient=gradient,
+            hessian=hessian,
+        )
         run(function, arguments, len(plan.by_cost), plan.pairs * len(discounts))
         curved = hessian.astype(scores.dtype) if with_hessian else scores[:0]
         return self._bound_measured(Evaluated(values, gradient.astype(scores.dtype), curved), plan, factor)
@@ -594,9 +634,10 @@ class SoftRankLoss(MeasureLoss):
 class _SoftRankArguments(Arguments):
     _fields_ = (
         *((name, ARRAY) for name in ("queries", "offsets", "order", "rows", "weights", "discounts")),
-        ("ranks", INTEGER), ("factor", FLOAT),
+        ("ranks", INTEGER),
+        ("factor", FLOAT),
         *((name, ARRAY) for name in ("scores", "values", "gradient", "hessian")),
-    )  # fmt: skip
+    )
 
 
 # ---- gains -----------------------------------------------------------------------------------------------------------

@@ -95,10 +95,14 @@ class RankedStructure(Structure):
         order = sort_by_level(terms.relevant.astype(np.uint8), offsets)
         total = count_true(terms.relevant, offsets)
         return SmoothPlan(
-            labels=labels, offsets=offsets, order=order, rows=np.where(terms.matters, total, 0), cuts=terms.cuts,
+            labels=labels,
+            offsets=offsets,
+            order=order,
+            rows=np.where(terms.matters, total, 0),
+            cuts=terms.cuts,
             weights=terms.weights[order + np.repeat(offsets[:-1], counts.sizes)],
             kept={"counts": counts, "relevant": total},
-        )  # fmt: skip
+        )
 
     def _cuts(self, counts: LabelCounts) -> NDArray[np.float64]:
         """The cutoff of each query, 0 for none."""
@@ -220,11 +224,18 @@ class PairwiseStructure(Structure):
             of_pairs = codes[order + np.repeat(offsets[:-1], counts.sizes)]
             pair_weights = self._pair_weights(distinct)
         return SmoothPlan(
-            labels=labels, offsets=offsets, order=order, rows=rows, columns_from=columns_from,
-            weights=np.repeat(np.where(rows > 0, scale, 0.0), counts.sizes), cuts=np.zeros(len(rows)),
-            constants=np.where(rows > 0, constants, 0.0), levels=of_pairs, pair_weights=pair_weights,
+            labels=labels,
+            offsets=offsets,
+            order=order,
+            rows=rows,
+            columns_from=columns_from,
+            weights=np.repeat(np.where(rows > 0, scale, 0.0), counts.sizes),
+            cuts=np.zeros(len(rows)),
+            constants=np.where(rows > 0, constants, 0.0),
+            levels=of_pairs,
+            pair_weights=pair_weights,
             kept={"counts": counts, "relevant": count_true(levels > 0, offsets)},
-        )  # fmt: skip
+        )
 
     def _pair_weights(self, distinct: NDArray[Any]) -> NDArray[np.float64]:
         """Weights of a higher and a lower of some levels, which ascend; 0 for other pairs."""

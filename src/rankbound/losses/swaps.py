@@ -108,9 +108,14 @@ def plan_pairs(labels: NDArray[Any], offsets: NDArray[np.int64]) -> PairPlan:
     order, rows, ends = plan_levels(labels, offsets, counts)
     pairs = counts.sum(counts.counts * (counts.sizes[counts.query_of_run] - counts.best_ends))
     return PairPlan(
-        labels=labels, offsets=offsets, order=order, rows=rows, ends=ends, scales=1 / np.maximum(pairs, 1),
+        labels=labels,
+        offsets=offsets,
+        order=order,
+        rows=rows,
+        ends=ends,
+        scales=1 / np.maximum(pairs, 1),
         kept={"counts": counts},
-    )  # fmt: skip
+    )
 
 
 def plan_all_pairs(labels: NDArray[Any], offsets: NDArray[np.int64], teacher: NDArray[np.float64]) -> PairPlan:
@@ -118,9 +123,15 @@ def plan_all_pairs(labels: NDArray[Any], offsets: NDArray[np.int64], teacher: ND
     sizes = np.diff(offsets)
     order = np.arange(len(labels)) - np.repeat(offsets[:-1], sizes)
     return PairPlan(
-        labels=labels, offsets=offsets, order=order, rows=np.maximum(sizes - 1, 0), ends=order + 1, weights=teacher,
-        scales=2 / np.maximum(sizes * (sizes - 1), 1), cuts=np.zeros(len(sizes)),
-    )  # fmt: skip
+        labels=labels,
+        offsets=offsets,
+        order=order,
+        rows=np.maximum(sizes - 1, 0),
+        ends=order + 1,
+        weights=teacher,
+        scales=2 / np.maximum(sizes * (sizes - 1), 1),
+        cuts=np.zeros(len(sizes)),
+    )
 
 
 def plan_swaps(
@@ -149,12 +160,20 @@ def plan_swaps(
         weights, cuts = np.zeros(len(labels)), np.zeros(len(counts))
     weights = weights[order + np.repeat(offsets[:-1], counts.sizes)]
     return PairPlan(
-        labels=labels, offsets=offsets, order=order, rows=rows, ends=ends, weights=weights, cuts=cuts,
-        scales=np.abs(options["scale"]) if options else np.ones(len(counts)), swap=swap or form,
+        labels=labels,
+        offsets=offsets,
+        order=order,
+        rows=rows,
+        ends=ends,
+        weights=weights,
+        cuts=cuts,
+        scales=np.abs(options["scale"]) if options else np.ones(len(counts)),
+        swap=swap or form,
         discounts=structure.discount_table(int(counts.sizes.max(initial=1))),
         is_monotone=form == Swap.ADDITIVE and _never_rises(weights, offsets),
-        kept={"counts": counts}, **options,
-    )  # fmt: skip
+        kept={"counts": counts},
+        **options,
+    )
 
 
 def _never_rises(weights: NDArray[np.float64], offsets: NDArray[np.int64]) -> bool:

@@ -40,9 +40,7 @@ def call() -> Callable[..., Any]:
     return _uncompiled[0]
 
 
-def _call(
-    loss: RankingLoss, scores: Any, labels: Any, offsets: Any, weights: Any, mask: Any, group: Any = None
-) -> Any:  # fmt: skip
+def _call(loss: RankingLoss, scores: Any, labels: Any, offsets: Any, weights: Any, mask: Any, group: Any = None) -> Any:
     """Compute a loss of tensors, see `RankingLoss.__call__`; with a process group, see `LossModule`."""
     scores = checked_scores(scores)
     check_devices(scores, labels=labels, offsets=offsets, mask=mask, weights=weights)

@@ -35,10 +35,33 @@ if TYPE_CHECKING:
 
 # A new built-in measure is a file next to this one and a line here; the tests of the whole catalog then cover it.
 _BUILT_IN: tuple[Definition, ...] = (
-    NDCG(), DCG(), LetorNDCG(), ERR(), AveragePrecision(), SumOfPrecisions(), Precision(), Recall(), ReciprocalRank(),
-    Success(), RPrecision(), RBP(), NRBP(), MannWhitney(), PairAccuracy(), KendallTau(), Bpref(), InferredAP(),
-    InterpolatedPrecision(), SetPrecision(), SetRecall(), SetF(), Judged(), NumRet(), NumRel(), NumQ(),
-)  # fmt: skip
+    NDCG(),
+    DCG(),
+    LetorNDCG(),
+    ERR(),
+    AveragePrecision(),
+    SumOfPrecisions(),
+    Precision(),
+    Recall(),
+    ReciprocalRank(),
+    Success(),
+    RPrecision(),
+    RBP(),
+    NRBP(),
+    MannWhitney(),
+    PairAccuracy(),
+    KendallTau(),
+    Bpref(),
+    InferredAP(),
+    InterpolatedPrecision(),
+    SetPrecision(),
+    SetRecall(),
+    SetF(),
+    Judged(),
+    NumRet(),
+    NumRel(),
+    NumQ(),
+)
 _by_name: dict[str, Definition] = {}
 _by_alias: dict[str, tuple[str, Mapping[str, Value]]] = {}  # lower-case name -> name, settings
 _PLUGINS = "rankbound.measures"  # entry points of other packages: modules that register measures when imported
