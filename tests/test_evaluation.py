@@ -216,6 +216,13 @@ def test_a_query_whose_rankings_are_all_as_good_has_no_choice():
     assert np.isnan(result.values["UL1(RR)"]).tolist() == [False, True, False]
 
 
+def test_a_measure_is_looked_up_by_its_name():
+    result = rb.evaluate({"q": {"a": 1, "b": 0}}, {"q": {"a": 1, "b": 2}}, ["AP", "EM(RR)"])
+    assert (result["AP"], result["EM(RR)"]) == (result.mean()["AP"], result.mean()["EM(RR)"])
+    with pytest.raises(KeyError, match=r"'nDCG' is not among the measures, which are AP, EM\(RR\)"):
+        result["nDCG"]
+
+
 def test_the_mean_over_no_queries_is_nan():
     result = rb.evaluate(rb.Lists([0, 0], [0, 2], [0.1, 0.2]), ["AP"])
     assert np.isnan(result.mean()["AP"])

@@ -159,6 +159,17 @@ class Evaluation:
         """
         return dict(self._means)
 
+    def __getitem__(self, measure: str) -> float:
+        """The mean of one measure.
+
+        >>> from rankbound import evaluate
+        >>> evaluate({"q": {"a": 1, "b": 0}}, {"q": {"a": 1, "b": 2}}, ["AP", "RR"])["RR"]
+        0.5
+        """
+        if measure not in self.values:
+            raise KeyError(f"{measure!r} is not among the measures, which are {', '.join(self.measures)}")
+        return self._means[measure]
+
     @cached_property
     def _means(self) -> dict[str, float]:
         return {name: _aggregate(name, values[~np.isnan(values)]) for name, values in self.values.items()}
