@@ -37,7 +37,7 @@ EVALUATE = [
     ("qrels bare.csv", "no column for score"),
     ("qrels absent", "absent: cannot be read: No such file"),
     ("absent.csv run", "absent.csv: cannot be read: No such file or directory"),
-    ("qrels folder", "folder: cannot be read: Is a directory"),
+    ("qrels folder", "folder: a folder of results must have rankings per query"),
     ("qrels run -m nDGC@10", "unknown measure 'nDGC@10'; nearest names: nDCG"),
     ("qrels run -m nDCG@-3", "cutoff k must be a positive integer, got -3"),
     ("qrels run -m P", "P needs a cutoff"),

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from rankbound.data.candidates import CandidateSource
 
 CHUNK = 200_000  # documents of dicts that are evaluated at once: enough for speed, few enough for the cache
-# glibc gives arrays that are larger than any freed before back to the system, and the next ones cost fresh pages
-np.empty(31 << 20, np.uint8)
 
 
 class DuplicateError(DataError):
