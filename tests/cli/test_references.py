@@ -132,7 +132,7 @@ BAD = [
     ("stability judged runs/team0-0 runs/team1-1", "at least 2 systems in each half, got 1 and 1"),
     ("stability judged runs/team0-0 runs/team1-1 --same-prefix 0", "--same-prefix must be a positive integer, got 0"),
     ("stability judged runs/team0-0 runs/team1-1 -m EM(AP)", "measures must be plain"),
-    ("stability judged runs/team0-0 runs/team1-1 --wrapper Z", "wrappers must be among"),
+    ("stability judged runs/team0-0 runs/team1-1 --wrapper Q", "wrappers must be among"),
     ("stability judged runs/team0-0 runs/team1-1 --rows t.xls", "t.xls: the name of a table must end with"),
 ]
 
