@@ -60,8 +60,22 @@ def of_weighted_samples(case: Case, seed: int = 0) -> Points:
         chosen = (orders.values >= start) & (orders.values < end)
         scores.append(orders.values[chosen])
         mass.append(orders.weights[chosen] / len(chosen))
-    values, weights = np.concatenate(scores), np.concatenate(mass)
-    return condensed(*merged(values, weights / weights.sum()))
+    values, weights = merged(np.concatenate(scores), np.concatenate(mass))
+    return condensed(values, _with_mean(values, weights, case.bounds[1]))
+
+
+def _with_mean(values: NDArray[np.float64], weights: NDArray[np.float64], mean: float) -> NDArray[np.float64]:
+    """Probabilities with the mean that the closed form has: a tilt far smaller than the error of the sample."""
+    centered = values - mean
+    tilt, probabilities = 0.0, weights / weights.sum()
+    for _ in range(20):
+        error = float(probabilities @ centered)
+        if abs(error) <= 1e-15 * np.abs(values).max():
+            break
+        tilt -= error / float(probabilities @ centered**2 - error**2)  # Newton's method
+        probabilities = weights * np.exp(tilt * centered)
+        probabilities /= probabilities.sum()
+    return probabilities
 
 
 def _find_tilts(sampler: _Sampler, sign: int) -> list[tuple[float, float]]:
