@@ -352,7 +352,7 @@ def distributions(data: bytes, folder: Path) -> list[Any]:
 
 def measures(data: bytes, folder: Path) -> list[Any]:
     """A measure's name, labels, --only and --param."""
-    from rankbound.cli.bounds import parse_labels
+    from rankbound.cli.options import Query
     from rankbound.cli.reproduce import parse_only
     from rankbound.cli.train import parse_value
     from rankbound.difficulty.bounds import bounds
@@ -365,9 +365,9 @@ def measures(data: bytes, folder: Path) -> list[Any]:
         assert parse_measure(str(measure)) == measure
         assert hash(parse_measure(str(measure))) == hash(measure)
         attempt(evaluate_lists, Lists([2, 0, 1, 0], [0, 3, 4], [0.5, 0.5, 1.0, 2.0]), [measure])
-        numbers = attempt(parse_labels, labels)
-        if numbers is not None:
-            attempt(bounds, measure, labels=numbers)
+        query = attempt(Query.parse, None, None, labels, None)
+        if query is not None:
+            attempt(bounds, measure, labels=query.labels)
     attempt(parse_only, [only])
     attempt(parse_value, value)
     return [measure]
