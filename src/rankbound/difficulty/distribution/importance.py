@@ -30,6 +30,7 @@ _STEP, _RAREST = 4.0, 1e-7  # ratio of the tails of neighboring tilts, and the t
 _SINGLE_RANKS, _GROUPS = 12, 20  # ranks with a c_r of their own, and groups of the others
 _USUAL_TILTS, _MOST_LEVELS = 12, 12
 _MOST_WORK = 1.6e10  # orders times ranks times levels
+_MOST_RANKS = 1_000  # the first sample keeps the level at each rank
 
 
 class _Orders(NamedTuple):
@@ -42,6 +43,8 @@ class _Orders(NamedTuple):
 def has_weighted_samples(case: Case) -> bool:
     """Whether orders can be drawn rank by rank, and fast enough."""
     if not case.random or not case.measure.definition.has_walk or len(case.labels) > _MOST_LEVELS:
+        return False
+    if case.measure.definition.decisive_ranks(case) > _MOST_RANKS:
         return False
     return (_ORDERS_OF_MIDDLE + _USUAL_TILTS * _ORDERS) * sampling_work(case) <= _MOST_WORK
 
