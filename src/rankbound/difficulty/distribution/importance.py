@@ -70,7 +70,8 @@ def of_weighted_samples(case: Case, seed: int = 0) -> Points:
 def _with_mean(values: NDArray[np.float64], weights: NDArray[np.float64], mean: float) -> NDArray[np.float64]:
     """Probabilities with the mean that the closed form has: a tilt far smaller than the error of the sample."""
     centered = values - mean
-    tilt, probabilities = 0.0, weights / weights.sum()
+    tilt = 0.0
+    probabilities: NDArray[np.float64] = weights / weights.sum()
     for _ in range(20):
         error = float(probabilities @ centered)
         if abs(error) <= 1e-15 * np.abs(values).max():
