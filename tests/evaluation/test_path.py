@@ -3,30 +3,12 @@
 from __future__ import annotations
 
 import random
-import sys
 from itertools import pairwise
-from pathlib import Path
 
 import rankbound as rb
+from tests.calls import calls_of
 
-PACKAGE = str(Path(rb.__file__).parent)
 MEASURES = ["nDCG@10", "EM(nDCG@10)"]
-
-
-def calls_of(work):
-    """The functions of the package that a call runs, once for each time, as (module, name)."""
-    seen = []
-
-    def count(frame, event, _):
-        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
-            seen.append((frame.f_code.co_filename.removeprefix(PACKAGE), frame.f_code.co_name))
-
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return seen
 
 
 def test_two_dicts_take_a_short_path():

@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
 pytest.importorskip("torch")
 
 import torch
 
-import rankbound
 from rankbound.kernels import active
 from rankbound.losses import NDCGLoss
-
-PACKAGE = str(Path(rankbound.__file__).parent)
-
-
-def calls_of(work):
-    """The functions of the package that a call runs, once for each time, as (module, name)."""
-    seen = []
-
-    def count(frame, event, _):
-        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
-            seen.append((frame.f_code.co_filename.removeprefix(PACKAGE), frame.f_code.co_name))
-
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return seen
+from tests.calls import calls_of
 
 
 @pytest.mark.skipif(active() == "none", reason="the path with kernels")

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-import rankbound as rb
 from rankbound.cli.main import run
+from tests.calls import calls_of
 
 from .conftest import ROWS
 
-PACKAGE = str(Path(rb.__file__).parent)
 QUICK = """
 [quick]
 only = { random_state = 0 }
@@ -19,19 +15,7 @@ only = { random_state = 0 }
 
 def stops_of(work) -> list[str]:
     """The modules of the command line and of studies whose functions a call runs, in the order of the first call."""
-    seen: dict[str, None] = {}
-
-    def count(frame, event, _):
-        name = frame.f_code.co_filename
-        if event == "call" and name.startswith((f"{PACKAGE}/cli", f"{PACKAGE}/studies")):
-            seen.setdefault(name.removeprefix(PACKAGE))
-
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return list(seen)
+    return [name for name in dict.fromkeys(name for name, _ in calls_of(work)) if name.startswith(("/cli", "/studies"))]
 
 
 def test_a_quick_study_takes_a_short_path(folder, capsys):
