@@ -135,7 +135,7 @@ def _documents(qrels: object, files: list[Path], name: str) -> tuple[np.ndarray,
     """Discounts of the judged documents in the runs, their gains, first ranks and queries."""
     measure = parse_measure(name)
     entries: dict[tuple[int, str], dict[int, float]] = {}
-    facts: dict[tuple[int, str], tuple[float, int]] = {}
+    level_and_rank: dict[tuple[int, str], tuple[float, int]] = {}
     for run, path in enumerate(files):
         lists = from_frames(qrels, to_frame(path, "score"))
         ranking = UnknownRanking(lists)
@@ -143,13 +143,13 @@ def _documents(qrels: object, files: list[Path], name: str) -> tuple[np.ndarray,
         for at in np.flatnonzero((weights > 0) & ~ranking.is_unknown).tolist():
             key = (int(ranking.query[at]), str(lists.ids[int(ranking.position[at])]))
             entries.setdefault(key, {})[run] = float(weights[at])
-            rank = min(int(ranking.rank[at]), facts.get(key, (0, 10**9))[1])
-            facts[key] = float(measure.definition.levels(measure, ranking.labels[at : at + 1])[0]), rank
+            rank = min(int(ranking.rank[at]), level_and_rank.get(key, (0, 10**9))[1])
+            level_and_rank[key] = float(measure.definition.levels(measure, ranking.labels[at : at + 1])[0]), rank
     keys = list(entries)
     table = np.zeros((len(keys), len(files)))
     for row, key in enumerate(keys):
         table[row, list(entries[key])] = list(entries[key].values())
-    gains, ranks = np.array([facts[key] for key in keys]).T
+    gains, ranks = np.array([level_and_rank[key] for key in keys]).T
     return table, gains, ranks, np.array([query for query, _ in keys])
 
 
